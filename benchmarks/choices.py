@@ -20,6 +20,19 @@ def choose(variable: str, default: str, known: Sequence[str]) -> str:
     return value
 
 
+def choose_some(variable: str, known: Sequence[str]) -> list[str]:
+    """Return what an environment variable lists, separated by commas; everything if it is not set.
+
+    Raises:
+        BenchmarkError: It lists something else.
+    """
+    chosen = [each for each in os.environ.get(variable, "").split(",") if each]
+    unknown = sorted(set(chosen) - set(known))
+    if unknown:
+        raise BenchmarkError(f"{variable}: expected some of {', '.join(known)}, got {unknown}")
+    return [each for each in known if each in chosen] if chosen else list(known)
+
+
 def choose_count(variable: str, default: int) -> int:
     """Return the number in an environment variable.
 

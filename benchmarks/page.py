@@ -6,7 +6,7 @@
 `docs/reproduction.md` and `docs/figures.md` are rendered from the templates in `benchmarks/pages`.
 Tables come from the results; some sentences of the templates hold measured numbers, which are to be
 corrected by hand when a benchmark runs again. `quotes.py` names the numbers in sentences of other
-pages, which are written from the results.
+pages, which are written from the results, and so is the table of jobs in `docs/adopting.md`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import jinja2
 
 from benchmarks.cluster.chaos_verdict import compare_recoveries, compare_seeds
 from benchmarks.figures import say_number
+from benchmarks.flink import any_job
 from benchmarks.papers import (
     autrascale,
     edf,
@@ -173,7 +174,27 @@ def render_pages(results: Path = FOLDER) -> dict[Path, str]:
     for page in dict.fromkeys(each.page for each in QUOTES):
         path = ROOT / page
         pages[path] = quote(pages.get(path, _read(path)), page, results)
+    adopting = ROOT / "docs/adopting.md"
+    pages[adopting] = replace_table(
+        pages.get(adopting, _read(adopting)),
+        "any-job",
+        any_job.table_of(read_result("any-job", results)),
+    )
     return pages
+
+
+def replace_table(text: str, name: str, table: Table) -> str:
+    """Return a page with this table between the two comments of its name.
+
+    Raises:
+        ResultError: The comments are not there.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ResultError(f"Expected {begin.strip()!r} and {end!r} around a table, got neither")
+    return f"{before}{begin}{render_table(table)}\n{end}{after}"
 
 
 def render_table(table: Table) -> str:

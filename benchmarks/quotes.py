@@ -134,22 +134,22 @@ QUOTES = (
     ),
     Quote(
         page="docs/policies.md",
-        pattern=r"broke the bound in (\S+) % of the slots where EDF's",
-        say=_cell("edf", EDF_ALL, "QL enacted perf=res, token bucket", VIOLATIONS),
+        pattern=r"broke the bound in (\S+) % of the slots, and `ql-edf`",
+        say=_cell("edf", EDF_ALL, "ql perf=res, token bucket", VIOLATIONS),
     ),
     Quote(
         page="docs/policies.md",
-        pattern=r"of the slots where EDF's broke it in (\S+) %",
+        pattern=r"of the slots, and `ql-edf` in (\S+) %",
         say=_cell("edf", EDF_ALL, "QL perf=res, token bucket", VIOLATIONS),
     ),
     Quote(
         page="docs/policies.md",
-        pattern=r"after each reconfiguration, (\S+) % where EDF's",
-        say=_cell("edf", EDF_SETTLED, "QL enacted perf=res, token bucket", VIOLATIONS),
+        pattern=r"after each reconfiguration, `ql` in (\S+) % and",
+        say=_cell("edf", EDF_SETTLED, "ql perf=res, token bucket", VIOLATIONS),
     ),
     Quote(
         page="docs/policies.md",
-        pattern=r"after each reconfiguration, \S+ % where EDF's broke it in (\S+) %",
+        pattern=r"after each reconfiguration, `ql` in \S+ % and `ql-edf` in (\S+) %",
         say=_cell("edf", EDF_SETTLED, "QL perf=res, token bucket", VIOLATIONS),
     ),
 )

@@ -40,9 +40,15 @@ NAVIGATION = {
     "Begin": ["/README", "concepts", "first-steps", "install"],
     "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments", "pipelines"],
     "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics"],
-    "Run": ["dashboards", "runbooks", "security"],
+    "Run": ["dashboards", "runbooks", "security", "/SECURITY"],
     "Judge": ["reproduction", "figures"],
-    "Change": ["architecture", "/CONTRIBUTING", "/examples/policy/README", "/CHANGELOG"],
+    "Change": [
+        "architecture",
+        "/CONTRIBUTING",
+        "/examples/policy/README",
+        "/CHANGELOG",
+        "/CODE_OF_CONDUCT",
+    ],
     "Decisions": ["decisions/*"],
 }
 """Every page, in the order of the site's contents. A page that is missing here fails the build."""

@@ -33,7 +33,7 @@ TOGETHER = {
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep in one process what shares a fixture, and all that starts Flink: two are too many.
+    """Keep in one process what shares a fixture, and what starts Flink: at most two at a time.
 
     Whatever else is in a file stays together, too.
     """
@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         shared = [group for fixture, group in TOGETHER.items() if fixture in fixtures]
         if item.get_closest_marker("flink") and not shared:
-            shared = ["flink"]
+            end_to_end = item.nodeid.startswith("tests/e2e/")
+            shared = ["Flink end to end" if end_to_end else "Flink"]
         group = shared[0] if shared else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
 

@@ -138,7 +138,7 @@ async def _place(kube: Kube, number: int) -> None:
     if answer.status != 200:
         raise RuntimeError(f"expected the API server to take a status: {answer.message}")
     pods = FlinkPods.of(app, uid=made["metadata"]["uid"], controller_namespace="weir")
-    pods = pods.made_of(revision)
+    pods = pods.with_revision(revision)
     deployment = manifests.job_manager(pods, "none")
     await create(kube, f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment)
     for operator in jobs.OPERATORS:

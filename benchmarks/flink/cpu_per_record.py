@@ -4,39 +4,44 @@ The job reads JSON, matches a pattern and keeps a count per key, as fast as it c
 (`jobs/CountVisits.java`). It runs at a parallelism of one on one TaskManager of Flink's default
 size: as Flink's own scripts would start it, and as `weir local` does, measured by its controller
 all the while. What a user sets is the same on both sides. A third way has the two halves of the job
-pinned, so that every record goes from one process to another.
+pinned, so that every record goes from one process to another. A fourth is a plain Flink with Weir's
+agent, which pins the job, unmodified, as one operator and measures every task, and with nothing
+else of Weir: what the agent itself takes.
 
 Counted is the CPU of the TaskManagers, the compilers' threads left out, and beside it that of the
 JobManager. The two of a pair run at the same time and are counted over the same time, from when
 both have taken `WARM` records and have their code compiled, until both have taken `RECORDS` more:
-what else the machine does slows both down alike. The ratio is the median over `CPU_PAIRS` (5)
-pairs, with the smallest and the largest beside it.
+what else the machine does slows both down alike. From pair to pair, they take turns to start first.
+The ratio is the median over `CPU_PAIRS` (5) pairs, with the smallest and the largest beside it.
+`CPU_WAYS` selects ways, `whole`, `pinned` and `agent`, separated by commas.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
 import statistics
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
 
-from benchmarks.choices import choose_count
+from benchmarks.choices import choose_count, choose_some
 from benchmarks.figures import Figure, at_most
-from benchmarks.flink.plain_flink import PlainFlink
-from benchmarks.rows import RESULTS
+from benchmarks.flink.plain_flink import TASK_MANAGER, PlainFlink
+from benchmarks.rows import RESULTS, write_outcomes
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import HELPER, JARS, REPOSITORY, build_jar
+from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.local import processes
 
@@ -48,8 +53,19 @@ WARM = 1_000_000
 RECORDS = 2_000_000
 MEMORY = 1728
 """MiB of a TaskManager's process: Flink's default."""
+FEWEST = 3
+"""Pairs without which no goal is judged: on a busy machine, one may be a tenth off."""
 COUNTER = "records"
 JOB = "1" * 32
+OPERATOR = "job"
+"""Of the job that the agent pins as one."""
+OFFERED = {
+    TASK_MANAGER: {
+        "external-resources": f"op-{OPERATOR}",
+        f"external-resource.op-{OPERATOR}.amount": "1",
+    }
+}
+"""What the TaskManager of the agent's Flink has beside a plain one's, as Weir's have."""
 USER: Mapping[str, str] = {"execution.checkpointing.interval": "10 s"}
 """What a user of either sets."""
 LIMIT = 600.0
@@ -59,7 +75,13 @@ QUIET, QUIET_FOR = 0.05, 5.0
 COMPILERS = ("C1 Compiler", "C2 Compiler")
 TASKS = ("Source: Sequenc", "KeyedProcess ->")
 """Beginnings of the names of threads, of which the kernel keeps 15 characters."""
-PLAIN, WHOLE, PINNED = "a plain Flink", "under Weir", "under Weir, pinned"
+PLAIN, WHOLE, PINNED, AGENT = (
+    "a plain Flink",
+    "under Weir",
+    "under Weir, pinned",
+    "with Weir's agent",
+)
+WAYS = {"whole": WHOLE, "pinned": PINNED, "agent": AGENT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +119,7 @@ class Look:
 def run() -> list[Figure]:
     """Run all pairs."""
     pairs = choose_count("CPU_PAIRS", 5)
+    ways = _chosen_ways()
     jar = build_jar(
         [
             HELPER,
@@ -109,13 +132,20 @@ def run() -> list[Figure]:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     spent: list[tuple[Spent, Spent]] = []
-    for way in (WHOLE, PINNED):
+    for key in ways:
         for number in range(pairs):
-            name = f"{'pinned' if way == PINNED else 'whole'}-{number}"
-            spent.append(asyncio.run(_measure(way, jar, name)))
-            rows = [asdict(each) for pair in spent for each in pair]
-            (FOLDER / "runs.json").write_text(json.dumps(rows, indent=2))
-    return [figure for way in (WHOLE, PINNED) for figure in figures_of(way, spent)]
+            spent.append(asyncio.run(_measure(WAYS[key], jar, f"{key}-{number}", number)))
+            write_outcomes("cpu-per-record", [asdict(each) for pair in spent for each in pair])
+    return [figure for key in ways for figure in figures_of(WAYS[key], spent)]
+
+
+def result_name() -> str:
+    """Return the name of the result: the agent by itself has one of its own."""
+    return "cpu-of-agent" if _chosen_ways() == ["agent"] else "cpu-per-record"
+
+
+def _chosen_ways() -> list[str]:
+    return choose_some("CPU_WAYS", tuple(WAYS))
 
 
 def figures_of(way: str, pairs: Sequence[tuple[Spent, Spent]]) -> list[Figure]:
@@ -126,8 +156,9 @@ def figures_of(way: str, pairs: Sequence[tuple[Spent, Spent]]) -> list[Figure]:
     median = statistics.median(ratios)
     return [
         at_most(figure=f"{ratio}: median", value=median, unit="", limit=1.03)
-        if way == WHOLE
+        if way != PINNED and len(mine) >= FEWEST
         else Figure(figure=f"{ratio}: median", value=median, unit=""),
+        Figure(figure=f"{ratio}: pairs", value=len(mine), unit=""),
         Figure(figure=f"{ratio}: least", value=min(ratios), unit=""),
         Figure(figure=f"{ratio}: most", value=max(ratios), unit=""),
         *(
@@ -159,11 +190,13 @@ def figures_of(way: str, pairs: Sequence[tuple[Spent, Spent]]) -> list[Figure]:
     ]
 
 
-async def _measure(way: str, jar: Path, name: str) -> tuple[Spent, Spent]:
+async def _measure(way: str, jar: Path, name: str, number: int) -> tuple[Spent, Spent]:
     """Run a plain Flink and another way at the same time."""
     clock = SystemClock()
     plain, other = FOLDER / f"plain-{name}", FOLDER / f"state/default.{name}"
     plain.mkdir()
+    if way == AGENT:
+        other.mkdir(parents=True)
     counters = {plain: FOLDER / f"{name}.plain", other: FOLDER / f"{name}.weir"}
 
     async def until(condition: Callable[[], bool]) -> None:
@@ -184,10 +217,26 @@ async def _measure(way: str, jar: Path, name: str) -> tuple[Spent, Spent]:
         flink = await stack.enter_async_context(PlainFlink(folder=plain, memory=MEMORY, user=USER))
         client = await stack.enter_async_context(FlinkRest(flink.url))
         uploaded = await client.upload_jar(str(jar))
-        app = manifest(name, jar, ["--counter", str(counters[other])], pinned=way == PINNED)
-        await stack.enter_async_context(_run_under_weir(name, app))
-        await until(lambda: have_taken({other: 1}))
-        await client.run_jar(uploaded, job_id=JOB, arguments=["--counter", str(counters[plain])])
+        counting = ["--counter", str(counters[plain])]
+        if way == AGENT:
+            pinned = PlainFlink(
+                folder=other, memory=MEMORY, user=USER, agent=build_agent(), more=OFFERED
+            )
+            agents = await stack.enter_async_context(pinned)
+            beside = await stack.enter_async_context(FlinkRest(agents.url))
+            arguments = ["--counter", str(counters[other])]
+            submit_other = await _prepare_pinned(beside, jar, arguments)
+            if number % 2:
+                await client.run_jar(uploaded, job_id=JOB, arguments=counting)
+                await submit_other()
+            else:
+                await submit_other()
+                await client.run_jar(uploaded, job_id=JOB, arguments=counting)
+        else:
+            app = manifest(name, jar, ["--counter", str(counters[other])], pinned=way == PINNED)
+            await stack.enter_async_context(_run_under_weir(name, app))
+            await until(lambda: have_taken({other: 1}))
+            await client.run_jar(uploaded, job_id=JOB, arguments=counting)
         await until(lambda: have_taken({plain: WARM, other: WARM}))
         warming = clock.now() + LIMIT
         while True:
@@ -203,6 +252,32 @@ async def _measure(way: str, jar: Path, name: str) -> tuple[Spent, Spent]:
         )
         ended = {place: look_at(place) for place in counters}
     return _spent(PLAIN, begun[plain], ended[plain]), _spent(way, begun[other], ended[other])
+
+
+async def _prepare_pinned(
+    rest: FlinkRest, jar: Path, arguments: Sequence[str]
+) -> Callable[[], Awaitable[None]]:
+    """Return what submits the job with all its vertices pinned as one operator.
+
+    Raises:
+        RuntimeError: The agent cannot pin it, or TaskManagers offer it nothing.
+    """
+    uploaded = await rest.upload_jar(str(jar))
+    settings = {"weir.pin": "true", "parallelism.default": "1"}
+    plan = await read_plan(
+        rest, uploaded, entry_class=None, arguments=arguments, configuration=settings
+    )
+    offers = [each.managed_memory for each in await rest.task_managers()]
+    if plan.agent != "ready" or not offers:
+        raise RuntimeError(f"Expected an agent that pins the job, got {plan.agent!r}")
+    pins = {
+        f"weir.vertices.{OPERATOR}": " ".join(plan.operators),
+        f"weir.parallelism.{OPERATOR}": "1",
+        f"weir.managed-memory.{OPERATOR}": f"{min(offers)}m",
+    }
+    return partial(
+        rest.run_jar, uploaded, job_id=JOB, arguments=arguments, configuration=settings | pins
+    )
 
 
 def _spent(way: str, begun: Look, ended: Look) -> Spent:

@@ -21,6 +21,7 @@ from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
     TASK_MANAGER_CLASS,
     Installation,
+    agent_options,
     flink_environment,
     job_manager_options,
     memory_command,
@@ -54,6 +55,8 @@ class PlainFlink:
     """The user's keys for both processes."""
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Further keys for `JOB_MANAGER` or `TASK_MANAGER` alone."""
+    agent: Path | None = None
+    """Weir's agent in both processes; a plain Flink has none."""
     ports: Sequence[int] = field(default_factory=lambda: free_ports(2))
     """Of REST and of the JobManager's RPC."""
     started: dict[Path, ProcessIdentity] = field(default_factory=dict)
@@ -109,7 +112,12 @@ class PlainFlink:
             (JOB_MANAGER, (*heap, JOB_MANAGER_CLASS), ("--executionMode", "cluster")),
             (TASK_MANAGER, (*split.jvm, TASK_MANAGER_CLASS), split.dynamic),
         ):
-            self.started[places[name]] = _start(installation, places[name], options, arguments)
+            self.started[places[name]] = _start(
+                installation,
+                places[name],
+                (*agent_options(self.agent), *options),
+                arguments,
+            )
         async with FlinkRest(self.url) as client:
 
             async def is_registered() -> bool | None:

@@ -1,4 +1,4 @@
-"""`weir crd`: writes the CustomResourceDefinition, or checks that the written one is up to date."""
+"""`weir crd`: writes the CustomResourceDefinition and the schema for editors, or checks them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weir_operator.streamapp.crd import FILE_NAME, is_current, write_crd
+from weir_operator.streamapp.crd import find_stale, write_crd
 
 
 def crd(
@@ -18,12 +18,10 @@ def crd(
         bool, typer.Option("--check", help="Write nothing; fail if the file is not up to date.")
     ] = False,
 ) -> None:
-    """Write the CustomResourceDefinition of StreamApps from its models."""
+    """Write the CustomResourceDefinition of StreamApps, and their JSON schema for editors."""
     if not check:
-        typer.echo(write_crd(out))
-    elif not is_current(out):
-        typer.echo(
-            f"{out / FILE_NAME} is not up to date: write it again with weir crd --out {out}",
-            err=True,
-        )
+        for path in write_crd(out):
+            typer.echo(path)
+    elif (stale := find_stale(out)) is not None:
+        typer.echo(f"{stale} is not up to date: write it again with weir crd --out {out}", err=True)
         raise typer.Exit(1)

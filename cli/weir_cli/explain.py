@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from weir_cli.options import read_time
+
 MOST_TUNINGS = 5
 """Tunings that are shown, the newest first."""
 
@@ -43,7 +45,8 @@ def explain(
             f"Expected decision records of {app!r} in {state}, found none: name the "
             "StreamApp as NAMESPACE/NAME, and its folder with --state"
         )
-    until = _time_of(at, datetime.now(UTC).timestamp())
+    now = datetime.now(UTC).timestamp()
+    until = now if at is None else read_time(at, now, "--at")
     tunings = read_tunings(path.with_name(TUNINGS))
     records = RecordStore(path)
     try:
@@ -62,27 +65,3 @@ def explain(
         Console().print(render_explanations(app, explanations))
     finally:
         records.close()
-
-
-def _time_of(text: str | None, now: float) -> float:
-    """Return Unix seconds for a time as people write it.
-
-    Raises:
-        PermanentError: The text is no time.
-    """
-    from weir_operator.errors import PermanentError
-    from weir_operator.streamapp.quantities import Duration
-
-    if text is None:
-        return now
-    try:
-        if text.startswith("-"):
-            return now - Duration(text[1:]).seconds
-        if len(text) <= len("17:05:00"):
-            text = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}T{text}"
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise PermanentError(
-            f"Expected --at as 2026-05-04T17:05:00, 17:05:00 or -90s, got {text!r}"
-        ) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -12,7 +12,11 @@ import typer
 
 def graph(
     file: Annotated[
-        Path, typer.Argument(help="A StreamApp's manifest, or a job's jar.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A StreamApp's manifest, or a job: a jar, a SQL script (.sql), PyFlink (.py).",
+            show_default=False,
+        ),
     ],
     entry_class: Annotated[
         str | None, typer.Option(help="Class whose main to run. Default: as the file says.")
@@ -31,6 +35,8 @@ def graph(
 
     from weir_operator.errors import PermanentError
     from weir_operator.local.graph import read_job, render_plan
+    from weir_operator.local.program import is_program
+    from weir_operator.streamapp.loading import load_manifest
 
     try:
         arguments = tuple(shlex.split(job_args))
@@ -43,4 +49,4 @@ def graph(
     if as_json:
         typer.echo(json.dumps([each.model_dump() for each in plan.vertices], indent=1))
         return
-    typer.echo(render_plan(plan))
+    typer.echo(render_plan(plan, None if is_program(file) else load_manifest(file)))

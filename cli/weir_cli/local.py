@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,7 +46,26 @@ def send_logs_to(path: Path) -> None:
 
 
 def local(
-    manifest: Annotated[Path, typer.Argument(help="The StreamApp's manifest.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The StreamApp's manifest, or a job: a jar, a SQL script (.sql), PyFlink (.py).",
+            show_default=False,
+        ),
+    ],
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "For a job without a manifest: scale it to this mean response time, such as 500ms. "
+                "Default: only show what Weir would do."
+            )
+        ),
+    ] = None,
+    entry_class: Annotated[
+        str | None,
+        typer.Option(help="For a jar without a manifest: class whose main to run."),
+    ] = None,
     duration: Annotated[
         str | None, typer.Option(help="Stop after this time, such as 4m. Default: at Ctrl-C.")
     ] = None,
@@ -88,6 +107,9 @@ def local(
 ) -> None:
     """Run a StreamApp on this machine, without a cluster.
 
+    A job without a manifest gets one: this machine is its only pool, its operators are those that
+    weir graph prints, and Weir only advises unless there is an objective.
+
     Ctrl-C stops the job with a savepoint, ends all processes and writes the report. The next start
     resumes from there.
     """
@@ -95,6 +117,8 @@ def local(
 
     from rich.console import Console
 
+    from weir_operator.errors import PermanentError
+    from weir_operator.local.program import is_program, write_manifest
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import Record, Run, to_json_line
     from weir_operator.reporting.live_view import LiveView
@@ -102,13 +126,34 @@ def local(
     from weir_operator.runtime.files import storing
     from weir_operator.streamapp.loading import load_manifest
 
+    arguments = _read_arguments(job_args)
+    manifest = file
+    if is_program(file):
+        made = _make_manifest(file, objective, entry_class, arguments)
+        with storing(state):
+            state.mkdir(parents=True, exist_ok=True)
+            manifest = write_manifest(made, state)
+        arguments = ()
+        typer.echo(f"Manifest: {manifest}", err=as_json)
+        if objective is None:
+            typer.echo(
+                "Weir shows what it would do and does not scale the job; to scale it, add an "
+                "objective, such as --objective 500ms",
+                err=as_json,
+            )
+    elif objective is not None or entry_class is not None:
+        option = "--objective" if objective is not None else "--entry-class"
+        raise PermanentError(
+            f"{option}: expected a jar, a SQL script or a PyFlink program with it, got "
+            f"{str(file)!r}; set the field in the manifest instead"
+        )
     run = LocalRun(
         manifest=manifest,
         state=state,
         cache=state / "cache",
         duration=None if duration is None else read_duration(duration, "--duration"),
         policy=policy,
-        arguments=_read_arguments(job_args),
+        arguments=arguments,
         prometheus=prometheus,
         ledger=ledger,
         keep=keep,
@@ -144,6 +189,28 @@ def local(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_report(seen), encoding="utf-8")
     typer.echo(f"Report: {path}", err=as_json)
+
+
+def _make_manifest(
+    file: Path, objective: str | None, entry_class: str | None, arguments: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return a manifest for a job alone, with the operators that its program builds."""
+    import asyncio
+
+    from weir_operator.local.graph import read_operators
+    from weir_operator.local.program import (
+        default_manifest,
+        with_objective,
+        with_operators,
+        with_script,
+    )
+    from weir_operator.streamapp.loading import parse_manifest
+
+    made = default_manifest(file, entry_class=entry_class, arguments=arguments)
+    if objective is not None:
+        made = with_objective(made, objective)
+    app = with_script(parse_manifest(made), file)
+    return with_operators(made, asyncio.run(read_operators(app, file)))
 
 
 def _read_arguments(text: str) -> tuple[str, ...]:

@@ -34,9 +34,21 @@ COMMANDS = {
         "weir_cli.graph:graph",
         "Print a job's operators, and the manifest's list of them.",
     ),
+    "adopt": (
+        "weir_cli.adopt:adopt",
+        "Print the StreamApp that would replace a FlinkDeployment, and what stops the move.",
+    ),
     "explain": (
         "weir_cli.explain:explain",
         "Show measurements, candidates, expectations and results of decisions.",
+    ),
+    "replay": (
+        "weir_cli.replay:replay",
+        "Decide the recorded intervals of a StreamApp anew, beside what was decided.",
+    ),
+    "evaluate": (
+        "weir_cli.evaluate:evaluate",
+        "Show what Weir has saved in an evaluation, with confidence intervals.",
     ),
     "validate": (
         "weir_cli.validate:validate",
@@ -44,7 +56,7 @@ COMMANDS = {
     ),
     "crd": (
         "weir_cli.crd:crd",
-        "Write the CustomResourceDefinition of StreamApps from its models.",
+        "Write the CustomResourceDefinition of StreamApps, and their JSON schema for editors.",
     ),
     "simulate": (
         "weir_cli.simulate:simulate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -79,6 +80,30 @@ def read_duration(text: str, option: str) -> float:
         return Duration(text).seconds
     except ValueError as error:
         raise PermanentError(f"{option}: expected {Duration.expected}, got {text!r}") from error
+
+
+def read_time(text: str, now: float, option: str) -> float:
+    """Return Unix seconds for a time as people write it.
+
+    Args:
+        text: 2026-05-04T17:05:00 (UTC unless it says otherwise), 17:05:00 (today) or -90s.
+        now: Unix seconds.
+        option: Whose value it is.
+
+    Raises:
+        PermanentError: The text is no time.
+    """
+    try:
+        if text.startswith("-"):
+            return now - Duration(text[1:]).seconds
+        if len(text) <= len("17:05:00"):
+            text = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}T{text}"
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PermanentError(
+            f"Expected {option} as 2026-05-04T17:05:00, 17:05:00 or -90s, got {text!r}"
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:

@@ -316,6 +316,7 @@ class _World:
             self.operators[truth.name].install(initial)
         self.arbiter = Arbiter(experiment)
         self.rate_factor, self.standstill = 1.0, 0.0
+        self.time = 0.0  # the application's response time in the present slot, s
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
         algorithm = registry.define(policy, settings)
@@ -342,7 +343,7 @@ class _World:
             rate = float(arriving) * self.rate_factor
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
-            time = self.respond()
+            time = self.time = self.respond()
             self.arbiter.note(time, t)
             kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
             self.account(t, rate, time, price, kind, outcome)
@@ -474,8 +475,11 @@ class _World:
     ) -> Transition:
         """Return what the slot that ends teaches of an operator."""
         here = operator.deployment
+        late = operator.response > operator.budget
+        if self.queues and before.deployment != here:  # what a restart costs the application
+            late = late or self.time > self.experiment.objective.response_time
         cost = CostParts(
-            violation=float(operator.response > operator.budget),
+            violation=float(late),
             resources=normalised_cost(
                 here,
                 self.node_types,

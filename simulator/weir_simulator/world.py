@@ -118,8 +118,23 @@ def fits(o: int, state: State, view: View) -> bool:
 
 
 @compiled
-def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View) -> None:
-    """Fill an operator's view with the slot that is ending."""
+def _has_changed(o: int, view: View) -> bool:
+    """Return whether an operator's deployment is another one than a slot earlier."""
+    for place in range(view.counts.shape[1]):
+        if view.counts[o, place] != view.counts_before[o, place]:
+            return True
+    return False
+
+
+@compiled
+def _observe(
+    o: int, t: int, time: float, rules: Rules, truth: View, state: State, view: View
+) -> None:
+    """Fill an operator's view with the slot that is ending.
+
+    A restart stops the whole job: where the application took longer than its bound, in `time` s,
+    that counts as a violation of the operators that changed, as in the live controller.
+    """
     seen = view.seen[o]
     view.before[o] = seen
     seen.rate = state.rate[o]
@@ -142,7 +157,10 @@ def _observe(o: int, t: int, rules: Rules, truth: View, state: State, view: View
                 view.busy[o, place] = min(view.busy[o, place], 1.0)
             busiest = max(busiest, view.busy[o, place])
     seen.busiest = busiest
-    view.cost[o].violation = 1.0 if state.response[o] > seen.budget else 0.0
+    late = state.response[o] > seen.budget
+    if rules.queues and time > rules.bound:
+        late = late or _has_changed(o, view)
+    view.cost[o].violation = 1.0 if late else 0.0
     view.cost[o].resources = price_of(o, truth, truth.counts[o]) / view.model[o].top_cost
 
 
@@ -191,12 +209,12 @@ def _price(waiting: bool, truth: View, state: State) -> float:
 
 
 @compiled
-def _observe_all(t: int, rules: Rules, truth: View, state: State, view: View) -> bool:
+def _observe_all(t: int, time: float, rules: Rules, truth: View, state: State, view: View) -> bool:
     """Fill every operator's view with the slot; return whether all measurements exist."""
     measured = True
     for o in range(truth.counts.shape[0]):
         taught = state.complete[o] == 1
-        _observe(o, t, rules, truth, state, view)
+        _observe(o, t, time, rules, truth, state, view)
         complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
         state.complete[o] = complete
         state.taught[o] = taught and complete
@@ -353,7 +371,7 @@ def run_world(
         time = respond(state.offered_response, truth, state)
         price = _price(provisioned_at > t, truth, state)
 
-        measured = _observe_all(t, rules, truth, state, view)
+        measured = _observe_all(t, time, rules, truth, state, view)
         for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue

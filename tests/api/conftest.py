@@ -17,7 +17,7 @@ from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.streamapp.crd import crd
 
 Connect = Callable[[str], Awaitable[KubernetesApi]]
-"""Opens the door for the owner of a token."""
+"""Makes a client for the owner of a token."""
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -80,7 +80,7 @@ def write_kubeconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Path]:
     """Write the kubeconfig that `KubernetesApi.connect` reads."""
-    folder = tmp_path / "door"
+    folder = tmp_path / "client"
     folder.mkdir()
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     # The package reads the variable KUBECONFIG once, when it is imported.
@@ -93,7 +93,7 @@ def write_kubeconfig(
 
 @pytest.fixture
 async def connected(write_kubeconfig: Callable[[str], Path]) -> AsyncIterator[Connect]:
-    """The door, by way of the proxy, for whom a test names; an attempt may take 1 s."""
+    """The client, by way of the proxy, for whom a test names; an attempt may take 1 s."""
     opened: list[KubernetesApi] = []
 
     async def connect(token: str) -> KubernetesApi:
@@ -108,7 +108,7 @@ async def connected(write_kubeconfig: Callable[[str], Path]) -> AsyncIterator[Co
 
 @pytest.fixture
 async def api(connected: Connect) -> KubernetesApi:
-    """The door, for an administrator."""
+    """The client, for an administrator."""
     return await connected(ADMIN)
 
 

@@ -1,4 +1,4 @@
-"""The controller's door to the API server, with a real server behind and a bad network between."""
+"""The controller's API client, with a real server behind a bad network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.api.control_plane import ADMIN, GUEST
 from tests.api.fault_proxy import Cut, Drop, Fault, Hang, LoseAnswer, Refuse, Say
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.kubernetes.api import client as door
+from weir_operator.kubernetes.api import client as client_module
 from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
     LONGEST_PAUSE,
@@ -178,7 +178,7 @@ async def test_a_later_object_of_the_same_name_is_not_deleted(api, kube, maps):
 
 
 async def test_a_list_is_whole_though_a_page_fails(api, proxy, kube, maps, monkeypatch):
-    monkeypatch.setattr(door, "PAGE", 2)
+    monkeypatch.setattr(client_module, "PAGE", 2)
     for number in range(5):
         marked = a_config_map(f"notes-{number}")
         marked["metadata"]["labels"] = {"weir.dev/app": "trips"}

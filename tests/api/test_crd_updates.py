@@ -1,4 +1,4 @@
-"""What may change later, and through which door."""
+"""What may change later, and by which way."""
 
 from __future__ import annotations
 

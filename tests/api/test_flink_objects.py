@@ -4,6 +4,7 @@ than the controller's rules give.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.operator.runtime.kubernetes.test_template_fields import (
     WRONG_TYPES,
 )
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
+from weir_operator.flink.programs import JAR
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import (
@@ -26,10 +29,13 @@ from weir_operator.runtime.kubernetes.configuration import (
     job_manager_files,
     task_manager_files,
 )
+from weir_operator.runtime.kubernetes.job_manager import make_files
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
 from weir_operator.wiring import assembly
@@ -61,7 +67,7 @@ TEMPLATE = {
 
 @pytest.fixture
 async def guest(kube, connected):
-    """The door for a user with the controller's rules and no others."""
+    """A client for a user with the controller's rules and no others."""
     await kube.create(
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kube.namespace}/roles",
         {"metadata": {"name": "controller"}, "rules": list(manifests.CONTROLLER_RULES)},
@@ -162,6 +168,43 @@ async def test_applying_what_is_there_already_changes_nothing(kube, guest, pods_
     await objects.apply(*wanted)
 
     assert await versions(kube, objects, wanted) == before
+
+
+SCRIPT = (
+    "CREATE TABLE a (x INT) WITH ('connector' = 'datagen');\nINSERT INTO b SELECT 'é' FROM a;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "jar"),
+    [
+        ({"sql": {"script": SCRIPT}}, "/etc/weir/flink/weir-programs.jar"),
+        ({"sql": {"file": "/opt/flink/usrlib/q.sql"}}, "/etc/weir/flink/weir-programs.jar"),
+        (
+            {"python": {"file": "/opt/flink/usrlib/job.py"}, "args": ["--window", "5m"]},
+            "/opt/flink/opt/flink-python-*.jar",
+        ),
+    ],
+    ids=["script", "file", "python"],
+)
+async def test_a_script_reaches_its_job_manager_as_it_was_written(kube, guest, pods_of, job, jar):
+    programs = build_jar(PROGRAMS, JARS / JAR)
+    pods = await pods_of(job=job)
+    objects, files = AppObjects(guest, pods), make_files(pods)
+    workload = manifests.job_manager(pods, files["metadata"]["name"])
+
+    await objects.apply(files, workload)
+
+    found = (await kube.get(objects.path_of(files))).body
+    assert f"set -- {jar}\n" in found["data"]["start.sh"]
+    assert (await kube.get(objects.path_of(workload))).status == 200
+    delivered = found.get("binaryData", {}).get(JAR, "")
+    assert base64.b64decode(delivered) == (programs.read_bytes() if "sql" in job else b"")
+    # The text itself is in the StreamApp, and an argument of the submission.
+    [written] = (await kube.get(kube.stream_apps)).body["items"]
+    assert written["spec"]["flink"]["job"].items() >= job.items()
+    kept = assembly.job_spec(parse_manifest(written), beside=Path("/nonexistent")).arguments
+    assert kept[-1] == job.get("args", [*job.get("sql", {}).values()])[-1]
 
 
 async def test_what_the_pod_template_asks_for_reaches_every_pod(kube, guest, pods_of):
@@ -410,3 +453,58 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
     assert (await kube.get(AppObjects(guest, pods).path("Deployment", group="apps/v1"))).body[
         "items"
     ] == []
+
+
+async def test_one_task_manager_may_be_evicted_and_is_held_for_its_move(kube, guest, pods_of):
+    pods = await pods_of()
+    objects = AppObjects(guest, pods)
+    budget = manifests.disruption_budget(pods)
+    await objects.apply(*manifests.accounts(pods), budget)
+    workload = manifests.task_managers(
+        pods, "match", "small", size="250m", replicas=2, config_map="files"
+    )
+    path = f"/api/v1/namespaces/{kube.namespace}/pods"
+    template = workload["spec"]["template"]
+    for name in ("one", "two"):
+        made = await kube.create(
+            path,
+            {
+                "metadata": {**template["metadata"], "name": name},
+                "spec": {**template["spec"], "nodeName": "n1"},
+            },
+        )
+        assert made.status == 201, made.message
+        running = {"name": CONTAINER, "state": {"running": {}}, "ready": True, "restartCount": 0}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{**running, "image": "i", "imageID": "i"}],
+        }
+        done = await kube.merge(f"{path}/{name}/status", {"status": status})
+        assert done.status == 200, done.message
+    # As the controller manager would: there is none here.
+    at = objects.path_of(budget)
+    counted = {
+        "observedGeneration": (await kube.get(at)).body["metadata"]["generation"],
+        "disruptionsAllowed": budget["spec"]["maxUnavailable"],
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "expectedPods": 2,
+    }
+    await kube.merge(f"{at}/status", {"status": counted})
+
+    first, second = [
+        await kube.create(
+            f"{path}/{name}/eviction",
+            {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}},
+        )
+        for name in ("one", "two")
+    ]
+    one, two = await TaskManagerPods(objects, NodeNotices(guest)).replicas(pods)
+
+    assert (first.status, second.status) == (201, 429)
+    assert (one.id, one.evicted, two.id, two.evicted) == ("one", True, "two", False)
+    assert one.terminating.startswith("EvictionByEvictionAPI: ")
+    assert two.terminating == ""
+    kept = (await kube.get(f"{path}/one")).body["metadata"]
+    assert kept["deletionGracePeriodSeconds"] == 330

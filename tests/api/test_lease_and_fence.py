@@ -11,7 +11,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_manifest
@@ -111,10 +111,10 @@ async def resource(kube):
     return Resource.of(made.body)
 
 
-async def an_open_door(api, resource, fence):
-    door = StatusDoor(api, resource, fence)
-    await door.open()
-    return door
+async def an_open_writer(api, resource, fence):
+    writer = StatusClient(api, resource, fence)
+    await writer.open()
+    return writer
 
 
 async def controller_status(kube):
@@ -125,9 +125,9 @@ async def test_a_controller_that_slept_through_its_time_writes_nothing(api, kube
     """Its own clock stood still: it believes that it holds the Lease."""
     late, fresh = leader("late", ImpatientClock()), leader("fresh", ImpatientClock())
     await late.acquire()
-    old = KubernetesStatusStore(await an_open_door(api, resource, late))
+    old = KubernetesStatusStore(await an_open_writer(api, resource, late))
     await fresh.acquire()
-    await KubernetesStatusStore(await an_open_door(api, resource, fresh)).save(
+    await KubernetesStatusStore(await an_open_writer(api, resource, fresh)).save(
         AppStatus(job_id="new")
     )
 
@@ -143,7 +143,7 @@ async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
 ):
     holder = leader("holder")
     await holder.acquire()
-    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    store = KubernetesStatusStore(await an_open_writer(api, resource, holder))
     proxy.inject(LoseAnswer(method="PUT", path="status"))
 
     await store.save(AppStatus(job_id="j", restore_path="s3://bucket/42"))
@@ -155,7 +155,7 @@ async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
 async def test_a_spec_changed_in_between_does_not_lose_the_status(api, kube, leader, resource):
     holder = leader("holder")
     await holder.acquire()
-    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    store = KubernetesStatusStore(await an_open_writer(api, resource, holder))
     await kube.merge(f"{kube.stream_apps}/trips", {"spec": {"mode": "Advise"}})
 
     await store.save(AppStatus(job_id="j"))
@@ -170,7 +170,7 @@ async def test_a_status_that_cannot_be_written_is_told_before_the_step_is_taken(
 ):
     holder = leader("holder")
     await holder.acquire()
-    store = KubernetesStatusStore(await an_open_door(api, resource, holder))
+    store = KubernetesStatusStore(await an_open_writer(api, resource, holder))
     proxy.inject(Refuse(method="PUT", path="status", status=500, times=None))
 
     with pytest.raises(TemporaryError):
@@ -189,10 +189,10 @@ async def test_what_was_saved_is_loaded_by_the_next_controller(api, kube, leader
         savepoints=("s3://bucket/41", "s3://bucket/42"),
         restart_tokens={"tokens": 2.5},
     )
-    await KubernetesStatusStore(await an_open_door(api, resource, first)).save(saved)
+    await KubernetesStatusStore(await an_open_writer(api, resource, first)).save(saved)
 
     await first.release()
     await second.acquire()
-    loaded = KubernetesStatusStore(await an_open_door(api, resource, second)).load()
+    loaded = KubernetesStatusStore(await an_open_writer(api, resource, second)).load()
 
     assert loaded == saved

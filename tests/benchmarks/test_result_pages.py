@@ -63,7 +63,7 @@ def test_a_figure_that_a_sentence_quotes_is_compared_too(results, capsys):
 
 
 def test_a_reproduced_row_that_differs_fails(results, capsys):
-    change_a_number(results / "edf.json", "405 / 366 / 717", "406 / 366 / 717")
+    change_a_number(results / "edf.json", "403 / 369 / 699", "404 / 369 / 699")
 
     status = page.main(["--check"], results)
 
@@ -91,6 +91,14 @@ def test_the_number_of_policies_is_counted(monkeypatch):
 def test_words_around_a_quoted_number_that_are_gone_are_refused():
     with pytest.raises(ResultError, match="Expected the words"):
         quotes.quote("Nothing is said here.", "README.md", FOLDER)
+
+
+def test_a_table_is_written_between_its_comments():
+    text = "before\n<!-- x -->\nold\n<!-- end of x -->\nafter\n"
+
+    written = page.replace_table(text, "x", Table(columns=("a",), cells=(("1",),)))
+
+    assert written == "before\n<!-- x -->\n| a |\n|---|\n| 1 |\n<!-- end of x -->\nafter\n"
 
 
 def test_a_figure_that_is_not_in_a_result_is_refused():

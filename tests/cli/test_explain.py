@@ -118,7 +118,7 @@ def test_without_a_time_the_newest_decision_of_every_operator_is_told(state):
 def test_a_tuning_is_told_with_what_it_set_and_why_it_was_kept_or_taken_back(state):
     kept = a_version(1, ago=90, standing=Standing.KEPT, reason="0 of 60 intervals were late")
     gone = a_version(
-        2, ago=50, weights=(0.8, 0.1, 0.1), standing=Standing.TAKEN_BACK, reason="9 were late"
+        2, ago=50, weights=(0.8, 0.1, 0.1), standing=Standing.ROLLED_BACK, reason="9 were late"
     )
     tunings = TuningState(key={}, current=1, versions=(kept, gone))
     TuningStore(state / "default.trips" / "tuning.json", key={}).save(tunings)

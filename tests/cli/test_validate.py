@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from weir_cli.crd import crd
 from weir_cli.validate import validate
-from weir_operator.streamapp.crd import FILE_NAME
+from weir_operator.streamapp.crd import EDITOR_FILE, FILE_NAME
 
 SHORT = Path(__file__).parents[1] / "operator/streamapp/manifests/short.yaml"
 
@@ -78,7 +78,8 @@ def test_the_definition_is_written_and_then_fresh(tmp_path):
     written = run(crd, "--out", tmp_path)
     checked = run(crd, "--out", tmp_path, "--check")
 
-    assert written.stdout.strip() == str(tmp_path / FILE_NAME)
+    files = [tmp_path / FILE_NAME, tmp_path / EDITOR_FILE]
+    assert written.stdout.split() == [str(path) for path in files]
     assert (written.exit_code, checked.exit_code) == (0, 0)
 
 
@@ -88,7 +89,7 @@ def test_a_stale_definition_fails_the_check_and_is_left_alone(tmp_path):
     result = run(crd, "--out", tmp_path, "--check")
 
     assert result.exit_code == 1
-    assert "stale" in result.stderr
+    assert "is not up to date" in result.stderr
     assert (tmp_path / FILE_NAME).read_text() == "old"
 
 

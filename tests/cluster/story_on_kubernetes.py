@@ -17,10 +17,10 @@ _CLOCK = SystemClock()
 
 
 class Story(LiveApp):
-    """The StreamApp trips; remembers how long each chapter took."""
+    """A StreamApp, trips unless another is named; remembers how long each chapter took."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place.api, place.namespace, NAME)
+    def __init__(self, place: Place, name: str = NAME) -> None:
+        super().__init__(place.api, place.namespace, name)
         self._chapter_began = _CLOCK.now()
         self.chapters: dict[str, float] = {}
         """Seconds that each chapter took."""

@@ -104,6 +104,58 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
 
 
 @pytest.mark.timeout(600)
+async def test_an_evicted_task_manager_works_on_until_its_operator_was_moved(place, tell):
+    path = f"/api/v1/namespaces/{place.namespace}/pods"
+    async with ClusterJob(place, trips_app(place), SMALL) as trips:
+        await trips.lifecycle.bring_up()
+        before = {each.operator: each.id for each in await trips.runtime.replicas()}
+        evicted = before["match"]
+
+        async def may_be_evicted():
+            (budget,) = await place.api.list(
+                f"/apis/policy/v1/namespaces/{place.namespace}/poddisruptionbudgets"
+            )
+            return (budget.get("status") or {}).get("disruptionsAllowed") == 1
+
+        assert await until(may_be_evicted), "an autoscaler would leave the node alone"
+        at = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted}}
+        await place.api.create(f"{path}/{evicted}/eviction", at)
+
+        async def is_replaced():
+            found = [each for each in await trips.runtime.replicas() if each.operator == "match"]
+            return sorted(each.evicted for each in found) == [False, True]
+
+        assert await until(is_replaced)
+        job = trips.store.load().job_id
+        assert job is not None
+        progress = await trips.jobs.progress(job)
+        assert progress is not None
+        assert progress.running, "the evicted one works on"
+
+        began = SystemClock().monotonic()
+        await trips.lifecycle.heal()
+
+        async def is_gone():
+            names = {pod["metadata"]["name"] for pod in await place.pods("taskmanager")}
+            return evicted not in names
+
+        assert await until(is_gone)
+        tell(f"evicted pod gone {SystemClock().monotonic() - began:.1f} s after Weir saw it")
+        after = {each.operator: each.id for each in await trips.runtime.replicas()}
+        change = trips.store.load().rescale
+        assert change is not None
+        assert change.step is Step.DONE
+        assert "EvictionByEvictionAPI" in change.reason
+        assert change.by_checkpoint is False
+        assert trips.store.load().deployments == SMALL
+        assert {name for name in before if before[name] != after[name]} == {"match"}
+
+        proof = await trips.finish()
+
+    assert (proof.lost, proof.doubled, proof.sequence_errors) == (0, 0, 0)
+
+
+@pytest.mark.timeout(600)
 async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
     path = f"/api/v1/namespaces/{place.namespace}"
     async with ClusterJob(place, trips_app(place), SMALL) as trips:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.api.assets import MissingProgramError, build_program, find_or_build_assets
 from tests.api.control_plane import running_control_plane
+from tests.cli.recorded import write_records
 from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
 from tests.helm.program import find_or_build_helm
@@ -77,6 +78,12 @@ metadata: {name: trips, namespace: default}
 spec: {job: {state: running}}
 """
 
+QUERY = """\
+CREATE TABLE a (x INT) WITH ('connector' = 'datagen');
+CREATE TABLE b (x INT) WITH ('connector' = 'blackhole');
+INSERT INTO b SELECT x FROM a;
+"""
+
 HISTORY = KnownJob(
     rate=lambda time: 60 + 20 * math.sin(time / 10_000),
     operators=(
@@ -130,11 +137,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "streamapp.yaml").write_text(manifest)
     build_jar([ROOT / "examples/foreign/Foreign.java"], folder / "trips.jar",
               entry_class="example.Foreign")  # fmt: skip
+    (folder / "query.sql").write_text(QUERY)
     (folder / "build").mkdir()
     (folder / "build/jars").symlink_to(JARS)
     build_example("routes")
     for state in ("build/demo/state/default.trips", "var/lib/weir/streams.trips"):
-        (folder / state).mkdir(parents=True)
+        write_records(folder / state, 10)
         RecordStore(folder / state / "records.sqlite").write([_a_record()])
         fitted = find_fitted(folder / state)
         fitted.parent.mkdir()

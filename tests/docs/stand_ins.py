@@ -93,6 +93,8 @@ def weir(arguments: list[str]) -> int:
         arguments += ["--evaluations", "3", "--workers", "1"]
     if command == "pipelines":
         return _pipelines(arguments)
+    if command == "adopt":
+        return _weir([*arguments, "--help"])  # the job of the FlinkDeployment would have to run
     if command == "local" and arguments[1].startswith("examples/"):
         seen = _weir([*arguments, "--help"])  # an option that does not exist is refused before it
         return seen or _weir(["validate", arguments[1]])

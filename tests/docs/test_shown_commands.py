@@ -25,7 +25,7 @@ OTHERS = {"yaml", "yml", "diff", "text", "python", "java"}
 """Languages of blocks that hold no commands."""
 
 NEEDS_A_CLUSTER = re.compile(r"\b(kubectl|helm) ")
-RUNS_A_JOB = re.compile(r"\bweir (local streamapp|graph )")
+RUNS_A_JOB = re.compile(r"\bweir (local (streamapp|trips)|graph )")
 LOCAL = [each for each in COMMANDS if not NEEDS_A_CLUSTER.search(each.text)]
 ON_A_CLUSTER = [each for each in COMMANDS if NEEDS_A_CLUSTER.search(each.text)]
 

@@ -67,3 +67,49 @@ def test_an_unmodified_job_is_scaled_by_operator_and_every_record_is_committed_o
     assert [each.message for each in told.events if "busy time" in each.message] == []
     lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
     assert sorted(map(int, lines)) == list(range(RECORDS))
+
+
+@pytest.mark.flink
+@pytest.mark.timeout(900)
+def test_without_operators_a_busy_vertex_is_separated_and_scaled_out_and_in(
+    tmp_path, readings_jar, run_locally
+):
+    out = tmp_path / "out"
+    records, slow = 9000, 5000
+    manifest = {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": "readings"},
+        "spec": {
+            "flink": {
+                "job": {
+                    "jar": str(readings_jar),
+                    "args": [str(records), "60", "30", str(out), str(slow)],
+                },
+                "maxParallelism": 128,
+            },
+            "objective": {"responseTime": "500ms"},
+            "nodePools": [{"name": "any", "sizes": ["1"]}],
+            "operatorManager": {
+                "interval": "5s",
+                "policy": {"name": "queueing", "settings": {"scale_in_window": 2}},
+            },
+            "applicationManager": {"restartBudget": {"size": 20}},
+        },
+    }
+
+    told = run_locally(manifest)
+
+    work = [
+        sum(each.replicas.values())
+        for tick in told.ticks
+        for each in tick.operators
+        if each.name == "work"
+    ]
+    first, last = ({each.name for each in told.ticks[place].operators} for place in (0, -1))
+    assert first == {"job"}
+    assert len(last) >= 3
+    assert max(work) >= 2
+    assert work[-1] < max(work)
+    lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
+    assert sorted(map(int, lines)) == list(range(records))

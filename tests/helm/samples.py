@@ -21,7 +21,6 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     },
     "image by digest": {
         "image": {"repository": "example/weir", "tag": "1.2.3", "digest": DIGEST},
-        "agent": {"enabled": True},
         "imagePullSecrets": [{"name": "registry"}],
     },
     "three controllers": {

@@ -51,7 +51,8 @@ def test_flink_gets_the_agent_from_the_controllers_own_image(render):
 
     image = container(objects)["image"]
     assert f"--agent-image={image}" in container(objects)["args"]
-    assert not [each for each in container(render({}))["args"] if "agent" in each]
+    without = render({"agent": {"enabled": False}})
+    assert not [each for each in container(without)["args"] if "agent" in each]
 
 
 def test_prometheus_is_reached_as_the_values_say(render):

@@ -3,6 +3,7 @@ package dev.weir;
 import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.util.Arrays;
@@ -13,6 +14,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.function.Function;
+import java.util.jar.Attributes;
 import java.util.jar.JarFile;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
@@ -40,6 +42,10 @@ import org.apache.flink.streaming.api.graph.StreamingJobGraphGenerator;
  * agent-slot OPERATOR true|false
  * agent-stream OPERATOR OPERATOR COUNT
  * vertex OPERATOR ID PARALLELISM LIMIT NAME
+ * uid ID UID
+ * edge OPERATOR OPERATOR
+ * pins-itself
+ * not-restartable REASON
  * </pre>
  */
 public final class ReadGraph {
@@ -88,7 +94,9 @@ public final class ReadGraph {
 
     private static String mainClass(File jar) throws IOException {
         try (JarFile file = new JarFile(jar)) {
-            return file.getManifest().getMainAttributes().getValue("Main-Class");
+            Attributes names = file.getManifest().getMainAttributes();
+            String own = names.getValue("program-class"); // as Flink does, before Java's own
+            return own != null ? own : names.getValue("Main-Class");
         }
     }
 
@@ -162,10 +170,24 @@ public final class ReadGraph {
             List<?> vertices =
                     (List<?>) agent.getMethod("vertices", StreamGraph.class).invoke(null, graph);
             vertices.forEach(vertex -> line("vertex " + vertex));
+            describeVertices(agent, graph);
             // Last: it changes the graph, which nobody else is going to have.
             agent.getMethod("rehearse", StreamGraph.class).invoke(null, graph);
             List<?> failures = (List<?>) agent.getMethod("failures").invoke(null);
             line(failures.isEmpty() ? "agent ready" : "agent failed " + failures.get(0));
+        }
+
+        /** An agent that a JobManager got from an earlier Weir can pin, and cannot join vertices. */
+        private void describeVertices(Class<?> agent, StreamGraph graph)
+                throws ReflectiveOperationException {
+            Method details;
+            try {
+                details = agent.getMethod("details", StreamGraph.class);
+            } catch (NoSuchMethodException earlier) {
+                line("joins-nothing");
+                return;
+            }
+            ((List<?>) details.invoke(null, graph)).forEach(detail -> line(detail.toString()));
         }
 
         private static String oneLine(Throwable failure) {

@@ -1,8 +1,10 @@
-"""A StreamApp with an external job (`spec.flink.ref`): Weir measures it and advises.
+"""A StreamApp with an external job (`spec.flink.ref`): Weir measures it, and advises or scales it.
 
-It runs the same loops as every StreamApp, in mode Advise, with a runtime that only reads. If the
-owner deploys a job with other operators, the loops end and start again for these. What was learned
-is stored by operator name, so operators that still exist keep it.
+It runs the same loops as every StreamApp, with a runtime that only reads. In mode Advise, nothing
+is changed; in mode Auto, the parallelism of the vertices is, where the job runs (`in_place`).
+
+If the owner deploys a job with other operators, the loops end and start again for these. What was
+learned is stored by operator name, so operators that still exist keep it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,16 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import structlog
+
 from weir_operator.clock import Clock
-from weir_operator.errors import WeirError
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.external.advice import Advice, advise, cost_of_pods, share_cost
+from weir_operator.external.flink_deployment import ClusterWriter
+from weir_operator.external.in_place import InPlace, InPlaceRescaler
 from weir_operator.external.metrics import PERIOD, ExternalMetrics, PrometheusFor
 from weir_operator.external.read_only import (
     ExternalJobs,
@@ -32,12 +39,16 @@ from weir_operator.external.view import (
     unknown_operators,
 )
 from weir_operator.external.watch import JobWatch
+from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.loop.decision_records import Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import Loop, OnTrouble, Trouble
+from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.tick import Tick
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp
 from weir_operator.wiring import assembly
@@ -47,6 +58,9 @@ LOOK_EVERY = 30.0
 """Seconds between two checks of the job: Weir need not be quick where it keeps no job alive."""
 LOOK_AGAIN = 30.0
 """Seconds until a job that could not be seen is looked for again."""
+
+
+log = structlog.get_logger()
 
 
 async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) -> None:
@@ -70,6 +84,10 @@ class ExternalDependencies:
     """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
 
     api: ClusterReader
+    writer: ClusterWriter | None = None
+    """What changes a FlinkDeployment, in mode Auto; `None` only advises."""
+    guard: Guard | None = None
+    """Asked before Flink is asked for another parallelism."""
     store: StatusStore
     records: Records
     folder: Path
@@ -89,6 +107,10 @@ class ExternalDependencies:
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
     """Read at every check and tick; `None` takes what the manifest says."""
+    on_change: Callable[[RescaleJournal], None] | None = None
+    """Told of each change's beginning and end; `None` only records it."""
+    shared_restarts: SharedRestarts | None = None
+    """The restart budget over all StreamApps; `None` where there is none."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
     poll_every: float = PERIOD
@@ -100,11 +122,19 @@ class ExternalApp:
     """Advises one StreamApp until it is stopped."""
 
     def __init__(self, app: StreamApp, around: ExternalDependencies) -> None:
-        # Whatever the manifest says: Weir never scales an external job.
-        mode = Mode.OFF if app.spec.mode is Mode.OFF else Mode.ADVISE
+        mode = app.spec.mode
+        if mode is Mode.AUTO and around.writer is None:
+            mode = Mode.ADVISE
         self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
         self._around = around
         self._watch = JobWatch(self._app, around.api)
+        self._in_place = (
+            InPlace(around.writer, self._watch, guard=around.guard)
+            if mode is Mode.AUTO and around.writer is not None
+            else None
+        )
+        self._refusal = ""
+        self._checked = False
         self._told = ""
         self._learned = 0
         self._went_on = False
@@ -146,9 +176,18 @@ class ExternalApp:
         job = self._watch.job
         if job is None:
             return
-        app = external_app(self._app, job)
+        await self._look_after()
+        reference = self._watch.reference
+        deployment = None if reference is None else reference.deployment
+        app = external_app(
+            self._app,
+            job,
+            pools=self._watch.pools,
+            most_slots=None if deployment is None else deployment.most_slots,
+        )
         self._report("UnknownOperators", unknown_operators(self._app, job))
-        self._report("MaxParallelismDiffers", other_max_parallelism(self._app, job))
+        if self._in_place is None:
+            self._report("MaxParallelismDiffers", other_max_parallelism(self._app, job))
         runtime = ExternalRuntime(self._watch)
         around = self._around
         steering: Steering | None = None
@@ -162,17 +201,21 @@ class ExternalApp:
             app,
             Dependencies(
                 runtime=runtime,
-                jobs=ExternalJobs(runtime, self._watch),
-                store=ExternalStore(around.store, self._watch),
+                jobs=ExternalJobs(runtime, self._watch, self._look_after),
+                store=ExternalStore(around.store, self._watch, scales=self._in_place is not None),
                 source=metrics,
                 records=around.records,
                 folder=around.folder,
                 clock=around.clock,
                 on_tick=on_tick,
                 on_event=around.on_event,
-                on_change=lambda journal: around.records.note(change=journal),
+                on_change=around.on_change or (lambda change: around.records.note(change=change)),
                 on_trouble=around.on_trouble,
                 directives=self._asked,
+                shared_restarts=around.shared_restarts,
+                rescaler=Rescaler
+                if self._in_place is None
+                else partial(InPlaceRescaler, in_place=self._in_place, watch=self._watch),
                 phase=around.phase,
                 rest=lambda: around.clock.sleep(LOOK_EVERY),
                 paid=lambda: cost_of_pods(app, self._pods),
@@ -198,8 +241,31 @@ class ExternalApp:
         """Return the directives that apply to an external job."""
         written = self._around.directives
         asked = directives_of(self._app) if written is None else written()
-        mode = Mode.OFF if asked.mode is Mode.OFF else Mode.ADVISE
-        return replace(asked, mode=mode, state=State.RUNNING, revision=None)
+        mode = asked.mode
+        if mode is Mode.AUTO and self._in_place is None:
+            mode = Mode.ADVISE
+        refused = asked.refused or self._refusal
+        return replace(asked, mode=mode, state=State.RUNNING, revision=None, refused=refused)
+
+    async def _look_after(self) -> None:
+        """Check whether the job can be scaled, and give a restarted one its parallelism again."""
+        if self._in_place is None:
+            return
+        try:
+            lost = await self._in_place.restore(dry_run=not self._checked or bool(self._refusal))
+            self._checked, self._refusal = True, ""
+        except PermanentError as error:
+            if str(error) != self._refusal:
+                self._emit("ScalingRefused", str(error))
+            self._refusal = str(error)
+        except TemporaryError as error:
+            log.info("whether the job can be scaled is not known", reason=str(error))
+        else:
+            if lost:
+                self._emit(
+                    "ParallelismRestored",
+                    "The job was restarted without its parallelism: Weir has set it again",
+                )
 
     def _terms(self, app: StreamApp, job: ExternalJob) -> ExternalTerms:
         settings = replace(
@@ -241,5 +307,8 @@ class ExternalApp:
         """Report a fact once, until another one is reported."""
         if message and message != self._told:
             self._told = message
-            now = self._around.clock.now()
-            self._around.on_event(Event(time=now, reason=reason, message=message))
+            self._emit(reason, message)
+
+    def _emit(self, reason: str, message: str) -> None:
+        now = self._around.clock.now()
+        self._around.on_event(Event(time=now, reason=reason, message=message))

@@ -12,7 +12,7 @@ were collected. Verified on Flink 2.3.0; the fields exist since 1.16.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -44,6 +44,25 @@ class ExternalFlink(FlinkRest):
     def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
         super().__init__(base_url, timeout=timeout, guard=_refuse_changes)
 
+    async def configuration(self) -> dict[str, str]:
+        """Return the JobManager's configuration, without what Flink hides."""
+        return await self._transport.ask(
+            "GET",
+            "/jobmanager/config",
+            lambda answer: {str(each["key"]): str(each["value"]) for each in answer},
+        )
+
+    async def requirements(self, job_id: str) -> dict[str, int]:
+        """Return the parallelism that a job of the adaptive scheduler is to have, by vertex id."""
+        return await self._transport.ask(
+            "GET",
+            f"/jobs/{job_id}/resource-requirements",
+            lambda answer: {
+                str(vertex): int(each["parallelism"]["upperBound"])
+                for vertex, each in answer.items()
+            },
+        )
+
     async def counters(self, job_id: str, vertex_id: str) -> tuple[SubtaskCounters, ...]:
         """Return what the running subtasks of a vertex have counted."""
         return await self._transport.ask(
@@ -71,6 +90,26 @@ class ExternalFlink(FlinkRest):
         for some in _in_short_queries(ids):
             found |= await self._transport.ask("GET", f"{path}?get={some}", _read_values)
         return found
+
+
+class ScaledFlink(FlinkRest):
+    """A client that changes one thing: the parallelism that a job is to have."""
+
+    async def require(self, job_id: str, parallelism: Mapping[str, int]) -> None:
+        """Ask the adaptive scheduler for a parallelism of every vertex, by vertex id.
+
+        The lower bound is 1, as the Flink Kubernetes Operator's, which would otherwise correct it.
+        """
+        await self._transport.ask(
+            "PUT",
+            f"/jobs/{job_id}/resource-requirements",
+            lambda answer: None,
+            body={
+                vertex: {"parallelism": {"lowerBound": 1, "upperBound": number}}
+                for vertex, number in parallelism.items()
+            },
+            what=f"another parallelism of job {job_id}",
+        )
 
 
 async def _refuse_changes() -> None:

@@ -40,6 +40,8 @@ log = structlog.get_logger()
 
 PERIOD = 10.0
 """Seconds between two rounds: the JobManager gathers no more often."""
+IDS_EVERY = 6
+"""Rounds after which the names of metrics are read again."""
 SAME = 0.5
 """Seconds within which two stamps are of one gathering, which was reported twice."""
 KEEP = 900.0
@@ -70,7 +72,8 @@ class FlinkSampler:
         self._left_out = -math.inf  # when samples were last left out, of series too many
         self._counted: dict[str, float] = {}
         self._extra: dict[str, tuple[_Extra, ...]] = {}
-        self._extra_of: str | None = None
+        self._extra_of: tuple[str, ...] = ()
+        self._extra_rounds = 0
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -111,14 +114,19 @@ class FlinkSampler:
         job, flink = self._watch.job, self._watch.flink
         if job is None or flink is None:
             return
-        if self._extra_of != job.id:
+        # A rescale makes other subtasks; a latency marker has its metric once it has come.
+        run = (job.id, *(replica.id for replica in job.replicas))
+        self._extra_rounds += 1
+        if self._extra_of != run or self._extra_rounds >= IDS_EVERY:
             self._extra = {
                 vertex: tuple(
                     islice(_extras(await flink.metric_ids(job.id, vertex), is_source), MOST_SERIES)
                 )
                 for vertex, is_source in _vertices(job)
             }
-            self._extra_of, self._counted = job.id, {}
+            if self._extra_of != run:
+                self._counted = {}
+            self._extra_of, self._extra_rounds = run, 0
         for name, vertices in job.topology.vertices.items():
             for vertex in vertices:
                 await self._sample_vertex(flink, job.id, name, vertex.id)
@@ -191,10 +199,10 @@ def _own_labels(operator: str, subtask: str) -> dict[str, str]:
 
 
 def _vertices(job: ExternalJob) -> Iterator[tuple[str, bool]]:
-    """Yield every vertex's id, and whether nothing flows into it."""
-    for name, vertices in job.topology.vertices.items():
+    """Yield every vertex's id, and whether it is where records enter the job."""
+    for vertices in job.topology.vertices.values():
         for vertex in vertices:
-            yield vertex.id, name in job.topology.sources
+            yield vertex.id, vertex.id in job.entries
 
 
 def _extras(ids: Iterable[str], is_source: bool) -> Iterator[_Extra]:

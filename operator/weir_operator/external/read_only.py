@@ -2,12 +2,13 @@
 
 So the `ApplicationController` of Weir's own jobs also measures, learns, decides and records for an
 external one. Three independent checks prevent changes: mode Advise grants nothing; the runtime and
-the jobs here refuse every change; and the client below them sends only GET.
+the jobs here refuse every change; and the client below them sends only GET. In mode Auto,
+`in_place` changes the parallelism of the vertices, and nothing else, by its own client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.errors import PermanentError, TemporaryError
@@ -15,6 +16,7 @@ from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.protocol import Progress, Snapshot
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
@@ -110,10 +112,23 @@ class ExternalJobs(FlinkJobs):
     the job that the loops were made for: whether it fails or waits is its owner's business.
     """
 
-    def __init__(self, runtime: ExternalRuntime, watch: JobWatch) -> None:
+    def __init__(
+        self,
+        runtime: ExternalRuntime,
+        watch: JobWatch,
+        look_after: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Create it for the job as it is now.
+
+        Args:
+            runtime: Shows its subtasks.
+            watch: Knows the job as it runs.
+            look_after: What else is done at each look, as for a job that is scaled.
+        """
         super().__init__(runtime)
         self._watch = watch
         self._made_for = watch.job
+        self._look_after = look_after
 
     async def rest(self) -> ExternalFlink:
         """Return the client that only reads.
@@ -138,6 +153,8 @@ class ExternalJobs(FlinkJobs):
             raise JobChangedError(
                 f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
             )
+        if self._look_after is not None:
+            await self._look_after()
         return Progress(state="RUNNING", running=True, ran=True)
 
     async def newest(self, job_id: str) -> Snapshot | None:
@@ -162,18 +179,20 @@ class ExternalStore:
     foreign job for one that Weir started and lost.
     """
 
-    def __init__(self, inner: StatusStore, watch: JobWatch) -> None:
+    def __init__(self, inner: StatusStore, watch: JobWatch, *, scales: bool = False) -> None:
+        """Create it; the journal of a change is kept where Weir `scales` the job."""
         self._inner = inner
         self._watch = watch
+        self._scales = scales
 
     def load(self) -> AppStatus:
         """Return the status with the foreign job in it."""
-        job = self._watch.job
-        return self._inner.load().model_copy(
+        job, own = self._watch.job, self._inner.load()
+        return own.model_copy(
             update={
                 "job_id": None if job is None else job.id,
                 "deployments": {} if job is None else job.deployments,
-                "rescale": None,
+                "rescale": self._change_of(own),
                 "suspended": False,
             }
         )
@@ -186,11 +205,16 @@ class ExternalStore:
                 update={
                     "job_id": own.job_id,
                     "deployments": own.deployments,
-                    "rescale": own.rescale,
+                    "rescale": self._change_of(status) or own.rescale,
                     "suspended": own.suspended,
                 }
             )
         )
+
+    def _change_of(self, status: AppStatus) -> RescaleJournal | None:
+        """Return the change of the external job, if Weir scales it."""
+        change = status.rescale
+        return change if self._scales and change is not None and change.in_place else None
 
 
 def _refuse(what: str) -> NoReturn:

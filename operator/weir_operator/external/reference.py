@@ -8,6 +8,9 @@
 Weir finds TaskManagers through Flink: each registers under its pod's address or name, whatever
 created the pod.
 
+A FlinkDeployment's TaskManagers are all alike, so a StreamApp without node pools, or in mode Auto,
+gets one pool from it.
+
 This module only reads; it needs no more than `get` and `list`.
 """
 
@@ -23,20 +26,25 @@ from datetime import datetime
 from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.view import Place
+from weir_operator.external import flink_deployment
+from weir_operator.external.flink_deployment import FlinkDeployment
+from weir_operator.external.view import WHOLE_CORE, Place, size_of
 from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.objects import ClusterReader
-from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.quantities import Cpu, Memory
 from weir_operator.streamapp.section import DNS_LABEL, LONGEST_NAME
 
 REST_SERVICE = "weir.dev/rest-service"
 """Annotation of the Deployment or the StreamApp: the service before Flink's REST interface."""
 REST_PORT = 8081
+TASK_MANAGERS = "taskmanagers"
+"""Name of the pool that an external job's TaskManagers form where the manifest has none."""
+MIB = 2**20
 HIGHEST_PORT = 65_535
 _PORT_NAMES = frozenset({"rest", "webui", "ui", "web", "http"})
-_FLINK_DEPLOYMENTS = "/apis/flink.apache.org/v1beta1/namespaces/{}/flinkdeployments/{}"
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
 
 
@@ -50,8 +58,13 @@ class Reference:
     rest_url: str
     job_manager_labels: str
     """Selector of its JobManager's pods."""
-    configuration: Mapping[str, str]
-    """Flink's configuration as its resource has it; empty for a Deployment."""
+    deployment: FlinkDeployment | None = None
+    """The FlinkDeployment; `None` where a Deployment runs the job."""
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """Flink's configuration as its resource has it; empty for a Deployment."""
+        return {} if self.deployment is None else self.deployment.configuration
 
 
 async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
@@ -66,7 +79,7 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
         raise PermanentError("spec.flink.ref: expected the external job to advise, got none")
     namespace = app.metadata.namespace
     if str(ref.kind) == "FlinkDeployment":
-        found = await api.get(_FLINK_DEPLOYMENTS.format(namespace, ref.name))
+        deployment = await flink_deployment.read(api, namespace, ref.name)
         service = await api.get(f"/api/v1/namespaces/{namespace}/services/{ref.name}-rest")
         return Reference(
             kind="FlinkDeployment",
@@ -74,19 +87,18 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
             namespace=namespace,
             rest_url=_url(service, _rest_port(service) or REST_PORT),
             job_manager_labels=f"app={ref.name},component=jobmanager",
-            configuration=flatten(found["spec"].get("flinkConfiguration") or {}),
+            deployment=deployment,
         )
-    deployment = await api.get(_DEPLOYMENTS.format(namespace, ref.name))
+    owner = await api.get(_DEPLOYMENTS.format(namespace, ref.name))
     return Reference(
         kind="Deployment",
         name=ref.name,
         namespace=namespace,
-        rest_url=await _find_service(api, app, deployment),
+        rest_url=await _find_service(api, app, owner),
         job_manager_labels=",".join(
             f"{key}={value}"
-            for key, value in (deployment["spec"]["selector"].get("matchLabels") or {}).items()
+            for key, value in (owner["spec"]["selector"].get("matchLabels") or {}).items()
         ),
-        configuration={},
     )
 
 
@@ -171,16 +183,22 @@ def _asked(pod: Json, resource: str) -> Iterator[float]:
         yield float(parse_quantity(asked)) if asked else math.nan
 
 
-def flatten(configuration: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
-    """Return Flink's configuration with flat keys; a resource may nest them."""
-    flat: dict[str, str] = {}
-    for key, value in configuration.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            text = str(value)
-            flat[f"{prefix}{key}"] = text.lower() if isinstance(value, bool) else text
-    return flat
+def pools_of(app: StreamApp, reference: Reference) -> tuple[NodePool, ...]:
+    """Return the node pools: the manifest's, or the one kind of TaskManagers that the job has.
+
+    In mode Auto it is that one, with the name, the price and the limit of the manifest's only pool.
+    """
+    written = app.spec.node_pools
+    if written and app.spec.mode is not Mode.AUTO:
+        return written
+    given = written[0] if written else NodePool(name=TASK_MANAGERS)
+    deployment = reference.deployment
+    if deployment is None:
+        return (given,)
+    changes: dict[str, object] = {"sizes": (Cpu(size_of(min(deployment.cores, WHOLE_CORE))),)}
+    if deployment.memory is not None:
+        changes["memory"] = Memory(f"{max(1, deployment.memory // MIB)}Mi")
+    return (given.model_copy(update=changes),)
 
 
 class _NodeLabels:

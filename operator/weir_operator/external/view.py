@@ -13,7 +13,6 @@ is counted from its TaskManagers, not from these replicas: see `advice`.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +20,19 @@ from itertools import count
 
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, Job, Subtask
-from weir_operator.flink.topology import Topology, group_vertices
+from weir_operator.flink.topology import Topology, group_vertices, plain_name
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.protocol import Replica
 from weir_operator.streamapp.managers import Policy
-from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_policies import registry
 
+FORWARD = "FORWARD"
+"""Ship strategy of an edge on which each subtask sends to one subtask."""
 WHOLE_CORE = 1.0
 """Cores that one task can use: it is one thread."""
 SEEN_FIRST = 5
@@ -65,9 +66,13 @@ class ExternalJob:
     topology: Topology
     replicas: tuple[Replica, ...]
     max_parallelism: int
-    """The least of its vertices, which bounds every operator."""
+    """The minimum over its vertices that can have several subtasks."""
+    most: Mapping[str, int]
+    """By operator, the minimum of its vertices' max parallelism."""
     places: Mapping[str, Place]
     """By TaskManager id."""
+    entries: frozenset[str]
+    """Vertices that nothing flows into."""
 
     @property
     def deployments(self) -> DeploymentMap:
@@ -93,7 +98,7 @@ class ExternalJob:
         return (
             self.topology.operators == other.topology.operators
             and mine <= others
-            and self.max_parallelism == other.max_parallelism
+            and self.most == other.most
         )
 
 
@@ -104,8 +109,14 @@ def view_job(
     *,
     pools: Sequence[NodePool],
     url: str,
+    in_place: bool = False,
 ) -> ExternalJob:
     """Return the job as operators and replicas.
+
+    Under Weir, each vertex is an operator. Where the job is scaled in place, vertices between which
+    records pass one to one are one operator: Flink has already decided to connect subtask to
+    subtask, so another parallelism on one side would leave subtasks without records, or send
+    records to subtasks that do not have their keys.
 
     Args:
         job: What Flink says of it.
@@ -113,6 +124,7 @@ def view_job(
         places: By TaskManager id.
         pools: Of the StreamApp, as written.
         url: Flink's REST address, where all of it is measured.
+        in_place: Whether the job is scaled where it runs.
 
     Raises:
         TemporaryError: A subtask has no TaskManager that is known, as while the job restarts, or
@@ -123,9 +135,13 @@ def view_job(
             f"Flink does not show the graph of job {job.id} yet ({job.state.value})"
         )
     named = dict(zip((v.id for v in job.vertices), name_vertices(job), strict=True))
+    if in_place:
+        named = join_forward(job, named)
+    topology = group_vertices(job, named)
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()
-    for vertex in job.vertices:
+    for vertices in topology.vertices.values():
+        vertex = max(vertices, key=lambda each: len(subtasks[each.id]))
         for subtask in subtasks[vertex.id]:
             place = places.get(subtask.task_manager or "")
             if place is None:
@@ -136,7 +152,7 @@ def view_job(
             replica = replica_id(named[vertex.id], str(subtask.index))
             if subtask.status == FINISHED:
                 drained.add(replica)
-            size = size_of(min(place.cores, WHOLE_CORE))
+            size = pools[0].sizes[0].text if in_place else size_of(min(place.cores, WHOLE_CORE))
             replicas.append(
                 Replica(
                     id=replica,
@@ -150,19 +166,52 @@ def view_job(
     return ExternalJob(
         id=job.id,
         name=job.name,
-        topology=replace(group_vertices(job, named), drained=frozenset(drained)),
+        topology=replace(topology, drained=frozenset(drained)),
         replicas=tuple(replicas),
-        max_parallelism=min(vertex.max_parallelism for vertex in job.vertices),
+        max_parallelism=min((m for v in job.vertices if (m := v.max_parallelism) > 1), default=1),
+        most={
+            name: min(vertex.max_parallelism for vertex in vertices)
+            for name, vertices in topology.vertices.items()
+        },
         places=places,
+        entries=frozenset(v.id for v in job.vertices) - {edge.target for edge in job.edges},
     )
 
 
-def external_app(app: StreamApp, job: ExternalJob) -> StreamApp:
+def join_forward(job: Job, named: Mapping[str, str]) -> dict[str, str]:
+    """Return the operator of each vertex: those joined by forward edges have the first one's name.
+
+    Args:
+        job: The job, its vertices in topological order.
+        named: The name of each vertex by its id.
+    """
+    joined = dict(named)
+    for edge in job.edges:
+        if edge.ship_strategy == FORWARD:
+            names = {joined[edge.source], joined[edge.target]}
+            first = next(joined[v.id] for v in job.vertices if joined[v.id] in names)
+            joined = {id_: first if name in names else name for id_, name in joined.items()}
+    return joined
+
+
+def external_app(
+    app: StreamApp,
+    job: ExternalJob,
+    *,
+    pools: Sequence[NodePool] | None = None,
+    most_slots: int | None = None,
+) -> StreamApp:
     """Return the StreamApp as it would be written for the job: its operators, and room for today's.
 
     What the manifest says of an operator by its name is kept; today's replicas and sizes are
-    allowed whatever it says, because they are where the advice begins. The policy that everybody
-    has gives way to one that answers sooner, see `ASKED`.
+    allowed whatever it says, because they are where the advice begins. In mode Advise, the policy
+    that everybody has gives way to one that answers sooner, see `ASKED`.
+
+    Args:
+        app: The manifest.
+        job: As it runs.
+        pools: Node pools; `None` takes the manifest's.
+        most_slots: The most slots that the job's cluster may have; `None` has no limit.
     """
     written = {operator.name: operator for operator in app.spec.operators}
     deployments = job.deployments
@@ -170,14 +219,14 @@ def external_app(app: StreamApp, job: ExternalJob) -> StreamApp:
         _with_room(
             written.get(name) or _unwritten(name, deployments[name]),
             deployments[name],
-            most=job.max_parallelism,
+            most=min(job.most[name], most_slots or job.most[name]),
         )
         for name in job.topology.operators
     )
-    pools = tuple(_with_sizes(pool, job.replicas) for pool in app.spec.node_pools)
+    pools = tuple(_with_sizes(pool, job.replicas) for pool in pools or app.spec.node_pools)
     flink = app.spec.flink.model_copy(update={"max_parallelism": job.max_parallelism})
     loops = app.spec.operator_manager
-    if registry.weighs_restarts(loops.policy.name):
+    if app.spec.mode is not Mode.AUTO and registry.weighs_restarts(loops.policy.name):
         loops = loops.model_copy(update={"policy": ASKED})
     spec = app.spec.model_copy(
         update={
@@ -221,7 +270,7 @@ def name_vertices(job: Job) -> tuple[str, ...]:
 
     Of vertices with one name, the first has it, and the others a number that no name ends in.
     """
-    plain = [_plain_name(vertex.name) for vertex in job.vertices]
+    plain = [plain_name(vertex.name, longest=LONGEST_NAME) for vertex in job.vertices]
     used: set[str] = set()
     names = []
     for name in plain:
@@ -232,11 +281,6 @@ def name_vertices(job: Job) -> tuple[str, ...]:
         used.add(name)
         names.append(name)
     return tuple(names)
-
-
-def _plain_name(vertex: str) -> str:
-    plain = re.sub("[^a-z0-9]+", "-", vertex.lower()).strip("-") or "vertex"
-    return plain[:LONGEST_NAME].strip("-")
 
 
 def replica_id(operator: str, subtask: str) -> str:

@@ -9,11 +9,13 @@ from weir_operator.external.reference import (
     find_reference,
     job_manager_places,
     place_task_managers,
+    pools_of,
 )
 from weir_operator.external.view import ExternalJob, Place, view_job
-from weir_operator.flink.answers import JobSummary
+from weir_operator.flink.answers import Job, JobSummary
 from weir_operator.kubernetes.api.objects import ClusterReader
-from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.models import Mode, StreamApp
+from weir_operator.streamapp.pools import NodePool
 
 WHOLE_LOOK_EVERY = 20
 """Checks after which everything is read again, whether or not Flink reports a change:
@@ -34,6 +36,8 @@ class JobWatch:
         self.reference: Reference | None = None
         self.flink: ExternalFlink | None = None
         self.job_managers: tuple[Place, ...] = ()
+        self.pools: tuple[NodePool, ...] = app.spec.node_pools
+        """The manifest's, or the one that the job's TaskManagers form."""
         self._places: dict[str, Place] = {}
         self._seen: JobSummary | None = None
         self._looks = 0
@@ -43,8 +47,11 @@ class JobWatch:
         """Where the job runs."""
         return self._app.metadata.namespace
 
-    async def refresh(self) -> ExternalJob:
+    async def refresh(self, *, whole: bool = False) -> ExternalJob:
         """Look at the job and return it.
+
+        Args:
+            whole: Read everything, even if Flink says that nothing has changed.
 
         Raises:
             PermanentError: What `spec.flink.ref` names does not exist, or runs several jobs.
@@ -54,7 +61,8 @@ class JobWatch:
         try:
             run = await self._find_run(flink)
             self._looks += 1
-            if self.job is not None and run == self._seen and self._looks % WHOLE_LOOK_EVERY:
+            whole = whole or self._looks % WHOLE_LOOK_EVERY == 0
+            if self.job is not None and run == self._seen and not whole:
                 return self.job
             job = await flink.job(run.id)
             if job is None or not job.vertices:
@@ -66,14 +74,33 @@ class JobWatch:
         except TemporaryError:
             await self._let_go()  # its service may have been made again, with another address
             raise
-        pools = self._app.spec.node_pools
+        pools, in_place = self.pools, self._app.spec.mode is Mode.AUTO
         if {each.id for each in hosts} != self._places.keys():
             # Pods are asked for only then: a namespace may have hundreds.
             self._places = await place_task_managers(self._api, reference.namespace, hosts, pools)
             self.job_managers = await job_manager_places(self._api, reference, pools)
-        self.job = view_job(job, subtasks, self._places, pools=pools, url=reference.rest_url)
+        self.job = view_job(
+            job, subtasks, self._places, pools=pools, url=reference.rest_url, in_place=in_place
+        )
         self._seen = run
         return self.job
+
+    async def run(self) -> Job:
+        """Return the job as Flink shows it at this moment; what is known of it stays.
+
+        Raises:
+            PermanentError, TemporaryError: See `refresh`.
+        """
+        _, flink = await self._reach()
+        try:
+            run = await self._find_run(flink)
+            job = await flink.job(run.id)
+        except TemporaryError:
+            await self._let_go()
+            raise
+        if job is None:
+            raise TemporaryError(f"Job {run.name!r} of spec.flink.ref is not running yet")
+        return job
 
     async def close(self) -> None:
         """Release the connections."""
@@ -82,6 +109,7 @@ class JobWatch:
     async def _reach(self) -> tuple[Reference, ExternalFlink]:
         if self.reference is None or self.flink is None:
             self.reference = await find_reference(self._api, self._app)
+            self.pools = pools_of(self._app, self.reference)
             self.flink = ExternalFlink(self.reference.rest_url)
         return self.reference, self.flink
 

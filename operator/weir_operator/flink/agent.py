@@ -24,6 +24,8 @@ _STAMP = "weir-agent.sources"
 DEFAULT_PARALLELISM = 2
 """Of a job that the agent pins. Flink chains functions of equal parallelism, so a program that
 fixes some at 1 has other vertices at the default 1 than at any other, and their state is lost."""
+PINNED = {"weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)}
+"""Configuration of a request for a job that the agent is to pin."""
 _TIME_LIMIT = 900.0  # seconds; the first build fetches Maven's plugins
 
 

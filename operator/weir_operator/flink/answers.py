@@ -6,8 +6,9 @@ read its JSON convert them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -63,11 +64,19 @@ class Vertex:
     """Flink's id of the group, not its name: equal for vertices that share slots."""
     tasks: Mapping[str, int]
     """Subtasks by status; statuses with none are left out."""
+    records: float = field(default=math.nan, compare=False)
+    """Records that its subtasks took from, or gave to, other vertices since the job was submitted,
+    by their latest counts; NaN where one of them has not been counted yet."""
 
     @property
     def is_running(self) -> bool:
         """Whether every subtask runs, or has finished (a source without splits)."""
         return self.tasks.get("RUNNING", 0) + self.tasks.get(FINISHED, 0) == self.parallelism
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every subtask has come to its own end."""
+        return self.tasks.get(FINISHED, 0) == self.parallelism
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +108,12 @@ class Job:
             and bool(self.vertices)
             and all(vertex.is_running for vertex in self.vertices)
         )
+
+    @property
+    def sources(self) -> tuple[Vertex, ...]:
+        """The vertices that nothing flows into."""
+        fed = {edge.target for edge in self.edges}
+        return tuple(vertex for vertex in self.vertices if vertex.id not in fed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,7 +228,13 @@ def _read_vertex(answer: Json) -> Vertex:
         max_parallelism=answer["maxParallelism"],
         slot_sharing_group=answer.get("slotSharingGroupId"),
         tasks={status: count for status, count in answer["tasks"].items() if count},
+        records=_read_records(answer.get("metrics") or {}),
     )
+
+
+def _read_records(answer: Json) -> float:
+    counted = answer.get("read-records-complete") and answer.get("write-records-complete")
+    return float(answer["read-records"] + answer["write-records"]) if counted else math.nan
 
 
 def read_subtasks(answer: Json) -> tuple[Subtask, ...]:
@@ -230,6 +251,16 @@ def read_subtasks(answer: Json) -> tuple[Subtask, ...]:
 
 def _assigned(task_manager: str | None) -> str | None:
     return None if task_manager in (None, "", "(unassigned)") else task_manager
+
+
+def read_metric_names(answer: Json) -> tuple[str, ...]:
+    """Read `GET /jobs/:id/vertices/:id/subtasks/metrics`."""
+    return tuple(str(each["id"]) for each in answer)
+
+
+def read_metric_sums(answer: Json) -> dict[str, float]:
+    """Read the same with `get` and `agg=sum`."""
+    return {str(each["id"]): float(each["sum"]) for each in answer}
 
 
 def read_task_managers(answer: Json) -> tuple[TaskManager, ...]:

@@ -222,6 +222,8 @@ def flink_environment(installation: Installation) -> Mapping[str, str]:
     return {
         "FLINK_PLUGINS_DIR": str(installation.flink_home / "plugins"),
         "FLINK_LIB_DIR": str(installation.flink_home / "lib"),
+        # Where the jar for PyFlink programs is, which a JobManager adds to a job.
+        "FLINK_OPT_DIR": str(installation.flink_home / "opt"),
     }
 
 

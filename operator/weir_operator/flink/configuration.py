@@ -20,6 +20,9 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
     {
         # The REST interface caches a job's state; its default of 3 s is added to every rescale.
         "web.refresh-interval": "100 ms",
+        # How old the record counts are that tell whether a restart has worked; Flink's 10 s would
+        # be added to every rescale. The JobManager collects them only while somebody asks.
+        "metrics.fetcher.update-interval": "500",
         # A killed TaskManager refuses two heartbeats and is noticed after 3 s instead of 12. One
         # that collects garbage refuses none: it is waited for as long as Flink's time-out says.
         "heartbeat.interval": "1000",

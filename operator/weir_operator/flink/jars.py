@@ -30,9 +30,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HELPER = REPOSITORY / "java/dev/weir/Weir.java"
 PROGRAMS = tuple(
     REPOSITORY / f"java/dev/weir/{name}.java"
-    for name in ("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders")
+    for name in ("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders", "RunScript")
 )
-"""What JobManagers run to answer a question of Weir's."""
+"""What JobManagers run to answer a question of Weir's, and the job that is a SQL script."""
 JARS = REPOSITORY / "build/jars"
 EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -71,9 +71,14 @@ def flink_home() -> Path:
     raise PermanentError("Flink is not installed here: run `pip install weir[flink]`")
 
 
-def class_path() -> str:
-    """Return Flink's own jars as a Java class path, in a stable order."""
-    return os.pathsep.join(str(jar) for jar in sorted((flink_home() / "lib").glob("*.jar")))
+def class_path(home: Path | None = None) -> str:
+    """Return Flink's own jars as a Java class path, in a stable order.
+
+    Args:
+        home: The folder of a Flink; `None` takes the installed one.
+    """
+    lib = (home or flink_home()) / "lib"
+    return os.pathsep.join(str(jar) for jar in sorted(lib.glob("*.jar")))
 
 
 def find_java() -> Path:
@@ -95,13 +100,20 @@ def find_java() -> Path:
     return java
 
 
-def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = None) -> Path:
+def build_jar(
+    sources: Sequence[Path],
+    jar: Path,
+    *,
+    entry_class: str | None = None,
+    home: Path | None = None,
+) -> Path:
     """Compile Java sources into a jar, unless the jar was built from exactly these.
 
     Args:
         sources: Java files; a job that uses the helper lists `HELPER` among them.
         jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
         entry_class: What the jar's manifest names as its main class, if any.
+        home: The folder of the Flink to compile against; `None` takes the installed one.
 
     Returns:
         The jar's path.
@@ -110,13 +122,13 @@ def build_jar(sources: Sequence[Path], jar: Path, *, entry_class: str | None = N
         PermanentError: There is no compiler, a source is missing, or one does not compile; the
             compiler's first message is reported.
     """
-    digest = _digest(sources, entry_class)
+    digest = _digest(sources, entry_class, home or flink_home())
     if _digest_in(jar) == digest:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jar.parent, prefix=f".{jar.stem}-") as folder:
         classes = Path(folder) / "classes"
-        _compile(sources, classes)
+        _compile(sources, classes, class_path(home))
         unfinished = Path(folder) / jar.name
         _pack(classes, unfinished, entry_class=entry_class, digest=digest)
         unfinished.replace(jar)
@@ -174,8 +186,8 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _digest(sources: Sequence[Path], entry_class: str | None) -> str:
-    digest = hashlib.sha256(f"{flink_home()} {entry_class}".encode())
+def _digest(sources: Sequence[Path], entry_class: str | None, home: Path) -> str:
+    digest = hashlib.sha256(f"{home} {entry_class}".encode())
     for source in sources:
         try:
             digest.update(b"\0" + source.name.encode() + b"\0" + source.read_bytes())
@@ -192,11 +204,11 @@ def _digest_in(jar: Path) -> str | None:
         return None  # absent, foreign or damaged: to be built
 
 
-def _compile(sources: Sequence[Path], classes: Path) -> None:
+def _compile(sources: Sequence[Path], classes: Path, libraries: str) -> None:
     javac = _find_tool("javac")
     options = ["--release", str(OLDEST_JAVA), "-encoding", "UTF-8", "-nowarn", "-proc:none"]
     paths = [str(source) for source in sources]
-    result = _run([str(javac), *options, "-cp", class_path(), "-d", str(classes), *paths])
+    result = _run([str(javac), *options, "-cp", libraries, "-d", str(classes), *paths])
     if result.returncode:
         raise PermanentError(f"javac: {_first_line(result.stderr or result.stdout)}")
 

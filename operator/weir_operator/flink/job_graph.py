@@ -44,6 +44,8 @@ class PlannedVertex(BaseModel):
     """The most that its operator can have; `NO_LIMIT` where nothing limits it."""
     name: str
     """The functions of the chain."""
+    uids: tuple[str, ...] = ()
+    """Those that the program gives functions of the chain."""
 
 
 class Plan(BaseModel):
@@ -57,17 +59,35 @@ class Plan(BaseModel):
     """`ready`, `absent`, or why it would not pin the job."""
     vertices: tuple[PlannedVertex, ...]
     """Empty without the agent."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """Operators between which records flow; empty without the agent."""
+    pins_itself: bool = False
+    """The program asks for the slots of Weir's operators by itself."""
+    not_restartable: str = ""
+    """What the job is, where Flink takes no savepoint from which all of it could go on."""
+    joins: bool = True
+    """The agent can join vertices in one operator; that of an earlier Weir cannot."""
 
     @property
     def operators(self) -> tuple[str, ...]:
         """Operators that the agent makes, in the order of the program."""
         return tuple(dict.fromkeys(vertex.operator for vertex in self.vertices))
 
+    def limit_of(self, operators: Collection[str]) -> int:
+        """Return the most replicas that these operators can have together in one."""
+        limits = (vertex.limit for vertex in self.vertices if vertex.operator in operators)
+        return min(limits, default=NO_LIMIT)
+
 
 def parse_plan(lines: Sequence[str]) -> Plan:
     """Return what the lines of `dev.weir.ReadGraph` tell of operators."""
     groups = {line.split(" ")[1] for line in lines if re.fullmatch(r"slot \S+ (true|false)", line)}
     said = [line.removeprefix("agent ") for line in lines if line.startswith("agent ")]
+    uids: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("uid "):
+            _, vertex, uid = line.split(" ", 2)
+            uids.setdefault(vertex, []).append(uid)
     return Plan(
         groups=frozenset(groups - {_UNPINNED}),
         agent=said[-1].removeprefix("failed ") if said else "absent",
@@ -78,39 +98,71 @@ def parse_plan(lines: Sequence[str]) -> Plan:
                 parallelism=int(found[3]),
                 limit=int(found[4]),
                 name=found[5],
+                uids=tuple(uids.get(found[2], ())),
             )
             for line in lines
             if (found := _VERTEX.fullmatch(line)) is not None
         ),
+        edges=tuple(
+            (source, target)
+            for line in lines
+            if line.startswith("edge ")
+            for _, source, target in [line.split(" ")]
+        ),
+        pins_itself="pins-itself" in lines,
+        not_restartable=next(
+            (line.partition(" ")[2] for line in lines if line.startswith("not-restartable ")), ""
+        ),
+        joins="joins-nothing" not in lines,
     )
 
 
-def is_pinned_by_agent(plan: Plan, most: Mapping[str, int]) -> bool:
-    """Return whether the agent is to pin the operators of a manifest.
+def refuse_what_cannot_restart(plan: Plan) -> None:
+    """Refuse a job that Weir could never stop and go on with.
+
+    Raises:
+        PermanentError: It is a batch job, or has an iteration.
+    """
+    if plan.not_restartable:
+        raise PermanentError(
+            "spec.flink.job: expected a streaming job that can go on from a savepoint, got "
+            f"{plan.not_restartable}; run it without Weir"
+        )
+
+
+def is_pinned_by_agent(
+    plan: Plan, most: Mapping[str, int], vertices: Mapping[str, tuple[str, ...]] | None = None
+) -> bool:
+    """Return whether the agent is to pin the operators of a job.
 
     It is not where the program names their slot sharing groups itself, and where there is no agent.
 
     Args:
         plan: What the program builds.
-        most: Replicas at a time, by operator of the manifest.
+        most: Replicas at a time, by operator.
+        vertices: What each operator is made of, names of the plan's operators, if Weir has read
+            that before; otherwise, each is an operator of the plan, or of the program's own.
 
     Raises:
-        PermanentError: The agent cannot pin these operators.
+        PermanentError: The agent cannot pin these operators, or the job cannot be restarted.
     """
-    if plan.agent == "absent" or plan.groups & set(most):
+    refuse_what_cannot_restart(plan)
+    if vertices:
+        _check_vertices(plan, vertices)
+    elif plan.agent == "absent" or plan.groups & set(most):
         return False
-    there = plan.operators
+    there = tuple(vertices) if vertices else plan.operators
     if there and set(there) != set(most):
         own = f", or its own slot sharing groups {sorted(plan.groups)}" if plan.groups else ""
         raise PermanentError(
             f"spec.operators: expected the job's operators {list(there)}{own}, got {sorted(most)}; "
             "`weir graph` prints them"
         )
-    limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
     for name, replicas in most.items():
-        if replicas > limits.get(name, NO_LIMIT):
+        limit = plan.limit_of((vertices or {}).get(name, (name,)))
+        if replicas > limit:
             raise PermanentError(
-                f'spec.operators["{name}"].maxReplicas: expected at most {limits[name]}, which is '
+                f'spec.operators["{name}"].maxReplicas: expected at most {limit}, which is '
                 f"the operator's maximum parallelism in the program, got {replicas}; lower it"
             )
     if plan.agent != "ready":
@@ -119,6 +171,20 @@ def is_pinned_by_agent(plan: Plan, most: Mapping[str, int]) -> bool:
             "to run the job as one operator"
         )
     return True
+
+
+def _check_vertices(plan: Plan, vertices: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a program that no longer has the vertices that its operators are made of."""
+    if plan.agent == "absent":
+        raise PermanentError(
+            "The JobManager has no agent of Weir's, which keeps the job's operators apart; on "
+            "Kubernetes, set agent.enabled in the chart"
+        )
+    there, known = plan.operators, {each for part in vertices.values() for each in part}
+    if there and set(there) != known:
+        raise PermanentError(
+            f"Expected a program with the vertices {sorted(known)}, got {list(there)}"
+        )
 
 
 def parse_graph(

@@ -21,6 +21,7 @@ from weir_operator.flink.causes import root_cause
 from weir_operator.flink.jars import JARS
 from weir_operator.flink.job_graph import JobGraph, Plan, parse_graph, parse_plan
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import read_refusal
 from weir_operator.flink.transport import RefusedByFlinkError
 
 JAR = "weir-programs.jar"
@@ -40,7 +41,7 @@ async def ask_program(
         TemporaryError: The JobManager does not answer.
         PermanentError: The programs are not installed beside Weir.
     """
-    jar = await rest.upload_jar(str(_find_jar()))
+    jar = await rest.upload_jar(str(find_programs()))
     try:
         await rest.plan_jar(
             jar,
@@ -71,8 +72,12 @@ def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
     return tuple(lines[first + 1 : lines.index("end", first)])
 
 
-def _find_jar() -> Path:
-    """Return the programs' jar: installed with Weir, or built in a checkout."""
+def find_programs() -> Path:
+    """Return the programs' jar: installed with Weir, or built in a checkout.
+
+    Raises:
+        PermanentError: It is in neither place.
+    """
     places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
     for place in places:
         if place.is_file():
@@ -173,5 +178,8 @@ async def _read_lines(
     )
     lines = read_lines(trace, _MARK)
     if lines is None:
+        refusal = read_refusal(trace)
+        if refusal is not None:
+            raise PermanentError(refusal)
         raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
     return lines

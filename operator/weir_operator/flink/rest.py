@@ -13,6 +13,7 @@ Verified on Flink 2.3.0:
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ from weir_operator.flink.answers import (
     TaskManager,
 )
 from weir_operator.flink.causes import root_cause
+from weir_operator.flink.scripts import read_refusal
 from weir_operator.flink.transport import (
     FlinkTransport,
     Json,
@@ -112,6 +114,33 @@ class FlinkRest:
             "GET", f"/jobs/{job_id}/vertices/{vertex_id}", answers.read_subtasks
         )
 
+    async def metric_sums(
+        self, job_id: str, vertex_id: str, endings: Sequence[str]
+    ) -> dict[str, float]:
+        """Return metrics of the functions in a vertex, summed over its subtasks.
+
+        Args:
+            job_id: The job.
+            vertex_id: The vertex.
+            endings: Names of the metrics, without the function's: `numRecordsIn`.
+
+        Returns:
+            Sums by full name, such as `Source__trips.numRecordsIn`; empty where Flink has not
+            collected them yet, or no longer has them.
+        """
+        path = f"/jobs/{job_id}/vertices/{vertex_id}/subtasks/metrics"
+        wanted = tuple(f".{ending}" for ending in endings)
+        try:
+            known = await self._transport.ask("GET", path, answers.read_metric_names)
+            ids = ",".join(quote(each, safe="") for each in known if each.endswith(wanted))
+            if not ids:
+                return {}
+            return await self._transport.ask(
+                "GET", f"{path}?get={ids}&agg=sum", answers.read_metric_sums
+            )
+        except NotKnownToFlinkError:
+            return {}
+
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""
         return await self._transport.ask(
@@ -148,7 +177,7 @@ class FlinkRest:
         form = aiohttp.FormData()
         form.add_field(
             "jarfile",
-            content,
+            io.BytesIO(content),  # bytes of more than 1 MiB would be sent in one go
             filename=Path(path).name,
             content_type="application/x-java-archive",
         )
@@ -332,6 +361,9 @@ def _nothing(answer: Json) -> None:
 
 def _say_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
     """Return which field of the manifest is at fault where Flink does not run a program."""
+    refusal = read_refusal(trace)
+    if refusal is not None:
+        return refusal
     if entry_class is not None and f"ClassNotFoundException: {entry_class}" in trace:
         return (
             "spec.flink.job.entryClass: expected a class of the job's jar, got "

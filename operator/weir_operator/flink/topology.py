@@ -7,8 +7,9 @@ vertex runs on the TaskManagers of several operators, the job did not pin it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.answers import FINISHED, Job, Subtask, Vertex
@@ -47,6 +48,11 @@ class Topology:
     """Operators with a vertex that nothing flows into."""
     sinks: tuple[str, ...]
     """Operators with a vertex that nothing flows out of."""
+    entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Ids of the vertices that take in what comes from other operators or from outside, by
+    operator."""
+    exits: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Ids of the vertices that give to other operators; at a sink, of those that give to none."""
     drained: frozenset[str] = frozenset()
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
@@ -150,7 +156,17 @@ def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
     operators = tuple(dict.fromkeys(operator_of[vertex.id] for vertex in job.vertices))
     fed = {edge.target for edge in job.edges}
     feeding = {edge.source for edge in job.edges}
+    between = [e for e in job.edges if operator_of[e.source] != operator_of[e.target]]
+    entering = {edge.target for edge in between} | {v.id for v in job.vertices} - fed
+    leaving = {edge.source for edge in between}
+    ends = {v.id for v in job.vertices} - feeding
+    own = {
+        operator: frozenset(v.id for v in job.vertices if operator_of[v.id] == operator)
+        for operator in operators
+    }
     return Topology(
+        entries={operator: ids & entering for operator, ids in own.items()},
+        exits={operator: ids & leaving or ids & ends for operator, ids in own.items()},
         operators=operators,
         vertices={
             operator: tuple(v for v in job.vertices if operator_of[v.id] == operator)
@@ -168,6 +184,12 @@ def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
             if any(v.id not in feeding and operator_of[v.id] == operator for v in job.vertices)
         ),
     )
+
+
+def plain_name(vertex: str, *, longest: int) -> str:
+    """Return the name of a vertex as that of an operator: lower-case letters, digits, hyphens."""
+    plain = re.sub("[^a-z0-9]+", "-", vertex.lower()).strip("-") or "vertex"
+    return plain[:longest].strip("-")
 
 
 def _edges_between(job: Job, operator_of: Mapping[str, str]) -> tuple[OperatorEdge, ...]:

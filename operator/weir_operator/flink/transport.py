@@ -38,8 +38,10 @@ _PASSING = re.compile(
     r"TimeoutException|ConnectException|ConnectionException|SocketException|NoRouteToHostException"
     r"|UnknownHostException|ClosedChannelException|RecipientUnreachableException"
     r"|FencingTokenException|LeaderRetrievalException"
+    r"|Another update to the job .{0,60} is in progress"
 )
-"""Causes that pass: a part of Flink that does not answer another one, as while it starts."""
+"""Causes that pass: a part of Flink that does not answer another one, as while it starts, or that
+still works on the request before."""
 
 
 class NotKnownToFlinkError(PermanentError):
@@ -62,6 +64,7 @@ class FlinkTransport:
         self._timeout = timeout
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
+        self._logged_failure = ""  # of the last request; "" once Flink answered again
 
     async def ask(
         self,
@@ -107,12 +110,16 @@ class FlinkTransport:
                 allow_redirects=False,
             ) as response:
                 status, content = response.status, await read_body(response, MOST_ANSWERED)
+            self._logged_failure = ""
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
         except TooLargeError as error:
             raise TemporaryError(f"Weir cannot read Flink's answer to {what}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
-            log.info("Flink cannot be reached", request=f"{method} {url}", failure=str(error))
+            # Flink is asked several times a second while it starts: one line, not hundreds.
+            if (failure := str(error)) != self._logged_failure:
+                log.info("Flink cannot be reached", request=f"{method} {url}", failure=failure)
+                self._logged_failure = failure
             raise TemporaryError(f"Flink cannot be reached for {what}: {_reason(error)}") from error
         except ValueError as error:
             raise _not_flink(what, f"a damaged answer ({error})", b"") from error

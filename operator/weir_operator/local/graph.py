@@ -13,26 +13,37 @@ from pathlib import Path
 import yaml
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.agent import DEFAULT_PARALLELISM, find_agent
+from weir_operator.flink.agent import PINNED, find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.flink.job_graph import NO_LIMIT, Plan
+from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import read_python_error
+from weir_operator.local.program import (
+    default_manifest,
+    find_program,
+    flink_configuration,
+    is_program,
+    load_app,
+    operators_of,
+    with_script,
+)
+from weir_operator.loop.separation import BUSY
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
-from weir_operator.streamapp.loading import find_jar, load_manifest
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.operators import WHOLE_JOB
 from weir_operator.wiring import assembly
-
-_DEFAULT_REPLICAS = 10
-"""The manifest's own default, which is not written."""
+from weir_operator.wiring.discovery import discover_operators, vertices_of
 
 
 async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
-    """Return the operators of the job in a manifest or a jar.
+    """Return the operators of the job in a manifest, or of a program alone.
 
     Args:
-        file: A StreamApp's manifest, or a jar.
+        file: A StreamApp's manifest, a jar, a SQL script or a PyFlink program.
         entry_class: Class whose `main` to run; `None` takes the manifest's, or the jar's own.
         arguments: Of the program, after the manifest's.
 
@@ -40,16 +51,34 @@ async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str,
         InvalidStreamAppError: The manifest cannot be right.
         PermanentError: Java, Flink or the agent is missing, or the program builds no job.
     """
-    config: dict[str, str] = {}
-    jar = file
-    if file.suffix != ".jar":
-        app = load_manifest(file)
-        jar = find_jar(app, file)
-        job = assembly.job_spec(app, beside=file.parent, extra=arguments)
-        arguments, entry_class = job.arguments, entry_class or job.entry_class
-        config = dict(app.spec.flink.config or {})
-    elif not jar.is_file():
-        raise PermanentError(f"Expected a manifest or a jar, got {str(file)!r}; correct the path")
+    if not is_program(file):
+        return await read_operators(
+            load_app(file), file, entry_class=entry_class, arguments=arguments
+        )
+    given = default_manifest(file, entry_class=entry_class, arguments=arguments)
+    return await read_operators(with_script(parse_manifest(given), file), file)
+
+
+async def read_operators(
+    app: StreamApp,
+    manifest: Path,
+    *,
+    entry_class: str | None = None,
+    arguments: tuple[str, ...] = (),
+) -> Plan:
+    """Return the operators of a StreamApp's job.
+
+    Args:
+        app: From `program.load_app`.
+        manifest: Its file; paths are relative to its folder.
+        entry_class: Replaces the manifest's.
+        arguments: Of the program, after the manifest's.
+
+    Raises:
+        PermanentError: Java, Flink or the agent is missing, or the program builds no job.
+    """
+    jar = find_program(app, manifest)
+    job = assembly.job_spec(app, beside=manifest.parent, extra=arguments)
     agent = find_agent()
     if agent is None:
         raise PermanentError("Weir's agent is not installed here: run `make jars`")
@@ -64,38 +93,54 @@ async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str,
                 cache=Path(folder),
                 speeds={},
                 agent=agent,
-                config=config,
+                config=flink_configuration(app),
             )
         )
         try:
             await runtime.ensure_job_manager()
-            async with FlinkRest(runtime.rest_url) as rest:
-                return await read_plan(
-                    rest,
-                    await runtime.provide_jar(),
-                    entry_class=entry_class,
-                    arguments=arguments,
-                    configuration={
-                        "weir.pin": "true",
-                        "parallelism.default": str(DEFAULT_PARALLELISM),
-                    },
-                )
+            return await _ask(runtime, entry_class or job.entry_class, job.arguments)
+        except PermanentError as error:
+            raise PermanentError(_with_python_error(error, runtime)) from error
         finally:
             await runtime.close()
 
 
-def render_plan(plan: Plan) -> str:
+async def _ask(runtime: LocalRuntime, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
+    async with FlinkRest(runtime.rest_url) as rest:
+        return await read_plan(
+            rest,
+            await runtime.provide_jar(),
+            entry_class=entry_class,
+            arguments=arguments,
+            configuration=PINNED,
+        )
+
+
+def _with_python_error(error: PermanentError, runtime: LocalRuntime) -> str:
+    """Return the sentence of an error; that of a Python program says nothing but its exit code."""
+    if "Python process exits" not in str(error):
+        return str(error)
+    log = runtime.folder / "jm/log/flink.log"
+    said = read_python_error(log.read_text(errors="replace")) if log.is_file() else None
+    return f"{error}, after {said!r}" if said else str(error)
+
+
+def render_plan(plan: Plan, app: StreamApp | None = None) -> str:
     """Return the operators as people read them, and as a manifest has them.
 
+    Args:
+        plan: What the program builds.
+        app: The manifest that the job is in, if any.
+
     Raises:
-        PermanentError: The agent cannot pin the job.
+        PermanentError: The agent cannot pin the job, or the manifest's operators are not its.
     """
     if plan.agent != "ready":
         raise PermanentError(
             f"Weir's agent cannot pin the job's operators: {plan.agent}; leave out spec.operators "
             "to run the job as one operator"
         )
-    return "\n".join((*_drawing(plan), "", *_manifest(plan)))
+    return "\n".join((*_drawing(plan), *_beginning(plan, app), "", *_manifest(plan)))
 
 
 def _drawing(plan: Plan) -> Iterator[str]:
@@ -103,20 +148,31 @@ def _drawing(plan: Plan) -> Iterator[str]:
         yield f"# {operator}"
         for vertex in plan.vertices:
             if vertex.operator == operator:
-                yield f"#   {vertex.id}  {vertex.name}"
+                uids = f"  (uid {', '.join(vertex.uids)})" if vertex.uids else ""
+                yield f"#   {vertex.id}  {vertex.name}{uids}"
+        targets = [target for source, target in plan.edges if source == operator]
+        if targets:
+            yield f"#   -> {', '.join(targets)}"
     if plan.groups:
         yield f"# The program itself names the slot sharing groups {', '.join(sorted(plan.groups))}"
 
 
+def _beginning(plan: Plan, app: StreamApp | None) -> Iterator[str]:
+    """Yield what the job begins with, if it does not pin itself."""
+    if plan.pins_itself:
+        return
+    yield "#"
+    if app is None or not app.spec.operators:
+        yield f"# Without `operators`, they begin as one operator, {WHOLE_JOB}; each that is"
+        yield f"# busy for {BUSY:.0%} of the time then gets its own. To scale each by itself from"
+        yield "# the beginning, add this to the manifest:"
+        return
+    yield "# The manifest's operators, and those that share what it does not name:"
+    for name, parts in vertices_of(discover_operators(app, plan, ())).items():
+        yield f"#   {name}: {', '.join(parts)}"
+    yield "# All of them, one by one:"
+
+
 def _manifest(plan: Plan) -> list[str]:
-    limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
-    operators = [
-        {"name": name, **({"maxReplicas": limits[name]} if _is_limited(limits[name]) else {})}
-        for name in plan.operators
-    ]
-    written: str = yaml.safe_dump({"operators": operators}, sort_keys=False)
+    written: str = yaml.safe_dump({"operators": operators_of(plan)}, sort_keys=False)
     return written.splitlines()
-
-
-def _is_limited(limit: int) -> bool:
-    return limit < min(_DEFAULT_REPLICAS, NO_LIMIT)

@@ -19,9 +19,12 @@ from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.job_graph import Plan
+from weir_operator.local.program import find_program, flink_configuration, load_app
 from weir_operator.loop.cost import prices
 from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
+from weir_operator.loop.evaluation import EVALUATION
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.run_record import Record, RunSummary
@@ -38,12 +41,12 @@ from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import MIB, cores_of, memory_needs_of
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp import world
-from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import Spec, StreamApp
 from weir_operator.tuning.process import ProcessTuner
 from weir_operator.tuning.store import TUNINGS
 from weir_operator.wiring import assembly
-from weir_operator.wiring.loops import Dependencies, assemble, state_directory
+from weir_operator.wiring.discovery import OperatorsChangedError
+from weir_operator.wiring.loops import Dependencies, Steering, assemble, state_directory
 
 
 class ManifestWatch:
@@ -73,7 +76,7 @@ class ManifestWatch:
         if stamp is not None and stamp != self._seen:
             self._seen = stamp
             try:
-                app = load_manifest(self._manifest)
+                app = load_app(self._manifest)
                 self._directives = self._translate(app)
             except PermanentError as mistake:
                 self._report("InvalidSpec", f"{mistake}; the running job continues unchanged")
@@ -88,7 +91,7 @@ class ManifestWatch:
 
     def _translate(self, app: StreamApp) -> Directives:
         job = assembly.job_spec(app, beside=self._manifest.parent, extra=self._arguments)
-        jar = find_jar(app, self._manifest)
+        jar = find_program(app, self._manifest)
         return directives_of(app, revision=assembly.revision_of(app, job, jar=jar))
 
     def _stamp(self) -> tuple[int, int] | None:
@@ -104,7 +107,7 @@ class ManifestWatch:
 
 
 def _without_job(spec: Spec) -> Spec:
-    """Return the spec without what an upgrade takes over on this machine: arguments and jar."""
+    """Return the spec without what an upgrade takes over on this machine: program, arguments."""
     return spec.model_copy(update={"flink": spec.flink.model_copy(update={"job": None})})
 
 
@@ -154,7 +157,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         WeirError: Java or Flink is missing, the job does not run, or the like; every
             process that was started has been ended.
     """
-    app = load_manifest(run.manifest)
+    app = load_app(run.manifest)
     settings = _runtime_settings(app, run)
     clock = SystemClock()
     folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
@@ -189,35 +192,37 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         stack.push_async_callback(jobs.close)
         source = _source(run, f"{settings.namespace}/{settings.name}", runtime, folder, stack)
         stack.push_async_callback(source.close)
-        steering = assemble(
-            app,
-            Dependencies(
-                runtime=runtime,
-                jobs=jobs,
-                store=FileStatusStore(folder / "status.json"),
-                source=source,
-                records=records,
-                folder=folder,
-                clock=clock,
-                on_tick=recorder.tick,
-                on_event=on_event,
-                on_change=on_change,
-                directives=ManifestWatch(
-                    run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
-                ),
-                tuner=ProcessTuner(folder / "tunings", deadline=LONGEST_TUNING),
+        around = Dependencies(
+            runtime=runtime,
+            jobs=jobs,
+            store=FileStatusStore(folder / "status.json"),
+            source=source,
+            records=records,
+            folder=folder,
+            clock=clock,
+            on_tick=recorder.tick,
+            on_event=on_event,
+            on_change=on_change,
+            directives=ManifestWatch(
+                run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
             ),
-            job=assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments),
-            policy=run.policy,
+            tuner=ProcessTuner(folder / "tunings", deadline=LONGEST_TUNING),
         )
-        bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
-        # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
-        compiling = asyncio.create_task(asyncio.to_thread(steering.compile))
-        await _first(bringing_up, stop)
-        await _first(compiling, stop)
-        keeping.job = run.keep and bringing_up.done() and not bringing_up.cancelled()
-        if not stop.is_set():
-            await _steer(steering.controller, stop, run.duration)
+        job = assembly.job_spec(app, beside=run.manifest.parent, extra=run.arguments)
+        ends: float | None = None  # from when the loops first ran, whatever is made again
+        plan: Plan | None = None
+        while True:
+            steering = assemble(app, around, job=job, policy=run.policy, plan=plan)
+            try:
+                await _bring_up(steering, stop, keeping, keep=run.keep)
+                if not stop.is_set():
+                    now = clock.monotonic()
+                    ends = now + (run.duration or 0.0) if ends is None else ends
+                    left = None if run.duration is None else max(0.0, ends - now)
+                    await _steer(steering.controller, stop, left)
+                break
+            except OperatorsChangedError as change:
+                plan = change.plan
         if not keeping.job:
             try:
                 await steering.lifecycle.suspend()
@@ -227,6 +232,26 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
         )
+
+
+async def _bring_up(
+    steering: Steering, stop: asyncio.Event, keeping: Keeping, *, keep: bool
+) -> None:
+    """Start the job, and compile its policies beside that.
+
+    Raises:
+        OperatorsChangedError: The job that runs has other operators than the loops.
+    """
+    bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
+    # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
+    compiling = asyncio.create_task(asyncio.to_thread(steering.compile))
+    try:
+        await _first(bringing_up, stop)
+    except OperatorsChangedError:
+        compiling.cancel()  # its thread goes on, and others find what it has compiled
+        raise
+    await _first(compiling, stop)
+    keeping.job = keep and bringing_up.done() and not bringing_up.cancelled()
 
 
 async def _quantile(source: MetricsSource, now: float) -> float:
@@ -241,7 +266,7 @@ async def _quantile(source: MetricsSource, now: float) -> float:
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:
     """End an earlier run's processes; its state keeps its content under another name."""
     await (await LocalRuntime.open(settings)).close()
-    for name in ("status.json", "learned.json", TUNINGS):
+    for name in ("status.json", "learned.json", TUNINGS, EVALUATION):
         kept = folder / name
         if kept.exists():
             kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))
@@ -324,7 +349,7 @@ def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
         namespace=app.metadata.namespace,
         name=app.metadata.name,
         installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
-        job_jar=find_jar(app, run.manifest),
+        job_jar=find_program(app, run.manifest),
         cache=run.cache,
         speeds=speeds,
         pool_memory={pool.name: pool.memory.bytes // MIB for pool in app.spec.node_pools},
@@ -333,5 +358,5 @@ def _runtime_settings(app: StreamApp, run: LocalRun) -> LocalSettings:
         job_manager_memory=app.spec.flink.job_manager.memory.bytes // MIB,
         max_parallelism=app.spec.flink.max_parallelism,
         agent=find_agent(),
-        config=app.spec.flink.config or {},
+        config=flink_configuration(app),
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.loop.decision_records import DecisionRecord, Records
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, Records
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
@@ -37,15 +38,25 @@ class LearnedStore:
 
     What a policy has learned that decides for all of them at once is kept once, beside them.
 
+    State is kept with the vertices that an operator is made of, and goes to the operator that has
+    these now.
+
     State of another policy than the one in use, of other settings, or of before `resetNonce`
     changed, is not loaded: with a policy's tables it would bring back the settings they were
     learned under.
     """
 
     def __init__(
-        self, path: Path, *, policy: str, settings: Mapping[str, Any], reset_nonce: int
+        self,
+        path: Path,
+        *,
+        policy: str,
+        settings: Mapping[str, Any],
+        reset_nonce: int,
+        vertices: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._path = path
+        self._vertices = {name: list(parts) for name, parts in (vertices or {}).items()}
         self._key: dict[str, Any] = {
             "version": VERSION,
             "policy": policy,
@@ -74,20 +85,24 @@ class LearnedStore:
             TemporaryError: The disk is full; the old file stands.
         """
         states = {name: manager.state_dict() for name, manager in managers.items()}
-        learned: dict[str, Any] = {**self._key, "operators": states}
+        learned: dict[str, Any] = {**self._key, "operators": states, "vertices": self._vertices}
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
         write_atomically(self._path, json.dumps(learned))
 
-    def restore(self, managers: Managers) -> None:
+    def restore(self, managers: Managers) -> bool:
         """Give every manager what it had learned; one whose state does not fit starts over.
+
+        Returns:
+            Whether anything was known.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
         """
         kept = self._read()
-        for name, state in kept.get("operators", {}).items():
+        for former, state in kept.get("operators", {}).items():
+            name = self._find_successor(former, kept.get("vertices", {}).get(former))
             if name in managers:
                 own = managers[name]
                 self._try_to_load(name, own.state_dict(), state, own.load_state_dict)
@@ -95,6 +110,13 @@ class LearnedStore:
         if before is not None and "application" in kept:
             load = managers.load_application_state
             self._try_to_load("all of them", before, kept["application"], load)
+        return bool(kept)
+
+    def _find_successor(self, former: str, vertices: list[str] | None) -> str:
+        """Return the operator that has an operator's vertices now; empty if none has."""
+        if not vertices or not self._vertices:
+            return former  # the manifest alone says what an operator is
+        return next((name for name, own in self._vertices.items() if own == vertices), "")
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Return the state per operator; empty if none fits."""
@@ -121,7 +143,10 @@ class LearnedStore:
             kept = json.loads(text)
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
-            found: dict[str, Any] = {"operators": kept["operators"]}
+            found: dict[str, Any] = {
+                "operators": kept["operators"],
+                "vertices": kept.get("vertices", {}),
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
             return {}
@@ -157,6 +182,7 @@ class AppState:
         learned: LearnedStore,
         advisor: Advisor,
         save_every: float,
+        start: LoopStart,
     ) -> None:
         """Create the store.
 
@@ -171,6 +197,7 @@ class AppState:
             save_every: Seconds between two writes of what was learned: packing the tables of one
                 planner takes some 10 ms, too much for every tick of a thousand StreamApps. A crash
                 loses as much.
+            start: With what the loops begin; its time is that of `restore`.
         """
         self._policy = policy
         self._managers = managers
@@ -180,21 +207,24 @@ class AppState:
         self._learned = learned
         self.advisor = advisor
         self._save_every = save_every
+        self._start = start
         self._saved_at = -math.inf
         self._unrestored = ""  # why the file holds more than the managers know
         self._unsaved = ""
 
-    def restore(self) -> None:
+    def restore(self, now: float) -> None:
         """Give the managers what they had learned; carry out a reset that came in the meantime.
 
         Where there is no room for it, they begin without, and the file is left for another time.
         """
         if self._learned.is_of_before_reset():
             self._records.forget_intervals()
+        learned = self._start.learned
         try:
-            self._learned.restore(self._managers)
+            learned |= self._learned.restore(self._managers)
         except TemporaryError as error:
             self._unrestored = f"Weir does not use what it had learned: {error}"
+        self._records.note_start(replace(self._start, time=now, learned=learned))
 
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
@@ -202,8 +232,9 @@ class AppState:
         self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
         return self._unsaved
 
-    async def forget(self, nonce: int) -> None:
+    async def forget(self, nonce: int, now: float) -> None:
         """Start over: nothing learned or measured, no failed deployment, no full pool, no bill."""
+        self._records.note_start(replace(self._start, time=now, learned=False))
         self._managers.forget()
         self._unrestored = ""
         self._learned.begin_anew(nonce)
@@ -218,6 +249,10 @@ class AppState:
         """Store what was measured, for fitting a model; `None` is nothing."""
         if sample is not None:
             self._records.note_interval(sample)
+
+    def note_tick(self, tick: JobTick) -> None:
+        """Store what the decisions of a tick have in common."""
+        self._records.note_tick(tick)
 
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""

@@ -15,9 +15,10 @@ import json
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +26,11 @@ import structlog
 from pydantic import TypeAdapter
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.loop.evaluation import EvaluatedInterval
 from weir_operator.loop.events import Event
-from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.loop.guards import Guard
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_policies.model.dataflow import Edge
 from weir_policies.policy import Decision, Observation
 from weir_simulator.fitting.samples import IntervalSample
 
@@ -60,6 +64,8 @@ CREATE TABLE IF NOT EXISTS events (time REAL NOT NULL, reason TEXT NOT NULL, mes
 CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time);
 CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 CREATE TABLE IF NOT EXISTS intervals (time REAL PRIMARY KEY, sample TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS ticks (time REAL PRIMARY KEY, tick TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS starts (time REAL PRIMARY KEY, start TEXT NOT NULL);
 """
 _HISTORY = ("decisions", "events", "changes")
 """Tables whose oldest rows go where the file is too large."""
@@ -192,16 +198,22 @@ def prune(connection: sqlite3.Connection, *, before: float, most_intervals: int,
     Args:
         connection: To the file.
         before: Unix time; what happened earlier goes.
-        most_intervals: Of which measurements are kept, the newest.
+        most_intervals: Of which measurements and ticks are kept, the newest.
         most: Bytes that may be used.
     """
-    connection.execute(
-        "DELETE FROM intervals WHERE time <="
-        " (SELECT time FROM intervals ORDER BY time DESC LIMIT 1 OFFSET ?)",
-        (most_intervals,),
-    )
+    for table in ("intervals", "ticks"):
+        connection.execute(
+            f"DELETE FROM {table} WHERE time <="
+            f" (SELECT time FROM {table} ORDER BY time DESC LIMIT 1 OFFSET ?)",
+            (most_intervals,),
+        )
     for table in _HISTORY:
         connection.execute(f"DELETE FROM {table} WHERE time < ?", (before,))
+    # The ticks that are left need the start that they follow.
+    connection.execute(
+        "DELETE FROM starts WHERE time <"
+        " (SELECT max(time) FROM starts WHERE time <= (SELECT min(time) FROM ticks))"
+    )
     step = _step(connection)
     while _used(connection) > most:
         deleted = sum(
@@ -245,11 +257,12 @@ RECORDS = "records.sqlite"
 """The file, in the folder of each StreamApp's state."""
 
 INTERVALS_KEPT = 8 * 86_400.0
-"""Seconds for which measured intervals are kept: what a job is fitted to, a week and a little."""
+"""Seconds for which measured intervals and ticks are kept: what a job is fitted to and what can be
+replayed, a week and a little."""
 
 MOST_INTERVALS = 12_000
-"""Measured intervals that are kept and read at once: those of 8 days of minutes, of 17 hours of 5
-seconds."""
+"""Measured intervals that are kept and read at once, and ticks that are kept: those of 8 days of
+minutes, of 17 hours of 5 seconds."""
 MOST_MEASURED = 150_000
 """Operators and their replicas, each counted in every interval, that are read at once. Each is a
 few hundred bytes of objects, and a controller has many jobs and little memory. Three operators of
@@ -281,6 +294,70 @@ class DecisionRecord:
     """Id of the change that the decision is part of, if it was granted."""
 
 
+class Lesson(StrEnum):
+    """What the managers were told of their decisions at the end of a tick."""
+
+    NOTHING = "Nothing"
+    ACTED = "Acted"
+    """What was granted is carried out."""
+    WAITED = "Waited"
+    """A change is under way or not settled yet."""
+    MISSED = "Missed"
+    """The same, and the objective was missed."""
+    SKIPPED = "Skipped"
+    """Nothing is learned from the interval before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobTick:
+    """The job as a whole at one tick: what the decisions of its operators have in common."""
+
+    time: float
+    """Unix seconds; that of the decisions."""
+    seconds: float
+    """Since the tick before."""
+    deployments: DeploymentMap
+    operators: tuple[str, ...]
+    """Of the dataflow; empty before it was known."""
+    edges: tuple[Edge, ...]
+    """With the selectivities that were measured."""
+    mean: float
+    """Response time from source to sink, seconds; NaN where it was not measured."""
+    response_time: float
+    """The statistic of it that the objective bounds."""
+    tail: float
+    """How many times the mean the bounded statistic is, as far as it was measured."""
+    violated: bool | None
+    """Whether the interval exceeded the bound; `None` where that is unknown."""
+    held: str
+    """Why nothing was decided, one sentence; empty where it was."""
+    guards: tuple[Guard, ...]
+    """What forbade changes."""
+    splits: Mapping[str, float]
+    """Partitions of the sources where they are known."""
+    tokens: Mapping[str, Any]
+    """The restart budget before the decisions, as `RestartTokens.to_dict`."""
+    lesson: Lesson
+    fixed: Mapping[str, Observation]
+    """Of the operators that no decision is made for."""
+    evaluation: EvaluatedInterval | None = None
+    """Where the interval lies in an evaluation; `None` where it is part of none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopStart:
+    """With what the loops of a StreamApp began, or began anew."""
+
+    time: float
+    """Unix seconds."""
+    app: Mapping[str, Any]
+    """The StreamApp, as far as decisions depend on it."""
+    policy: str
+    """Name of the operators' policy."""
+    learned: bool
+    """Whether something was known that records before this do not show."""
+
+
 class Records(Protocol):
     """What the loops write to."""
 
@@ -302,9 +379,21 @@ class Records(Protocol):
         """Write what was measured in an interval."""
         ...
 
+    def note_tick(self, tick: JobTick) -> None:
+        """Write what the decisions of a tick have in common."""
+        ...
+
+    def note_start(self, start: LoopStart) -> None:
+        """Write with what the loops begin."""
+        ...
+
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""
         ...
+
+
+_TICK = TypeAdapter(JobTick)
+_START = TypeAdapter(LoopStart)
 
 
 class RecordStore:
@@ -389,6 +478,25 @@ class RecordStore:
             )
         self._prune(sample.time)
 
+    def note_tick(self, tick: JobTick) -> None:
+        """Write what the decisions of a tick have in common."""
+        packed = pack(_text(_TICK.dump_python(tick, mode="json")))
+        with telling(self._path):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO ticks VALUES (?,?)", (tick.time, packed)
+            )
+            self._connection.execute(
+                "DELETE FROM ticks WHERE time < ?", (tick.time - INTERVALS_KEPT,)
+            )
+
+    def note_start(self, start: LoopStart) -> None:
+        """Write with what the loops begin."""
+        packed = pack(_text(_START.dump_python(start, mode="json")))
+        with telling(self._path):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO starts VALUES (?,?)", (start.time, packed)
+            )
+
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""
         with telling(self._path):
@@ -427,6 +535,29 @@ class RecordStore:
                 break
             newest_first.append(sample)
         return tuple(reversed(newest_first))
+
+    def tick_times(self, *, until: float) -> tuple[float, ...]:
+        """Return the Unix times of the ticks up to one, oldest first."""
+        return tuple(
+            row[0]
+            for row in self._rows("SELECT time FROM ticks WHERE time <= ? ORDER BY time", until)
+        )
+
+    def ticks(self, *, until: float) -> Iterator[tuple[JobTick, tuple[DecisionRecord, ...]]]:
+        """Yield the ticks up to a Unix time with the decisions of each, oldest first."""
+        for moment in self.tick_times(until=until):
+            # Read one by one: a month of them would not fit into a small machine's memory.
+            for row in self._rows("SELECT tick FROM ticks WHERE time = ?", moment):
+                with self._telling_damage():
+                    tick = _TICK.validate_python(self._plain(row[0]), by_alias=False, by_name=True)
+                rows = self._rows("SELECT * FROM decisions WHERE time = ? ORDER BY rowid", moment)
+                yield tick, tuple(self._decision_of(each) for each in rows)
+
+    def starts(self) -> tuple[LoopStart, ...]:
+        """Return with what the loops began, oldest first."""
+        rows = self._rows("SELECT start FROM starts ORDER BY time")
+        with self._telling_damage():
+            return tuple(_START.validate_python(self._plain(row[0])) for row in rows)
 
     def decisions(
         self, *, until: float | None = None, operator: str | None = None, limit: int = 1
@@ -583,6 +714,14 @@ class TolerantRecords:
     def note_interval(self, sample: IntervalSample) -> None:
         """Write what was measured in an interval."""
         self._do(lambda store: store.note_interval(sample))
+
+    def note_tick(self, tick: JobTick) -> None:
+        """Write what the decisions of a tick have in common."""
+        self._do(lambda store: store.note_tick(tick))
+
+    def note_start(self, start: LoopStart) -> None:
+        """Write with what the loops begin."""
+        self._do(lambda store: store.note_start(start))
 
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from weir_operator.loop.verify import VerdictSettings
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.runtime.revision import Revision
-from weir_operator.streamapp.managers import Allowed, Fallback, Window
+from weir_operator.streamapp.managers import Allowed, Evaluation, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
 
 
@@ -33,8 +33,8 @@ class LoopSettings:
     statistic: str
     """What of the response time is bounded: `mean`, `p95` or `p99`."""
     max_violations: float
-    """Share of control intervals that may exceed the bound, in [0, 1]; only reported, never decided
-    on."""
+    """Share of control intervals that may exceed the bound, in [0, 1]; only reported, and one of
+    the reasons to end an evaluation; never decided on."""
     policy: str
     """Name under which the policy of the operators is registered."""
     job_manager_price: float
@@ -49,6 +49,8 @@ class LoopSettings:
     save_learned_every: int = 10
     """Intervals between two writes of what was learned, which a crash loses; the end of the loops
     writes it, too."""
+    python: bool = False
+    """The job is a PyFlink program: what happens in Python processes is not measured."""
     phase: float | None = None
     """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
     all tick in the same moment; `None` counts from the start of the loops."""
@@ -64,7 +66,7 @@ PAUSES = {
 }
 """What each annotation leaves allowed."""
 
-_CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_policy")
+_CARRIED = ("mode", "state", "windows", "fallback", "evaluation", "reset_nonce", "deletion_policy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +92,7 @@ class Directives:
     """Also those whose time is over: the tick's clock judges."""
     windows: tuple[Window, ...] = ()
     fallback: Fallback = field(default_factory=Fallback)
+    evaluation: Evaluation | None = None
     reset_nonce: int = 0
     """A value other than the one before forgets what was learned."""
     refused: str = ""
@@ -121,6 +124,7 @@ def directives_of(
         pauses=parse_pauses(app.metadata.annotations),
         windows=app.spec.windows,
         fallback=app.spec.fallback,
+        evaluation=app.spec.evaluation,
         reset_nonce=app.spec.reset_nonce,
         refused=refused,
         revision=revision,
@@ -155,7 +159,13 @@ def parse_pauses(annotations: Mapping[str, str]) -> tuple[Pause, ...]:
 
 
 def carried_by_directives(before: Spec, after: Spec) -> bool:
-    """Return whether directives carry every difference, so that the loops can continue."""
+    """Return whether directives carry every difference, so that the loops can continue.
+
+    The mode of an external job is none: advice describes the job under Weir, scaling the job as it
+    runs, so their loops have other operators.
+    """
+    if after.flink.ref is not None and after.mode is not before.mode:
+        return False
     carried = {name: getattr(after, name) for name in _CARRIED}
     return before.model_copy(update=carried) == after
 

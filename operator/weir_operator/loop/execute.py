@@ -45,6 +45,8 @@ class Action:
     """What was measured when it was decided."""
     reason: str = ""
     """Why, where no operator proposed it."""
+    vertices: Mapping[str, tuple[str, ...]] | None = None
+    """What the target's operators are made of; `None` if they are the same as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +161,29 @@ class ChangeExecutor:
                     resize_refused=bool(refused),
                     replace=(move.replica,) if move else (),
                     avoid=(move.node,) if move else (),
+                    vertices=action.vertices,
                 )
+                if action.vertices is not None and end.step is not Step.DONE:
+                    await self._remember(end)
                 if end.step is Step.DONE:
                     self._judged = _Judged(end, action)
         except WeirError as error:
             self._report("ChangeFailed", str(error))
-        except Exception as error:  # the next check goes on with the change, or ends the life by it
+        except Exception as error:  # the next check goes on with the change, or ends the run by it
             log.exception("unexpected error in a change")
             self._report("ChangeFailed", describe_unexpected(error))
+
+    async def _remember(self, end: RescaleJournal) -> None:
+        """Record a separation that failed, so that Weir does not try it again for a while."""
+        status = self._store.load()
+        failed = add_failed(
+            status.failed,
+            end.target,
+            first=self._settings.failed_for,
+            reason=end.failure or end.reason,
+            now=self._clock.now(),
+        )
+        await self._store.save(status.model_copy(update={"failed": failed}))
 
     async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
         """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""

@@ -33,6 +33,7 @@ from weir_operator.metrics.values import (
     ServiceFrom,
     SinkMeasurement,
 )
+from weir_operator.metrics.vertices import measure_busy_vertices
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
@@ -168,6 +169,11 @@ def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
     return sum(app.operators[name].arrival_rate for name in topology.sources)
 
 
+def splits_of(app: AppMeasurement | None) -> dict[str, float]:
+    """Return the splits that each source shares among its replicas; NaN where unknown."""
+    return {} if app is None else {name: each.splits for name, each in app.operators.items()}
+
+
 def first_behind_sources(topology: Topology) -> frozenset[str]:
     """Return the operators for which waits what waits at the sources.
 
@@ -178,8 +184,14 @@ def first_behind_sources(topology: Topology) -> frozenset[str]:
     return frozenset(behind | (set(topology.sources) - feeding))
 
 
-def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
-    """Return where the variance of service times is only assumed, a sentence; empty where not."""
+def describe_assumed(app: AppMeasurement, decided: Collection[str], *, python: bool) -> str:
+    """Return where the variance of service times is only assumed, a sentence; empty where not.
+
+    Args:
+        app: What was measured.
+        decided: Operators that were decided on.
+        python: The job is a PyFlink program.
+    """
     guessed = sorted(
         name
         for name in decided
@@ -187,6 +199,11 @@ def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
     )
     if not guessed:
         return ""
+    if python:
+        return (
+            f"Service times of {', '.join(guessed)} are not measured, because their functions may "
+            "run in Python processes: Weir uses busy time, and assumes an exponential distribution"
+        )
     return (
         f"Service times of {', '.join(guessed)} come from busy time and are "
         "assumed to be exponential; Weir's agent measures them in a job that does not pin itself, "
@@ -194,16 +211,19 @@ def describe_assumed(app: AppMeasurement, decided: Collection[str]) -> str:
     )
 
 
+def _restarted_by(status: AppStatus) -> str:
+    """Return the change that restarted the job without giving it another id; empty without."""
+    change = status.rescale
+    if change is None or not change.in_place or not change.has_submitted:
+        return ""
+    return change.id
+
+
 def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:
     """Entry and exit vertices of an operator that has several; one alone needs no telling."""
-    vertices = topology.vertices[name]
-    if len(vertices) == 1:
+    if len(topology.vertices[name]) == 1:
         return {}
-    own = {vertex.id for vertex in vertices}
-    return {
-        "entry_vertices": frozenset({vertices[0].id} & own),
-        "exit_vertices": frozenset({vertices[-1].id} & own),
-    }
+    return {"entry_vertices": topology.entries[name], "exit_vertices": topology.exits[name]}
 
 
 def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
@@ -288,7 +308,7 @@ class Gatherer:
         self._store = store
         self._clock = clock
         self._topology: Topology | None = None
-        self._topology_of: str | None = None
+        self._topology_of: tuple[str, str] | None = None
         self._silent = False
         self._run_since = math.inf
         self._previous: AppMeasurement | None = None
@@ -334,6 +354,25 @@ class Gatherer:
             settled=settled,
             run_since=self._run_since,
         )
+
+    async def measure_vertices(self, view: Snapshot, span: float) -> dict[str, float] | None:
+        """Return how busy each vertex was in the last seconds, by its id; `None` if not known yet.
+
+        Args:
+            view: What the tick saw.
+            span: Seconds.
+
+        Raises:
+            TemporaryError: The metrics source does not answer.
+        """
+        job = self._store.load().job_id
+        known = self._topology_of
+        if self._topology is None or known is None or job is None or known[0] != job:
+            return None
+        if view.now - self._run_since < span:
+            return None
+        window = await self._source.window(start=view.now - span, end=view.now)
+        return measure_busy_vertices(window, layout_of(job, self._topology, view.replicas))
 
     def observe(
         self,
@@ -389,7 +428,8 @@ class Gatherer:
         status = self._store.load()
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:
             return None
-        known = self._topology_of == status.job_id
+        run = (status.job_id, _restarted_by(status))
+        known = self._topology_of == run
         # A replica that fell silent may have come to its end, which only Flink knows.
         if self._topology is None or not known or self._silent:
             try:
@@ -398,7 +438,7 @@ class Gatherer:
                 log.info("no layout yet", reason=str(error))
                 return None
         if not known:
-            self._topology_of = status.job_id
+            self._topology_of = run
             self._run_since = self._clock.now()
             self._see_edges(self._topology)
         return layout_of(status.job_id, self._topology, replicas)

@@ -27,7 +27,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp.managers import Allowed, Window
 from weir_policies.kernels.wording import say_share
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import Observation, OperatorModel
 
@@ -137,7 +137,7 @@ def direction_of(
     current: Deployment, target: Deployment, node_types: Sequence[NodeType]
 ) -> Direction:
     """Return what going from `current` to `target` does to the operator's speed."""
-    before, after = _speed(current, node_types), _speed(target, node_types)
+    before, after = speed_of(current, node_types), speed_of(target, node_types)
     if math.isclose(before, after, rel_tol=_SAME_SPEED):
         return Direction.ACROSS
     return Direction.OUT if after > before else Direction.IN
@@ -217,11 +217,6 @@ def _allows(allowed: Allowed, direction: Direction) -> bool:
         (Allowed.SCALE_OUT, Direction.OUT),
         (Allowed.SCALE_IN, Direction.IN),
     }
-
-
-def _speed(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
-    """Return the work per second of all replicas together, relative to the reference speed."""
-    return sum(n * t.speedup for n, t in zip(deployment, node_types, strict=True))
 
 
 def _say_pause(pause: Pause) -> str:

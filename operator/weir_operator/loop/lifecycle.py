@@ -11,7 +11,7 @@ replaces them without Weir, and often before Weir checks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -144,7 +144,9 @@ class Lifecycle:
         directives: Callable[[], Directives] = Directives,
         models: Mapping[str, OperatorModel] | None = None,
         settings: RescaleSettings | None = None,
+        check_operators: Callable[[AppStatus, Revision | None], Awaitable[None]] | None = None,
     ) -> None:
+        self._check_operators = check_operators
         self._runtime = runtime
         self._jobs = jobs
         self._rescaler = rescaler
@@ -212,6 +214,7 @@ class Lifecycle:
         resize_refused: bool = False,
         replace: tuple[str, ...] = (),
         avoid: tuple[str, ...] = (),
+        vertices: Mapping[str, tuple[str, ...]] | None = None,
     ) -> RescaleJournal:
         """Take the job to `target` by one restart; return how it ended.
 
@@ -223,6 +226,7 @@ class Lifecycle:
                 take the place of those that have the wrong one.
             replace: Replicas whose place others take.
             avoid: Nodes that what is started must not run on.
+            vertices: What the operators of `target` are made of, if they are others than before.
         """
         async with self._busy:
             await self._resume_unfinished()
@@ -240,8 +244,16 @@ class Lifecycle:
                     change_id=change_id,
                     replace=replace,
                     avoid=avoid,
+                    revision=self._with_vertices(status.revision, vertices),
                 )
             )
+
+    def _with_vertices(
+        self, running: Revision | None, vertices: Mapping[str, tuple[str, ...]] | None
+    ) -> Revision | None:
+        if running is None or vertices is None:
+            return None
+        return running.model_copy(update={"vertices": dict(vertices), "graph": None})
 
     async def resize(self, target: DeploymentMap, change_id: str | None = None) -> str:
         """Give replicas other sizes in place; return why nodes refused, empty where they did not.
@@ -306,6 +318,9 @@ class Lifecycle:
         status = await self._match_running_job()
         if asked.suspended:
             return await self._keep_suspended(status)
+        # A job that was suspended may be another program's by now: its start looks at that.
+        if self._check_operators is not None and not (status.suspended or status.finished):
+            await self._check_operators(status, self._wanted(status))
         if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
             await self._begin(status, self._initial_savepoint)
@@ -407,7 +422,8 @@ class Lifecycle:
         journal = self._store.load().rescale
         if journal is None or journal.step.is_end:
             return
-        if journal.kind.begins and journal.step is Step.START:
+        not_begun = journal.kind.begins and journal.step is Step.START
+        if not_begun or not self._rescaler.can_resume(journal):
             # Nothing of it runs yet, and the manifest may have been mended since it was planned.
             await self._rescaler.drop(journal)
             return
@@ -445,13 +461,14 @@ class Lifecycle:
         await self._note_checkpoint(status, job)
         status = self._store.load()
         alive = await self._runtime.replicas()
-        lost = missing_replicas(alive, status.deployments)
+        counted = [each for each in alive if not each.evicted]
+        lost = missing_replicas(counted, status.deployments)
         if lost:
             # Flink's failover waits for the slot; the state comes from its newest checkpoint.
             started = await self._runtime.start(lost)
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
             self._report("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
-        unclaimed = excess_replicas(alive, status.deployments)
+        unclaimed = excess_replicas(counted, status.deployments)
         for reason, message in self._losses.find(
             alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
         ):
@@ -544,7 +561,7 @@ class Lifecycle:
         too_late = journal.is_back or journal.has_submitted
         if journal.kind is not Kind.UPGRADE or too_late or wanted is None or before is None:
             return journal
-        if wanted.fingerprint == before.fingerprint:
+        if wanted.fingerprint in (before.fingerprint, journal.asked_revision):
             return journal
         now = self._clock.now()
         other = planned_changes.upgrade(status, wanted, self._room.fit(status.deployments), now=now)
@@ -552,6 +569,7 @@ class Lifecycle:
             Step.STOP if journal.step is Step.STOP else Step.REMOVE,  # which ends pods of the other
             now,
             revision=wanted,
+            asked_revision="",
             target=other.target,
             reason=other.reason,
         )

@@ -28,16 +28,42 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
+from weir_operator.loop.decision_records import JobTick, Lesson
 from weir_operator.loop.directives import Directives, LoopSettings
+from weir_operator.loop.evaluation import (
+    NO_EVALUATION,
+    TO_BASELINE,
+    Evaluating,
+    Evaluator,
+)
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
-from weir_operator.loop.gather import Gatherer, Snapshot, describe_assumed, sample_of
-from weir_operator.loop.guards import Guard, guards_at, guards_while_draining, refuse_move
+from weir_operator.loop.gather import (
+    Gatherer,
+    Snapshot,
+    describe_assumed,
+    sample_of,
+    splits_of,
+)
+from weir_operator.loop.guards import (
+    Direction,
+    Guard,
+    guards_at,
+    guards_while_draining,
+    refuse_change,
+    refuse_move,
+)
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.planned_changes import find_failed
-from weir_operator.loop.proposals import Proposal, Ruling, add_limiting_factor
+from weir_operator.loop.proposals import (
+    Proposal,
+    Ruling,
+    add_limiting_factor,
+    cut_to_splits,
+)
+from weir_operator.loop.separation import SharedOperators, measured_over, say_busy
 from weir_operator.loop.shadow import Bill, Seen
 from weir_operator.loop.tick import Tick, find_first_wait
 from weir_operator.loop.tuned import TuningView
@@ -45,13 +71,17 @@ from weir_operator.loop.verify import UNMEASURED
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
+from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Observation, OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.switchback import Side
 
 log = structlog.get_logger()
 
+Vertices = Mapping[str, tuple[str, ...]]
+UNMEASURED_VERTICES = "Denied: Weir measures first which of its vertices are busy"
 PATIENCE = 2
 """Looks in a row that may find no running job, or fail, before that is trouble: Flink's own
 failover often needs less."""
@@ -78,7 +108,7 @@ class Trouble:
 OnTrouble = Callable[[Trouble], None]
 
 
-async def look_for_ever(
+async def watch_job(
     heal: Callable[[], Awaitable[Health]],
     rest: Callable[[], Awaitable[None]],
     on_trouble: OnTrouble,
@@ -171,6 +201,8 @@ class ApplicationController:
         memory: AppState,
         clock: Clock,
         tuning: SlowLoop | None = None,
+        evaluator: Evaluator | None = None,
+        shared: SharedOperators | None = None,
         rest: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
@@ -185,6 +217,8 @@ class ApplicationController:
         self._store = store
         self._memory = memory
         self._tuning = tuning
+        self._evaluator = evaluator
+        self._shared = shared
         self._clock = clock
         self._rest = rest or (lambda: clock.sleep(1.0))
         self._on_tick = on_tick
@@ -201,6 +235,7 @@ class ApplicationController:
         self._outage = MetricsOutage()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
+        self._lesson = Lesson.NOTHING
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run both loops until `stop` is set or the job has finished.
@@ -210,7 +245,7 @@ class ApplicationController:
         Raises:
             WeirError: The job cannot be kept running, or the objective cannot be kept at all.
         """
-        self._memory.restore()
+        self._memory.restore(self._clock.now())
         if self._tuning is not None:
             self._tuning.restore()
         self._last_tick = self._clock.now(), self._clock.monotonic()
@@ -247,7 +282,7 @@ class ApplicationController:
         self._notices.note_guards(guards)
         if directives.reset_nonce != self._reset_nonce:
             self._reset_nonce = directives.reset_nonce
-            await self._memory.forget(self._reset_nonce)
+            await self._memory.forget(self._reset_nonce, now)
             if self._tuning is not None:
                 self._tuning.forget(self._reset_nonce)
             self._notices.report(
@@ -258,6 +293,8 @@ class ApplicationController:
         except TemporaryError:
             self._fall_back(False, directives, guards)
             raise
+        tokens = self._memory.tokens(now)
+        self._lesson = Lesson.NOTHING
         tick = await self._decide(view, directives, guards)
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
@@ -265,13 +302,45 @@ class ApplicationController:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
         self._fall_back(view.sight.healthy, directives, guards)
+        self._memory.note_tick(self._describe(view, tick, tokens))
         self._on_tick(tick)
         return tick
+
+    def _describe(self, view: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:
+        """Return what the decisions of a tick have in common."""
+        sight, flow = tick.sight, tick.dataflow
+        draining = (
+            () if sight.app is None or flow is None else guards_while_draining(sight.app, flow)
+        )
+        return JobTick(
+            time=tick.now,
+            seconds=tick.now - view.start,
+            deployments=tick.deployments,
+            operators=() if flow is None else flow.operators,
+            edges=() if flow is None else flow.edges,
+            mean=sight.output.mean,
+            response_time=sight.response(self._settings.statistic),
+            tail=self._am.tail,
+            violated=tick.violated,
+            held=tick.held,
+            guards=(*tick.guards, *draining),
+            splits={
+                name: splits
+                for name, splits in splits_of(sight.app).items()
+                if not math.isnan(splits)
+            },
+            tokens=tokens.to_dict(),
+            lesson=self._lesson,
+            fixed={
+                name: seen for name, seen in tick.observations.items() if name not in tick.proposals
+            },
+            evaluation=tick.evaluation.elapsed,
+        )
 
     # -- the two loops ----------------------------------------------------------------------------
 
     async def _look_for_ever(self, stop: asyncio.Event) -> None:
-        await look_for_ever(self._lifecycle.heal, self._rest, self._meet)
+        await watch_job(self._lifecycle.heal, self._rest, self._meet)
         self._notices.report("JobFinished", "The job has finished")
         stop.set()
 
@@ -321,25 +390,37 @@ class ApplicationController:
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
+        evaluation = self._evaluate(view, directives, tick)
+        tick = replace(tick, evaluation=evaluation)
         if held or sight.app is None or flow is None:
             self._pass_over(view, directives, missed=tick.violated is True)
             return tick
         seen = self._gatherer.observe(view, status, budgets, self._am.sharing.tuned.weights)
+        if self._evaluator is not None and evaluation.side is Side.BASELINE:
+            self._pass_over(view, directives, missed=tick.violated is True)
+            safe = (*guards, *guards_while_draining(sight.app, flow))
+            self._go_to_baseline(self._evaluator.baseline, status, view, safe, seen)
+            return replace(tick, held=f"The evaluation is in its baseline. {evaluation.message}")
+        splits = splits_of(sight.app)
         proposals = {
-            name: Proposal(observation=seen[name], decision=decision)
+            name: cut_to_splits(
+                Proposal(observation=seen[name], decision=decision), splits.get(name, math.nan)
+            )
             for name, decision in self._managers.propose(seen, flow).items()
         }
-        assumed = describe_assumed(sight.app, proposals)
+        assumed = describe_assumed(sight.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
         safe = (*guards, *guards_while_draining(sight.app, flow))
-        ruling, unasked = await self._rule(proposals, seen, flow, status, view, safe)
+        ruling, unasked, vertices = await self._rule(
+            proposals, seen, flow, status, view, safe, mode=directives.mode
+        )
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods)
+        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
         tick_id = uuid.uuid4().hex[:12]
         unsaved = self._memory.keep(tick_id, now, proposals, ruling)
         self._notices.report_while("LearnedNotSaved", unsaved)
@@ -354,10 +435,18 @@ class ApplicationController:
                     else expect_response(proposals, ruling, flow, sight.app),
                     before=self._gatherer.summarise(sight),
                     reason=unasked,
+                    vertices=vertices,
                 )
             )
         restarts = ruling.restart and not unasked
-        return replace(tick, proposals=proposals, verdicts=ruling.verdicts, restarts=restarts)
+        return replace(
+            tick,
+            observations=seen,
+            proposals=proposals,
+            verdicts=ruling.verdicts,
+            restarts=restarts,
+            assumed=assumed,
+        )
 
     async def _rule(
         self,
@@ -367,8 +456,13 @@ class ApplicationController:
         status: AppStatus,
         view: Snapshot,
         guards: tuple[Guard, ...],
-    ) -> tuple[Ruling, str]:
-        """Return the ruling, and why what no operator asked for is done; empty where none is."""
+        *,
+        mode: Mode,
+    ) -> tuple[Ruling, str, Vertices | None]:
+        """Return the ruling, why what no operator asked for is done, and its vertices.
+
+        The reason is empty where an operator asked; the vertices are `None` if they do not change.
+        """
         undone = await self._actor.judge(self._gatherer.summarise(view.sight), view.now)
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
@@ -384,11 +478,21 @@ class ApplicationController:
             self._notices.report_while("TakeBackHeld", held)
             if refusal is None:
                 reason = f"Weir rolls back change {undone.id}, which did worse than expected"
-                return self._go_to(undone.source, status, f"Granted: {reason}"), reason
+                return self._go_to(undone.source, status, f"Granted: {reason}"), reason, None
+        unmeasured: dict[str, str] = {}
+        if self._shared is not None:
+            interval = self._settings.interval
+            measured = await self._gatherer.measure_vertices(view, measured_over(interval))
+            if measured is None:
+                unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
+            else:
+                separated = self._separate(self._shared, measured, status, view.now, guards, mode)
+                if separated is not None:
+                    return separated
         move = self._am.find_move(view, status)
         self._notices.report_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
-            proposals,
+            {name: each for name, each in proposals.items() if name not in unmeasured},
             dataflow=flow,
             current=status.deployments,
             failed=self._store.load().failed,
@@ -398,7 +502,33 @@ class ApplicationController:
             observations=seen,
             move=move,
         )
-        return ruling, "" if ruling.move is None else ruling.move.reason
+        ruling = replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
+        return ruling, "" if ruling.move is None else ruling.move.reason, None
+
+    def _separate(
+        self,
+        shared: SharedOperators,
+        measured: Mapping[str, float],
+        status: AppStatus,
+        now: float,
+        guards: tuple[Guard, ...],
+        mode: Mode,
+    ) -> tuple[Ruling, str, Vertices] | None:
+        """Return how busy vertices leave the operators that they share; `None` where none may."""
+        busy = shared.find_busy(measured)
+        if not busy or status.revision is None:
+            self._notices.report_while("VerticesBusy", "")
+            return None
+        target, vertices = shared.separate(status.deployments, busy)
+        reason = say_busy(busy, self._settings.interval)
+        # No vertex gets fewer replicas than it had, so this counts as scaling out.
+        refusal = refuse_change(Direction.OUT, guards) or self._refuse_unasked(target, now)
+        if mode is Mode.ADVISE:
+            refusal = f"Only advised: spec.mode is {mode.value}"
+        self._notices.report_while("VerticesBusy", f"{reason}. {refusal}" if refusal else "")
+        if refusal is not None:
+            return None
+        return self._go_to(target, status, f"Granted: {reason}"), reason, vertices
 
     def _follow(
         self,
@@ -417,6 +547,7 @@ class ApplicationController:
             observations=observations,
             proposals=proposals,
             violated=tick.violated,
+            splits=splits_of(view.sight.app),
         )
         return self._memory.advisor.follow(seen, tick.guards, self._notices)
 
@@ -425,9 +556,62 @@ class ApplicationController:
             self._am.pay_shared()
         if action.reason:  # no operator proposed it
             self._managers.skip()
+            self._lesson = Lesson.SKIPPED
         elif action.ruling.granted:
             self._managers.act(action.ruling.granted)
+            self._lesson = Lesson.ACTED
         self._actor.begin(action)
+
+    def _evaluate(self, view: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
+        """Return where the evaluation is, and report where it begins or ends."""
+        if self._evaluator is None:
+            return NO_EVALUATION
+        evaluation = self._evaluator.advance(
+            directives.evaluation,
+            begin=view.start,
+            now=view.now,
+            late=tick.violated,
+            current=tick.deployments,
+            active=directives.mode is Mode.AUTO
+            and not directives.suspended
+            and self._lifecycle.fits(tick.deployments),
+        )
+        news = self._evaluator.take_news()
+        if news:
+            self._notices.report("EvaluationChanged", news)
+        if evaluation.side is not Side.BASELINE:
+            self._notices.report_while("EvaluationHeld", "")
+        return evaluation
+
+    def _go_to_baseline(
+        self,
+        baseline: DeploymentMap,
+        status: AppStatus,
+        view: Snapshot,
+        guards: tuple[Guard, ...],
+        seen: Mapping[str, Observation],
+    ) -> None:
+        """Begin the change to the baseline, as far as budget and guards allow it."""
+        current = status.deployments
+        target = {name: dict(baseline.get(name, counts)) for name, counts in current.items()}
+        if target == current:
+            self._notices.report_while("EvaluationHeld", "")
+            return
+        refusal = refuse_move(current, target, self._models, guards, seen)
+        refusal = refusal or self._refuse_unasked(target, view.now)
+        held = "" if refusal is None else f"The evaluation cannot go to its baseline: {refusal}"
+        self._notices.report_while("EvaluationHeld", held)
+        if refusal is None:
+            self._begin(
+                Action(
+                    id=uuid.uuid4().hex[:12],
+                    ruling=self._go_to(target, status, f"Granted: {TO_BASELINE}"),
+                    proposals={},
+                    expected=math.nan,
+                    before=UNMEASURED,
+                    reason=TO_BASELINE,
+                )
+            )
 
     def _share(self, flow: Dataflow | None) -> Shares:
         shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
@@ -440,8 +624,10 @@ class ApplicationController:
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
         if changes and directives.mode is not Mode.OFF and not directives.suspended:
             self._managers.wait(missed=missed)
+            self._lesson = Lesson.MISSED if missed else Lesson.WAITED
         else:
             self._managers.skip()
+            self._lesson = Lesson.SKIPPED
 
     def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

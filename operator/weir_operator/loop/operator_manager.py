@@ -211,7 +211,9 @@ class ObservedOperator:
             time=interval.now,
             time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
             interval=interval.length,
-            model=_without_room(self.model, deployment, full),
+            model=_without_room(
+                _within_splits(self.model, deployment, measurement.splits), deployment, full
+            ),
             deployment=deployment,
             # Behind the first operator, to which alone the backlog is shown, what passes that one
             # is what arrives.
@@ -383,6 +385,28 @@ class OperatorManager(ObservedOperator):
     @property
     def _deciding(self) -> OperatorPolicy:
         return self._fallback_policy or self._policy
+
+
+def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) -> OperatorModel:
+    """Return the model in which no pool takes more replicas than the source has splits.
+
+    Pools and not `max_replicas` are limited, which is the size of what policies have learned.
+    `cut_to_splits` keeps all pools together within the splits.
+    """
+    if math.isnan(splits):
+        return model
+    held = deployment.per_pool(model.node_types)
+    types = tuple(
+        replace(
+            each,
+            pool_limit=min(
+                max(int(splits), held.get(each.pool, 0)),
+                model.max_replicas if each.pool_limit is None else each.pool_limit,
+            ),
+        )
+        for each in model.node_types
+    )
+    return replace(model, node_types=types)
 
 
 def _without_room(

@@ -231,7 +231,7 @@ class RoomFinder:
         known = add_full(
             status.full,
             {(each.operator, each.pool) for each in pending},
-            lasts=self._settings.full_for,
+            lasts=self._settings.full_for_pools(each.pool for each in pending),
             reason=reason,
             now=self._clock.now(),
         )

@@ -349,9 +349,10 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
             if end.by_checkpoint
             else ""
         )
-        return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"),)
+        return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"), *_say_unread(end))
     if end.step is Step.ROLLED_BACK:
-        return (("RolledBack", f"{say_change(end)}: {end.failure or end.reason}"),)
+        back = ("RolledBack", f"{say_change(end)}: {end.failure or end.reason}")
+        return (back, *_say_unread(end))
     if end.withdrawn:
         return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
@@ -360,3 +361,15 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
         full = f"No room for {places}; Weir looks for the next best deployment"
         return abandoned, ("PoolFull", full)
     return (abandoned,)
+
+
+def _say_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+    """Return what to report if the job ended without having read a record."""
+    if not end.ended_unread:
+        return ()
+    sentence = (
+        "The restored job came to its end without having read a record; if its input was not at "
+        f"its end, set spec.flink.job.initialSavepoint to {end.restore_path} and change "
+        "spec.flink.job.restoreNonce to start it again from there"
+    )
+    return (("EndedUnread", sentence),)

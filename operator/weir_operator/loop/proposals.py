@@ -6,15 +6,18 @@ for it in vain. Pure. Arbitration reports full pools and the restart budget.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weir_operator.rescale.journal import DeploymentMap
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
-from weir_policies.kernels.wording import say_time
+from weir_policies.kernels.explaining import AT_MOST, expect
+from weir_policies.kernels.wording import say_deployment, say_time
 from weir_policies.model.cost import kind_of_change
-from weir_policies.policy import ChangeKind, Decision, Neighbourhood, Observation
+from weir_policies.model.node_types import Deployment, speed_of
+from weir_policies.policy import Candidate, ChangeKind, Decision, Neighbourhood, Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,17 +76,70 @@ def add_limiting_factor(
     ruling: Ruling,
     proposals: Mapping[str, Proposal],
     neighbourhoods: Mapping[str, Neighbourhood],
+    splits: Mapping[str, float],
 ) -> Ruling:
     """Return the ruling with what binds each operator said in its verdict."""
     verdicts = dict(ruling.verdicts)
     for name, proposal in proposals.items():
-        clause = find_binding(proposal, neighbourhoods[name])
+        clause = find_binding(proposal, neighbourhoods[name], splits.get(name, math.nan))
         if clause:
             verdicts[name] = f"{verdicts.get(name, 'Stays')}; {clause}"
     return replace(ruling, verdicts=verdicts)
 
 
-def find_binding(proposal: Proposal, neighbourhood: Neighbourhood) -> str:
+def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
+    """Return the proposal with no more replicas than the source has splits, or than it has now.
+
+    The slowest go first, of equals the dearest: each split is read by one replica. Where what is
+    left does no more work than what runs, the operator stays.
+
+    Args:
+        proposal: Of a manager; its pools are within the splits, their sum need not be.
+        splits: What the source shares among its replicas; NaN where unknown.
+    """
+    seen, decision = proposal.observation, proposal.decision
+    now, target, types = seen.deployment, decision.target, seen.model.node_types
+    most = now.size if math.isnan(splits) else max(int(splits), now.size)
+    if math.isnan(splits) or target.size <= most:
+        return proposal
+    counts = list(target)
+    for place in sorted(range(len(types)), key=lambda i: (types[i].speedup, -types[i].price)):
+        counts[place] -= min(counts[place], sum(counts) - most)
+    cut = Deployment(tuple(counts))
+    if speed_of(cut, types) <= speed_of(now, types):
+        cut = now
+    allowed = f"{target.size} replicas of a source with {describe_splits(splits)}"
+    start = "Stays" if cut == now else f"Goes to {say_deployment(cut, types)}"
+    [expectation] = expect(seen, [cut])
+    known = {each.deployment: each for each in decision.candidates}
+    chosen = Candidate(
+        deployment=cut,
+        score=known[cut].score if cut in known else math.nan,
+        expectation=expectation,
+        verdict="Chosen: the part of the decision that the source has splits for",
+    )
+    others = [
+        replace(each, verdict=f"Rejected: {allowed}") if each.deployment == target else each
+        for each in decision.candidates
+        if each.deployment != cut
+    ]
+    decision = replace(
+        decision,
+        target=cut,
+        reason=f"{start} instead of {allowed} ({decision.reason})",
+        candidates=(chosen, *others)[:AT_MOST],
+        expectation=expectation,
+        urgency=0.0 if cut == now else decision.urgency,
+    )
+    return replace(proposal, decision=decision)
+
+
+def describe_splits(splits: float) -> str:
+    """Return how many parts a source shares among its replicas, and what follows."""
+    return f"{splits:.0f} splits (partitions); more replicas would have nothing to read"
+
+
+def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float = math.nan) -> str:
     """Return what binds where the decision is not expected to suffice, a clause.
 
     Empty where it is, or where the policy does not predict.
@@ -101,6 +157,8 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood) -> str:
         return f"{short} yet, because its policy moves one replica at a time"
     if target.size >= model.max_replicas:
         return f"{short}, because of maxReplicas = {model.max_replicas}"
+    if target.size >= splits:
+        return f"{short}, because the source has {describe_splits(splits)}"
     limits = {each.pool: each.pool_limit for each in model.node_types}
     used = target.per_pool(model.node_types)
     full = [pool for pool, most in limits.items() if most is not None and used.get(pool, 0) >= most]

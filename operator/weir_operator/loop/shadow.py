@@ -1,9 +1,12 @@
-"""Forecasts cost and violations of a job that follows the advice: mode Advise.
+"""Forecasts cost and violations of a job that follows the advice: mode Advise, `weir replay`.
 
 A shadow deployment starts as the real one and follows its own decisions: at each tick, the model
 predicts how it serves the measured load, the policy decides on that, and the Application Manager
 rules with a separate restart budget. The results are added up by day, and stored in a file beside
 what was learned (`Advisor`).
+
+In mode Advise, policies learn from the real job. In a replay, they learn from the shadow
+deployment, because there is no other job that follows them.
 
 The model's forecast does not include the gap of a restart, or a backlog. Both costs are of the
 whole job, JobManager included. Traffic varies over the day, so there is no figure per day before a
@@ -15,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.proposals import Proposal, Ruling, cut_to_splits
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartTokens
@@ -36,7 +39,7 @@ from weir_policies.kernels.wording import say_money
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
-from weir_policies.policy import Observation
+from weir_policies.policy import Decision, Observation
 
 VERSION = 2
 DAY = 86_400.0
@@ -125,6 +128,22 @@ class Seen:
     proposals: Mapping[str, Proposal]
     """Of those that may change."""
     violated: bool | None
+    splits: Mapping[str, float] = field(default_factory=dict)
+    """Partitions of the operators that are sources, NaN where unknown."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Followed:
+    """What a tick was for the shadow deployment."""
+
+    deployments: DeploymentMap
+    """What served the interval."""
+    observations: Mapping[str, Observation]
+    """Of all operators, as the model has them there."""
+    proposals: Mapping[str, Proposal]
+    ruling: Ruling
+    bill: Bill
+    """Of this interval alone."""
 
 
 class ShadowDeployment:
@@ -138,18 +157,22 @@ class ShadowDeployment:
         bound: float,
         cost: Callable[[DeploymentMap], float],
         paid: Callable[[], float] | None = None,
+        learns: bool = False,
     ) -> None:
         """Begin with nothing seen.
 
         Args:
-            managers: Of all operators; only asked, never taught.
+            managers: Of all operators.
             am: Rules on the hypothetical proposals.
             bound: The objective, seconds.
             cost: Returns what the job costs under Weir in these deployments, currency per hour,
                 its JobManager included.
             paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
                 under Weir.
+            learns: Whether the managers decide everything here and learn from it. Otherwise, they
+                have decided for the real job, and are only asked where the shadow differs.
         """
+        self._learns = learns
         self._managers = managers
         self._am = am
         self._bound = bound
@@ -171,7 +194,12 @@ class ShadowDeployment:
 
     def follow(self, seen: Seen, guards: tuple[Guard, ...]) -> Bill:
         """Take a tick and return the bill so far."""
-        current = self._fit(seen)
+        self._add(seen.now, self.advance(seen, guards).bill)
+        return self.bill
+
+    def advance(self, seen: Seen, guards: tuple[Guard, ...]) -> Followed:
+        """Take a tick and return what it was for the shadow; its bill is not added up."""
+        current = self.fit(seen.deployments)
         imagined = {
             name: self._imagine(each, current[name]) for name, each in seen.observations.items()
         }
@@ -179,8 +207,9 @@ class ShadowDeployment:
         if current != seen.deployments:
             late = self._is_late(imagined, seen.flow)
         tokens = self._tokens or self._am.restarts.fill(seen.now)
+        proposals = self._decide(imagined, seen)
         ruling = self._am.rule(
-            self._decide(imagined, seen),
+            proposals,
             dataflow=seen.flow,
             current=current,
             failed=(),
@@ -189,13 +218,20 @@ class ShadowDeployment:
             guards=guards,
             observations=imagined,
         )
+        if self._learns and ruling.granted:
+            self._managers.act(ruling.granted)
         hours = seen.length / HOUR
         paid = self._paid() if self._paid else self._cost(seen.deployments)
         # Before anything of the advice was followed it is the real job that is paid for.
         advised = paid if current == seen.deployments else self._cost(current)
-        self._add(
-            seen.now,
-            Bill(
+        self._tokens = ruling.tokens
+        self._deployments = ruling.target
+        return Followed(
+            deployments=current,
+            observations=imagined,
+            proposals=proposals,
+            ruling=ruling,
+            bill=Bill(
                 seconds=seen.length,
                 paid=paid * hours,
                 advised=advised * hours,
@@ -204,9 +240,10 @@ class ShadowDeployment:
                 violations=int(late is True),
             ),
         )
-        self._tokens = ruling.tokens
-        self._deployments = ruling.target
-        return self.bill
+
+    def begin_with(self, tokens: RestartTokens) -> None:
+        """Begin at the real deployment, with this restart budget."""
+        self._deployments, self._tokens = None, tokens
 
     def release_replicas(self) -> None:
         """Begin at the real deployment again, next time; the bill stays."""
@@ -248,11 +285,15 @@ class ShadowDeployment:
             for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
         }
 
-    def _fit(self, seen: Seen) -> DeploymentMap:
-        """Return the job's shadow deployment for the present operators and node types."""
+    def fit(self, deployments: DeploymentMap) -> DeploymentMap:
+        """Return the shadow deployment for the present operators and node types.
+
+        Args:
+            deployments: Of the real job.
+        """
         kept = self._deployments or {}
         fitted: DeploymentMap = {}
-        for name, counts in seen.deployments.items():
+        for name, counts in deployments.items():
             types = {each.name for each in self._managers[name].model.node_types}
             mine = kept.get(name)
             scaled = self._managers[name].fixed is None
@@ -279,16 +320,28 @@ class ShadowDeployment:
 
     def _decide(self, imagined: Mapping[str, Observation], seen: Seen) -> dict[str, Proposal]:
         """Return the proposals for the hypothetical job: real ones where nothing differs."""
+        if self._learns:
+            decided = self._managers.propose(imagined, seen.flow)
+            return {
+                name: self._propose(name, imagined, decision, seen)
+                for name, decision in decided.items()
+            }
         differing = [
             name for name in seen.proposals if imagined[name] is not seen.observations[name]
         ]
         decisions = self._managers.imagine(imagined, seen.flow, differing=differing)
         return {
-            name: Proposal(observation=imagined[name], decision=decisions[name])
+            name: self._propose(name, imagined, decisions[name], seen)
             if name in decisions
             else real
             for name, real in seen.proposals.items()
         }
+
+    def _propose(
+        self, name: str, imagined: Mapping[str, Observation], decision: Decision, seen: Seen
+    ) -> Proposal:
+        proposal = Proposal(observation=imagined[name], decision=decision)
+        return cut_to_splits(proposal, seen.splits.get(name, math.nan))
 
     def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
         """Return whether the path is predicted above the bound; `None` where it is not known."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from weir_operator.loop.evaluation import NO_EVALUATION, Evaluating
 from weir_operator.loop.gather import JobMeasurement
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
@@ -14,6 +15,7 @@ from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import FullPool
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.policy import Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +27,8 @@ class Tick:
     violated: bool | None
     deployments: DeploymentMap
     budgets: Mapping[str, float]
+    observations: Mapping[str, Observation] = field(default_factory=dict)
+    """Of all operators; empty where the tick held."""
     proposals: Mapping[str, Proposal]
     """Empty where the tick held."""
     verdicts: Mapping[str, str]
@@ -32,6 +36,8 @@ class Tick:
     """Why nothing was decided, one sentence; empty where it was."""
     infeasible: str = ""
     """Why the objective cannot be kept, one sentence; empty if it can, or if unknown."""
+    assumed: str = ""
+    """Which service times were not measured, one sentence; empty where all were."""
     dataflow: Dataflow | None
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
@@ -43,6 +49,7 @@ class Tick:
     """Restarts that the budget allows now; NaN where no budget is kept."""
     restarts: bool = False
     """Whether what operators were granted takes a restart of the job."""
+    evaluation: Evaluating = NO_EVALUATION
     tuning: TuningView | None = None
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
 

@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
     WAIT = "wait"
     KEEP = "keep"
-    GO_BACK = "goBack"
+    ROLL_BACK = "goBack"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdic
     if len(counted) < settings.judge:
         return Verdict.WAIT, f"{len(counted)} of {settings.judge} intervals measured"
     last = counted[-1]
-    return Verdict.GO_BACK, (
+    return Verdict.ROLL_BACK, (
         f"The response time is {last.response_time:.3f} s after the change, "
         f"expected {change.expected:.3f} s, before "
         f"{change.before.response_time:.3f} s, at {last.rate:.1f} records/s, "

@@ -36,6 +36,8 @@ MARKER_QUANTILE = "0.5"
 OPERATOR_RECORDS_IN = f"{OPERATOR}numRecordsIn"
 PENDING_RECORDS = f"{OPERATOR}pendingRecords"
 """Records that wait in the source's outside system (FLIP-33)."""
+PARTITION_OFFSET = f"{OPERATOR}KafkaSourceReader_topic_partition_currentOffset"
+"""One for each partition that a reader of Kafka was given."""
 
 SERVICE_N = f"{OPERATOR}weir_service_n"
 SERVICE_US = f"{OPERATOR}weir_service_us_sum"
@@ -72,6 +74,7 @@ NAMES = frozenset(
         LATENCY_MARKER,
         OPERATOR_RECORDS_IN,
         PENDING_RECORDS,
+        PARTITION_OFFSET,
         SERVICE_N,
         SERVICE_US,
         SERVICE_US2,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout
+from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.output import Flow, response_times
 from weir_operator.metrics.rates import arrival_rates, last_value, ratio, slope
 from weir_operator.metrics.replica import measure_replica
@@ -62,6 +62,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             response_from=responses[name].origin,
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
+            splits=_splits(layout.operators[name], series.of_operator(layout, name)),
         )
         for name in layout.downstream_order()
     }
@@ -82,6 +83,25 @@ def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
     """Records pending and their growth per second; subtasks without splits may report none."""
     pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
     return _total(map(last_value, pending)), _total(map(slope, pending))
+
+
+def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
+    """Partitions of the source with the most; NaN where vertices beside it share its replicas.
+
+    A source that does not tell its splits ends the subtasks that got none.
+    """
+    if operator.upstream or operator.entry_vertices:
+        return math.nan
+    found: dict[tuple[str | None, str | None], set[tuple[str | None, str | None]]] = {}
+    for scope in scopes:
+        for series in scope.get(names.PARTITION_OFFSET, ()):
+            source = (series.labels.get("task_id"), series.labels.get("operator_id"))
+            partition = (series.labels.get("topic"), series.labels.get("partition"))
+            found.setdefault(source, set()).add(partition)
+    if found:
+        return max(map(len, found.values()))
+    drained = sum(replica.drained for replica in operator.replicas)
+    return max(1, len(operator.replicas) - drained) if drained else math.nan
 
 
 def _total(values: Iterable[float]) -> float:

@@ -101,6 +101,24 @@ def counter_rise(series: Series | None) -> Rise:
     return Rise(amount, times[-1] - times[0])
 
 
+_BOOKED_EVERY = 6.0
+"""Seconds after which Flink has booked an idle stretch in progress: five, and some delay."""
+
+
+def booked_rise(series: Series | None) -> Rise:
+    """Return the rise of an accumulated time like `settled_rise`, without the last seconds.
+
+    In those, Flink counts an idle stretch in progress as busy, which would make a task that is
+    nearly idle look busy. Unknown for a series that is shorter than that.
+    """
+    times, values = _finite(series)
+    booked = [place for place, time in enumerate(times) if time <= times[-1] - _BOOKED_EVERY]
+    if len(booked) < 2:
+        return UNKNOWN
+    last = booked[-1]
+    return Rise(min(values[last:]) - min(values), times[last] - times[0])
+
+
 def settled_rise(series: Series | None) -> Rise:
     """Return the rise of an accumulated time that runs ahead and is set back.
 

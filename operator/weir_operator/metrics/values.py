@@ -5,6 +5,7 @@ Rates are records/s, times seconds, shares of time in [0, 1]. Nothing that is mi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -100,6 +101,9 @@ class OperatorMeasurement:
     """Records pending outside at a source; NaN where it reports none, and at other operators."""
     backlog_growth: float
     """Records/s by which `backlog` grew."""
+    splits: float = math.nan
+    """Parts of its input that a source shares among its replicas, such as partitions: more replicas
+    would have nothing to read. NaN where it does not say, and at other operators."""
 
     @property
     def expected(self) -> int:

@@ -51,7 +51,7 @@ def describe_standing(version: Version) -> str:
         )
     words = {
         Standing.KEPT: "kept",
-        Standing.TAKEN_BACK: "rolled back",
+        Standing.ROLLED_BACK: "rolled back",
         Standing.REPLACED: "replaced by a later one",
         Standing.OVERGROWN: "kept without a verdict",
     }

@@ -33,7 +33,8 @@ def close_change(
             changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
-    if journal.step is Step.FAILED and (journal.ran or _may_have_run(journal)):
+    may_run = (journal.ran or _may_have_run(journal)) and not journal.in_place
+    if journal.step is Step.FAILED and may_run:
         # Its newest checkpoint is where to resume, not that of the job before it; where nobody
         # could say whether it ran, it is the one to ask about.
         changes["job_id"] = journal.new_job
@@ -82,14 +83,24 @@ def _remember_failure(
     """Return what is not to be tried again for a while, as changes of the status."""
     reason = journal.failure or journal.reason
     if journal.revision is not None:
+        if _only_separates(status, journal):
+            return {}  # the revision is the one that runs: `ChangeExecutor` remembers the target
         refused = journal.step is Step.ROLLED_BACK or _goes_on_from_before(status, journal)
-        return {"refused_revision": journal.revision.fingerprint} if refused else {}
+        return {"refused_revision": journal.fingerprint_asked} if refused else {}
     if journal.target == journal.source:
         return {}  # replicas were to be replaced: the deployment itself is right
     known = add_failed(
         status.failed, journal.target, first=settings.failed_for, reason=reason, now=now
     )
     return {"failed": known}
+
+
+def _only_separates(status: AppStatus, journal: RescaleJournal) -> bool:
+    """Return whether the same program was to run with other operators."""
+    running, revision = status.revision, journal.revision
+    if running is None or revision is None or journal.kind is not Kind.RESCALE:
+        return False
+    return revision.vertices != running.vertices and revision.id == running.id
 
 
 def _goes_on_from_before(status: AppStatus, journal: RescaleJournal) -> bool:

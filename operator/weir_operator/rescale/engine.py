@@ -11,7 +11,8 @@ docs/decisions/0001.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 
 import structlog
@@ -24,6 +25,7 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.rescale.closing import close_change
+from weir_operator.rescale.flow import Flow, explain_standstill, judge_flow
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
 from weir_operator.rescale.protocol import (
     FINISHED,
@@ -31,6 +33,7 @@ from weir_operator.rescale.protocol import (
     Jobs,
     Progress,
     is_pinned_by_agent,
+    refuse_script,
     with_graph,
 )
 from weir_operator.rescale.replicas import (
@@ -41,10 +44,16 @@ from weir_operator.rescale.replicas import (
     stale_replicas,
 )
 from weir_operator.rescale.retry import Patience
-from weir_operator.rescale.rollback import StepFailure, WithdrawnError, never_stopped, plan_rollback
+from weir_operator.rescale.rollback import (
+    WITH_A_WAY_BACK,
+    StepFailure,
+    WithdrawnError,
+    never_stopped,
+    plan_rollback,
+)
 from weir_operator.rescale.running_jobs import may_submit
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.status import StatusStore
+from weir_operator.rescale.status import StatusStore, add_node_time, expected_node_time
 from weir_operator.rescale.stopping import (
     StateMissingError,
     Stop,
@@ -61,6 +70,8 @@ from weir_operator.runtime.protocol import Replica, Runtime
 log = structlog.get_logger()
 
 OWN_END = "The job has finished"
+OLD_JOB_PERIOD = 1.0
+"""Seconds between two questions whether the old job still runs while TaskManagers start."""
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
 
@@ -77,7 +88,21 @@ class Rescaler:
         store: StatusStore,
         settings: RescaleSettings,
         clock: Clock,
+        adapt: Callable[[RescaleJournal], Awaitable[RescaleJournal]] | None = None,
     ) -> None:
+        """Create it.
+
+        Args:
+            runtime: Where TaskManagers run.
+            jobs: Who asks Flink.
+            spec: How the job is submitted.
+            store: The status.
+            settings: How long each step may take.
+            clock: The time.
+            adapt: Gives a change to another revision the operators of the program that it starts;
+                `None` leaves them as they were planned.
+        """
+        self._adapt = adapt
         self._runtime = runtime
         self._jobs = jobs
         self._spec = spec
@@ -88,6 +113,13 @@ class Rescaler:
         self._until, self._retried = patience.until, patience.retried
         self._resumed = False  # it goes on with what an earlier one left
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
+
+    def can_resume(self, journal: RescaleJournal) -> bool:
+        """Return whether it can continue a change that an earlier controller left half-done.
+
+        Not one of an external job: since then, the StreamApp was given a job of its own.
+        """
+        return not journal.in_place
 
     async def execute(
         self,
@@ -118,7 +150,7 @@ class Rescaler:
         while not journal.step.is_end:
             await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
-            revision = journal.made_of(self._store.load().revision)
+            revision = journal.revision_of_processes(self._store.load().revision)
             if revision is not None:
                 self._runtime.use(revision)
             try:
@@ -181,9 +213,17 @@ class Rescaler:
         self._withdraw_if_unasked(journal)
         await self._runtime.ensure_job_manager()
         await self._retried(self._jobs.prepare)
-        revision = journal.made_of(self._store.load().revision)
+        adapt = self._adapt
+        if adapt is not None:
+            before = journal
+            adapted = await self._retried(lambda: adapt(before))
+            if adapted is not journal:
+                journal = adapted
+                await self._write(journal)
+        revision = journal.revision_of_processes(self._store.load().revision)
         # Before anything is started or stopped: a job that cannot be pinned is left alone.
         spec = self._spec.of(revision)
+        await self._retried(lambda: refuse_script(journal, jobs=self._jobs, spec=spec))
         await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
         known = await with_graph(journal, jobs=self._jobs, spec=spec)
         if known is not journal and known.revision is not None:
@@ -210,32 +250,94 @@ class Rescaler:
         await self._runtime.start([replace(spec, avoid=avoid) for spec in missing])
 
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
+        asked = -math.inf
         if leave_job:
             stay = {replica.id for replica in await remaining()}
             alive = await self._runtime.replicas()
             await self._runtime.prepare_stop([each.id for each in alive if each.id not in stay])
 
         async def lacking() -> bool | None:
+            nonlocal asked
             self._withdraw_if_unasked(journal)
+            now = self._clock.monotonic()
+            if leave_job and journal.old_job is not None and now - asked >= OLD_JOB_PERIOD:
+                asked = now
+                old = await self._jobs.progress(journal.old_job)
+                if old is not None and old.state not in LIVE_STATES:
+                    raise PermanentError("The job ended while TaskManagers were starting")
             present = await remaining()
             if missing_replicas(present, journal.wanted):
                 raise PermanentError("A TaskManager ended while it was starting: see its log")
             ids = tuple(replica.id for replica in present)
             return True if not await self._jobs.unregistered(ids) else None
 
-        limit = self._settings.start_deadline
-        if await self._until(lacking, limit) is None:
-            absence = explain_absence(await remaining(), limit)
-            # Whoever has a place is on the way: a busy node, or a large image, takes its time.
-            more = (SLOW_START - 1) * limit
-            if isinstance(absence, PodsPendingError) or await self._until(lacking, more) is None:
-                raise absence
+        await self._wait_for_task_managers(journal, lacking, remaining)
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
         if leave_job:
             # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
+
+    async def _wait_for_task_managers(
+        self,
+        journal: RescaleJournal,
+        lacking: Callable[[], Awaitable[bool | None]],
+        remaining: Callable[[], Awaitable[list[Replica]]],
+    ) -> None:
+        """Wait until all TaskManagers are registered, for nodes that are being added too.
+
+        Raises:
+            TemporaryError: They are not; `PodsPendingError` where some have no place.
+        """
+        limit, began = self._settings.start_deadline, self._clock.monotonic()
+        if await self._until(lacking, limit) is not None:
+            return
+        absence = explain_absence(await remaining(), limit)
+        if isinstance(absence, PodsPendingError):
+            waiting = {pool for _, pool in absence.groups}
+            patience = self._patience(journal, absence)
+            if patience <= limit:
+                raise absence
+            joined = await self._until(lacking, patience - limit) is not None
+            if not joined:
+                absence = explain_absence(await remaining(), patience)
+                if isinstance(absence, PodsPendingError):
+                    raise self._with_node_times(absence)
+                joined = await self._until(lacking, (SLOW_START - 1) * limit) is not None
+            if not joined:
+                raise absence
+            await self._note_node_times(waiting, self._clock.monotonic() - began)
+            return
+        # Whoever has a place is on the way: a busy node, or a large image, takes its time.
+        if await self._until(lacking, (SLOW_START - 1) * limit) is None:
+            raise absence
+
+    def _patience(self, journal: RescaleJournal, absence: PodsPendingError) -> float:
+        """Return seconds until pods without a place are given up: a node may be on its way."""
+        if journal.kind is Kind.RECOVER or journal.is_back:
+            return self._settings.start_deadline  # nothing runs: fewer replicas now come first
+        known = self._store.load().node_times
+        return min(
+            (self._settings.node_patience(pool, known) for _, pool in absence.groups), default=0.0
+        )
+
+    async def _note_node_times(self, pools: Collection[str], seconds: float) -> None:
+        """Remember how long replicas without room waited for a node that was added."""
+        status = self._store.load()
+        times = add_node_time(status.node_times, pools, seconds)
+        await self._store.save(status.model_copy(update={"node_times": times}))
+
+    def _with_node_times(self, absence: PodsPendingError) -> PodsPendingError:
+        """Return why pods have no place, with how long nodes of their pools took before."""
+        known = self._store.load().node_times
+        before = "; ".join(
+            f"in pool {pool}, {len(times)} earlier waits for a node took up to "
+            f"{expected_node_time(times):.0f} s"
+            for pool in sorted({pool for _, pool in absence.groups})
+            if (times := known.get(pool))
+        )
+        return PodsPendingError(f"{absence}; {before}", absence.groups) if before else absence
 
     def _withdraw_if_unasked(self, journal: RescaleJournal) -> None:
         runs = journal.kind is Kind.RESCALE and not (journal.is_back or journal.by_checkpoint)
@@ -345,6 +447,8 @@ class Rescaler:
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
         own = await self._retried(lambda: self._newest(job))
+        if progress is not None and progress.state == FINISHED and not (own and is_savepoint(own)):
+            own = None  # Flink has deleted its checkpoints
         ran = ran or own is not None
         now = self._clock.now()
         if own is not None and journal.kind is Kind.UPGRADE and journal.attempt == 0:
@@ -371,7 +475,7 @@ class Rescaler:
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
         """End what is not wanted and give the rest its sizes."""
-        revision = journal.made_of(self._store.load().revision)
+        revision = journal.revision_of_processes(self._store.load().revision)
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
@@ -415,7 +519,7 @@ class Rescaler:
 
     async def _submit(self, journal: RescaleJournal) -> RescaleJournal:
         """Submit the job under the id in the journal, unless an earlier attempt got through."""
-        spec = self._spec.of(journal.made_of(self._store.load().revision))
+        spec = self._spec.of(journal.revision_of_processes(self._store.load().revision))
         may_have_run = self._resumed
 
         async def submitted() -> bool | None:
@@ -466,7 +570,7 @@ class Rescaler:
         return journal
 
     async def _verify(self, journal: RescaleJournal) -> RescaleJournal:
-        """Wait until every task runs where it should."""
+        """Wait until every task runs where it should, and records pass or there are none."""
         job = journal.new_job
         ran = False
 
@@ -482,15 +586,59 @@ class Rescaler:
             progress = await self._until(settled, self._settings.submit_deadline, period=0.02)
         except PermanentError as error:
             return self._give_up(journal, str(error), ran=ran)
-        if progress is not None and progress.state == FINISHED:  # there was little left to do
-            return self._verified(journal)
+        if progress is not None and progress.state == FINISHED:
+            return await self._verify_end(journal)
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
             return self._give_up(journal, f"The job did not start: {cause}", ran=ran)
         wrong = await self._retried(lambda: self._jobs.misplaced(job))
         if wrong is not None:
             return self._give_up(journal, wrong, ran=True)
+        return await self._verify_flow(journal)
+
+    async def _verify_flow(self, journal: RescaleJournal) -> RescaleJournal:
+        """Wait until records pass the job, which runs, or nothing waits for it."""
+        job, settings = journal.new_job, self._settings
+        began = self._clock.monotonic()
+
+        async def judged() -> Flow | None:
+            progress = await self._jobs.progress(job)
+            if progress is None:
+                raise PermanentError("The JobManager lost the job after it had started")
+            if progress.state not in LIVE_STATES:
+                return Flow.ENDED
+            reading = await self._jobs.reading(job) if progress.running else None
+            waited = self._clock.monotonic() - began
+            return None if reading is None else judge_flow(reading, waited, settings)
+
+        try:
+            flow = await self._until(judged, settings.flow_deadline, period=0.2)
+        except (PermanentError, TemporaryError) as error:
+            return self._give_up(journal, str(error), ran=True)
+        if flow in (Flow.FLOWS, Flow.IDLE):
+            return self._verified(journal)
+        progress = await self._retried(lambda: self._jobs.progress(job))
+        if progress is not None and progress.state == FINISHED:
+            return await self._verify_end(journal)
+        if progress is None or not progress.running:
+            cause = await self._retried(lambda: self._jobs.failure(job))
+            return self._give_up(journal, f"The job did not go on running: {cause}", ran=True)
+        reading = await self._retried(lambda: self._jobs.reading(job))
+        wrong = None if reading is None else explain_standstill(reading, settings.flow_deadline)
+        if wrong is not None and _may_go_back(journal):
+            return self._give_up(journal, wrong, ran=True)
+        log.warning("records not counted", change=journal.id, failure=wrong)
         return self._verified(journal)
+
+    async def _verify_end(self, journal: RescaleJournal) -> RescaleJournal:
+        """Accept that the job has come to its end, and note if it did so without a single record.
+
+        Even then it may have emitted: at the end of its input, windows fire and sinks commit what
+        the savepoint held. Begun again from that savepoint, it would emit this twice.
+        """
+        reading = await self._retried(lambda: self._jobs.reading(journal.new_job))
+        unread = reading is not None and reading.records == 0 and journal.restore_path is not None
+        return self._verified(journal.model_copy(update={"ended_unread": unread}))
 
     def _verified(self, journal: RescaleJournal) -> RescaleJournal:
         step = Step.ROLLED_BACK if journal.is_back else Step.DONE
@@ -542,6 +690,10 @@ def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object
     # A savepoint that a person gave the job to start from is not Weir's.
     own = path if is_of(path, _required(journal.old_job)) else None
     return {"restore_path": path, "by_checkpoint": False, "savepoint": own}
+
+
+def _may_go_back(journal: RescaleJournal) -> bool:
+    return journal.kind in WITH_A_WAY_BACK and not journal.is_back
 
 
 def _required(job: str | None) -> str:

@@ -11,7 +11,9 @@ from weir_operator.fence import Guard
 from weir_operator.flink.answers import Job
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import read_graph, read_plan
+from weir_operator.flink.reading import Reading, read_progress
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
@@ -34,7 +36,7 @@ class FlinkJobs:
         self._rest: FlinkRest | None = None
         self._url = ""
         self._jar: str | None = None
-        self._plans: dict[tuple[str, str | None, tuple[str, ...]], Plan | None] = {}
+        self._plans: dict[object, Plan | None] = {}
 
     async def rest(self) -> FlinkRest:
         """Return a client of the JobManager that the runtime has now."""
@@ -86,32 +88,61 @@ class FlinkJobs:
         arguments: tuple[str, ...],
         configuration: Mapping[str, str],
         most: Mapping[str, int],
+        vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
         """Return whether Weir's agent is to pin the operators; the program is asked once.
 
         A program that cannot be read is submitted as one that pins itself: it may need what the
-        arguments say, and if it cannot run at all, its submission tells.
+        arguments say, and if it cannot run at all, its submission tells. A script gets no such
+        arguments.
 
         Raises:
-            PermanentError: The agent cannot pin them.
+            PermanentError: The agent cannot pin them, or the script is not a job.
+            TemporaryError: They were found in the program, which cannot be read now.
+        """
+        plan = await self.read_plan(
+            entry_class=entry_class, arguments=arguments, configuration=configuration
+        )
+        if plan is None and vertices:
+            self._plans.clear()
+            raise TemporaryError("Weir cannot read what the job's program builds: see the log")
+        return plan is not None and is_pinned_by_agent(plan, most, vertices)
+
+    async def read_plan(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+    ) -> Plan | None:
+        """Return what the program builds; `None` where it cannot be read. It is asked once.
+
+        Args:
+            entry_class: As for a submission, and so are `arguments` and `configuration`.
+            arguments: Of the program.
+            configuration: Keys above the cluster's.
         """
         if self._jar is None:
             await self.prepare()
-        key = (self._jar or "", entry_class, arguments)
+        joined = {k: v for k, v in configuration.items() if k.startswith("weir.vertices.")}
+        # On Kubernetes, the jar of another image has the same id.
+        process = self._runtime.job_manager_process
+        key = (process, self._jar, entry_class, arguments, tuple(sorted(joined.items())))
         if key not in self._plans:
             try:
                 self._plans[key] = await read_plan(
                     await self.rest(),
-                    key[0],
+                    self._jar or "",
                     entry_class=entry_class,
                     arguments=arguments,
                     configuration=configuration,
                 )
             except PermanentError as error:
+                if is_script(entry_class):
+                    raise
                 log.warning("plan not read", failure=str(error))
                 self._plans[key] = None
-        plan = self._plans[key]
-        return plan is not None and is_pinned_by_agent(plan, most)
+        return self._plans[key]
 
     async def read_graph(
         self,
@@ -220,6 +251,10 @@ class FlinkJobs:
         operators = {each: op for each, op in (await self._operators()).items() if each in ids}
         known = await registered(await self.rest(), operators)
         return tuple(each for each in ids if each not in known)
+
+    async def reading(self, job_id: str) -> Reading | None:
+        """Return how much the job has read since it was submitted."""
+        return await read_progress(await self.rest(), job_id)
 
     async def misplaced(self, job_id: str) -> str | None:
         """Return a sentence where tasks do not run on their operator's TaskManagers."""

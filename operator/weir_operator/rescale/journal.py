@@ -121,6 +121,9 @@ class RescaleJournal(BaseModel):
     """Nodes that those which are started on the way there must not run on."""
     revision: Revision | None = None
     """What the job is to be made of; `None` as before. Not kept once the change has ended."""
+    asked_revision: str = ""
+    """Fingerprint of the revision that the spec asks for, if Weir found other operators in its
+    program; empty if it is that of `revision`."""
     pending: tuple[tuple[str, str], ...] = ()
     """(operator, pool) whose replicas found no place in time."""
     superseded: tuple[str, ...] = ()
@@ -132,6 +135,10 @@ class RescaleJournal(BaseModel):
     """Of the spec for which it was planned; empty where that is not known."""
     withdrawn: bool = False
     """It was given up because the spec has changed: nothing has failed."""
+    ended_unread: bool = False
+    """The job that it restored came to its end without having read a record."""
+    in_place: bool = False
+    """The parallelism of an external job is changed where it runs; the job keeps its id."""
     times: dict[str, float] = Field(default_factory=dict)
     """Unix time at which each step was reached, `Back` before the name on the way back."""
 
@@ -150,12 +157,19 @@ class RescaleJournal(BaseModel):
         """Whether a job was submitted, on the way forward or back."""
         return any(_name(Step.SUBMIT, direction) in self.times for direction in Direction)
 
-    def made_of(self, running: Revision | None) -> Revision | None:
+    def revision_of_processes(self, running: Revision | None) -> Revision | None:
         """Return the revision of processes at this step; `running` is their present one."""
         if self.revision is None or self.is_back:
             return running
         before = self.kind is Kind.UPGRADE and self.step is Step.STOP
         return running if before else self.revision
+
+    @property
+    def fingerprint_asked(self) -> str | None:
+        """Fingerprint of the revision that the spec asks for; `None` if the job keeps its own."""
+        if self.asked_revision or self.revision is None:
+            return self.asked_revision or None
+        return self.revision.fingerprint
 
     @property
     def replaced(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
+from weir_operator.flink.reading import Reading
+from weir_operator.flink.scripts import is_script
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.settings import JobSpec
@@ -89,6 +91,7 @@ class Jobs(Protocol):
         arguments: tuple[str, ...],
         configuration: Mapping[str, str],
         most: Mapping[str, int],
+        vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
         """Return whether Weir's agent is to pin the operators, because the program does not.
 
@@ -97,6 +100,7 @@ class Jobs(Protocol):
             arguments: The program's own.
             configuration: As for a submission of a job that the agent pins.
             most: Replicas at a time, by operator.
+            vertices: What each operator is made of, as in `JobSpec`.
 
         Raises:
             PermanentError: The agent cannot pin them; the job must not be touched.
@@ -154,6 +158,9 @@ class Jobs(Protocol):
         """Return which of these TaskManagers are not registered."""
         ...
 
+    async def reading(self, job_id: str) -> Reading | None:
+        """Return how much the job has read since it was submitted."""
+
     async def misplaced(self, job_id: str) -> str | None:
         """Return a sentence where tasks do not run on their operator's TaskManagers."""
 
@@ -184,13 +191,36 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
             arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
             parallelism=spec.default_parallelism(journal.wanted),
             configuration=spec.configuration(journal.wanted, by_agent=by_agent),
-            operators=tuple(spec.parallelism_arguments),
-            whole_job=spec.whole_job,
+            operators=tuple(spec.vertices or spec.parallelism_arguments),
+            whole_job=None if spec.vertices else spec.whole_job,
         )
     except (TemporaryError, PermanentError) as error:
         log.warning("graph not read", change=journal.id, failure=str(error))
         return journal
     return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})
+
+
+async def refuse_script(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> None:
+    """Refuse a script that is no job; a program that is none says so when it is submitted.
+
+    Args:
+        journal: The change that the job is submitted for.
+        jobs: Who asks Flink.
+        spec: How the job is submitted.
+
+    Raises:
+        PermanentError: The script cannot run as one job; nothing has been touched.
+    """
+    if spec.whole_job is None or not is_script(spec.entry_class) or journal.is_back:
+        return  # one whose operators are listed is read for these
+    await jobs.read_graph(
+        entry_class=spec.entry_class,
+        arguments=spec.arguments,
+        parallelism=spec.default_parallelism(journal.wanted),
+        configuration={},
+        operators=(),
+        whole_job=spec.whole_job,
+    )
 
 
 async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> bool:
@@ -204,11 +234,12 @@ async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: Jobs, spec: JobSp
     Raises:
         PermanentError: The agent cannot pin the operators that the manifest lists.
     """
-    if spec.whole_job is not None:
+    if spec.whole_job is not None and not spec.vertices:
         return False
     return await jobs.is_pinned_by_agent(
         entry_class=spec.entry_class,
         arguments=spec.arguments,
         configuration=spec.configuration(journal.wanted, by_agent=True),
         most=parallelism(journal.wanted),
+        vertices=spec.vertices,
     )

@@ -55,7 +55,7 @@ def excess_replicas(alive: Iterable[Replica], wanted: Deployments) -> tuple[str,
 def stale_replicas(
     alive: Iterable[Replica], revision: Revision | None, replaced: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the ids of replicas to remove in any case: replaced, or outdated.
+    """Return the ids of replicas to remove in any case: evicted, replaced, or outdated.
 
     Args:
         alive: TaskManagers.
@@ -66,7 +66,9 @@ def stale_replicas(
     return tuple(
         each.id
         for each in alive
-        if each.id in replaced or (revision is not None and not _is_made_of(each, revision))
+        if each.evicted
+        or each.id in replaced
+        or (revision is not None and not _is_made_of(each, revision))
     )
 
 

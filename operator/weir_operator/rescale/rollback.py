@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
 
-_WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
+WITH_A_WAY_BACK = (Kind.RESCALE, Kind.UPGRADE)
+"""Kinds of change that leave a job behind to return to."""
 
 
 class WithdrawnError(PermanentError):
@@ -47,7 +48,7 @@ def plan_rollback(
         return journal.at(step, now, failure=first, attempt=attempt)
     if journal.kind is Kind.SUSPEND:
         return journal.at(Step.FAILED, now, failure=first)
-    if not journal.is_back and journal.kind in _WITH_A_WAY_BACK:
+    if not journal.is_back and journal.kind in WITH_A_WAY_BACK:
         submitted = _may_be_submitted(journal)
         return journal.at(
             Step.CANCEL if submitted else Step.REMOVE,
@@ -70,7 +71,7 @@ def plan_rollback(
 
 def never_stopped(journal: RescaleJournal) -> bool:
     """Return whether the job from before the change still runs, as far as the journal knows."""
-    return journal.kind in _WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
+    return journal.kind in WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
 
 
 def _may_be_submitted(journal: RescaleJournal) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from weir_operator.flink.agent import DEFAULT_PARALLELISM
+from weir_operator.flink.agent import PINNED
 from weir_operator.rescale.replicas import parallelism
+from weir_operator.rescale.status import expected_node_time
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
+
+MARGIN = 1.5
+"""How many times the expected wait for a node Weir waits: clouds are slow at times."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +28,9 @@ class JobSpec:
     max_parallelism: int
     whole_job: str | None = None
     """Name of the single operator of a job that was not written for Weir."""
+    vertices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What each operator is made of, as Weir's agent names vertices; empty if the manifest names
+    operators of the program's own, or the whole job is one."""
 
     def of(self, revision: Revision | None) -> JobSpec:
         """Return how the job is submitted at a revision; `None` is as in the manifest now."""
@@ -35,6 +42,7 @@ class JobSpec:
             arguments=revision.arguments,
             parallelism_arguments=revision.parallelism_arguments,
             whole_job=revision.whole_job,
+            vertices=revision.vertices,
         )
 
     def program_arguments(
@@ -46,7 +54,7 @@ class JobSpec:
             deployments: Its replicas.
             by_agent: Weir's agent pins it: the program knows nothing of Weir.
         """
-        if self.whole_job is not None or by_agent:
+        if by_agent or self.whole_job is not None:
             return self.arguments
         sized = tuple(
             part
@@ -62,7 +70,7 @@ class JobSpec:
             deployments: Its replicas.
             by_agent: Weir's agent pins it.
         """
-        if self.whole_job is not None:
+        if self.whole_job is not None and not by_agent:
             return {}
         sizes = {
             f"weir.parallelism.{operator}": str(replicas)
@@ -70,11 +78,18 @@ class JobSpec:
         }
         if not by_agent:
             return sizes
-        return {**sizes, "weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)}
+        joined = {
+            f"weir.vertices.{operator}": " ".join(names)
+            for operator, names in self.vertices.items()
+            if names != (operator,)
+        }
+        return {**sizes, **joined, **PINNED}
 
     def default_parallelism(self, deployments: Deployments) -> int | None:
         """Return the parallelism of a job that takes none by argument, else `None`."""
-        return None if self.whole_job is None else sum(parallelism(deployments).values())
+        if self.whole_job is None or self.vertices:
+            return None
+        return sum(parallelism(deployments).values())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +108,13 @@ class RescaleSettings:
     """From starting TaskManagers until all are registered, while the job runs."""
     submit_deadline: float = 30.0
     """From submission until every task runs."""
+    flow_deadline: float = 30.0
+    """From then until a record passes, where records wait for the job or nobody knows."""
+    idle_after: float = 5.0
+    """Seconds without a record after which a job counts as idle, where its sources do not say
+    whether anything waits for them."""
+    provisioning: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that a new node of a pool may take, where a node autoscaler adds them."""
     keep_savepoints: int = 3
     failed_for: float = 1800.0
     """Seconds for which a deployment that did not hold is not tried again."""
@@ -100,3 +122,25 @@ class RescaleSettings:
     """Seconds for which a pool without room counts as full."""
     back_attempts: int = 5
     """Submissions on the way back before the change ends as failed, to be recovered later."""
+
+    def node_patience(self, pool: str, known: Mapping[str, Sequence[float]]) -> float:
+        """Return seconds until replicas without room in a pool are given up; 0 adds no wait.
+
+        At least what the user states; longer if nodes have taken nearly as long before. A pool for
+        which nothing is stated gets no nodes.
+
+        Args:
+            pool: Its name.
+            known: Seconds that such waits took, by pool.
+        """
+        stated = self.provisioning.get(pool, 0.0)
+        times = known.get(pool, ())
+        return max(stated, MARGIN * expected_node_time(times)) if stated and times else stated
+
+    def full_for_pools(self, pools: Iterable[str]) -> float:
+        """Return seconds for which these pools count as full after a job that is down left them.
+
+        Where nodes are added, the job that runs again may ask for one at once, and wait for it.
+        """
+        grow = all(self.provisioning.get(pool, 0.0) > self.start_deadline for pool in pools)
+        return self.start_deadline if grow else self.full_for

@@ -7,7 +7,8 @@ the status is a JSON file that is replaced atomically; on Kubernetes, it is the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,6 +81,26 @@ class Checkpointed(BaseModel):
     """Unix time."""
 
 
+NODE_TIMES = 20
+"""Times that are kept of each pool."""
+
+
+def add_node_time(
+    known: Mapping[str, tuple[float, ...]], pools: Collection[str], seconds: float
+) -> dict[str, tuple[float, ...]]:
+    """Return how long replicas without room waited, with one more time for each of these pools."""
+    new = {pool: (*known.get(pool, ()), round(seconds, 1))[-NODE_TIMES:] for pool in pools}
+    return {**known, **new}
+
+
+def expected_node_time(times: Sequence[float]) -> float:
+    """Return seconds in which nine of ten replicas without room got a node; NaN if unknown.
+
+    The largest of fewer than ten: of a few times, the longest says most about the next one.
+    """
+    return sorted(times)[math.ceil(0.9 * len(times)) - 1] if times else math.nan
+
+
 STATE_VERSION = 1
 """Of what this Weir writes. It is raised where an older Weir could not read what is written."""
 
@@ -119,6 +140,8 @@ class AppStatus(BaseModel):
     """Of the spec under which these failed; empty before one was noted."""
     full: tuple[FullPool, ...] = ()
     """Pools without room for more of an operator's replicas."""
+    node_times: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Seconds that replicas without room waited until they had joined, by pool, newest last."""
     revision: Revision | None = None
     """What the job is made of; `None` before that was known."""
     refused_revision: str | None = None

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
-from weir_operator.flink.job_graph import JobGraph
+from weir_operator.flink.job_graph import JobGraph, Plan
+from weir_operator.flink.reading import Reading
 from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
@@ -101,14 +102,22 @@ class FakeWorld:
         """Where TaskManagers run, a new one where the fewest do; empty has no nodes at all."""
         self.full_pools: dict[str, int] = {}
         """Pools with so many places: further TaskManagers stay pending."""
+        self.nodes_added_at = math.inf
+        """When a node autoscaler has made room in full pools."""
         self.terminating: dict[str, str] = {}
         """Why a TaskManager is about to go, by id."""
+        self.evicted: set[str] = set()
+        """Ids of TaskManagers that work on, though the cluster has replaced them already."""
         self.broken_revisions: set[str] = set()
         """Ids of revisions at which the job does not run."""
         self.deaf_revisions: set[str] = set()
         """Ids of revisions whose JobManager does not start."""
         self.broken_totals: set[int] = set()
         """Total replicas at which the job does not run."""
+        self.dry_totals: set[int] = set()
+        """Total replicas at which the job ends at once, without a record."""
+        self.readings: dict[int, Reading] = {}
+        """What the job says that it has read, by total replicas."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
@@ -118,7 +127,9 @@ class FakeWorld:
         """Seconds from a complete savepoint until the job has ended; Flink reports only then."""
         self.graph: JobGraph | None = None
         self.by_agent: bool | PermanentError = False
-        """What the job's program builds; `None` is a program that builds none."""
+        self.plan: Plan | None = None
+        self.plans: dict[tuple[str, ...], Plan] = {}
+        """What the job's program builds, for given arguments; for others it is `plan`."""
         self.read: list[tuple[str, ...]] = []
         """Arguments of every program whose graph was read."""
         self.on_deed: Callable[[], None] = lambda: None
@@ -171,6 +182,7 @@ class FakeWorld:
                 self.alive[key],
                 pending="0/3 nodes are available" if self._is_pending(key) else "",
                 terminating=self.terminating.get(key, ""),
+                evicted=key in self.evicted,
             )
             for key in sorted(self.alive)
         )
@@ -294,11 +306,22 @@ class FakeWorld:
         arguments: tuple[str, ...],
         configuration: Mapping[str, str],
         most: Mapping[str, int],
+        vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
         """Return what a test has set, or raise it."""
         if isinstance(self.by_agent, PermanentError):
             raise self.by_agent
         return self.by_agent
+
+    async def read_plan(
+        self,
+        *,
+        entry_class: str | None,
+        arguments: tuple[str, ...],
+        configuration: Mapping[str, str],
+    ) -> Plan | None:
+        """Return the plan that a test has set, for these arguments or for all."""
+        return self.plans.get(arguments, self.plan)
 
     async def read_graph(
         self,
@@ -333,9 +356,9 @@ class FakeWorld:
         if live or job_id in self.jobs:
             raise AssertionError(f"submitted {job_id} beside {live}")
         position = self.positions[restore_path] if restore_path else 0
-        total = sum(sum(counts.values()) for counts in deployments_of(self.alive.values()).values())
+        total = self._total()
         broken = total in self.broken_totals or self.used.id in self.broken_revisions
-        state = "FAILED" if broken else "RUNNING"
+        state = "FAILED" if broken else "FINISHED" if total in self.dry_totals else "RUNNING"
         self.folders.add(job_id)
         self.jobs[job_id] = FakeJob(
             state=state,
@@ -388,6 +411,17 @@ class FakeWorld:
         )
         self._registered |= {*ids} - {*missing}
         return missing
+
+    async def reading(self, job_id: str) -> Reading | None:
+        """Return that records pass, unless a test has set something else."""
+        self._answer()
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        total = self._total()
+        if total in self.dry_totals:
+            return Reading(records=0.0, pending=math.nan, ended=job.state == "FINISHED")
+        return self.readings.get(total, Reading(records=1.0, pending=math.nan, ended=False))
 
     async def misplaced(self, job_id: str) -> str | None:
         """Find everything in place."""
@@ -524,13 +558,16 @@ class FakeWorld:
         left = [node for node in self.nodes if node not in avoid]
         return min(left, key=lambda node: taken[node], default="")
 
+    def _total(self) -> int:
+        return sum(sum(counts.values()) for counts in deployments_of(self.alive.values()).values())
+
     def _is_pending(self, key: str) -> bool:
         """Whether those of its pool that were started before it have taken all places."""
         if self.alive[key].place in self.lost_places or (self.nodes and not self.alive[key].node):
             return True
         pool = self.alive[key].pool
         places = self.full_pools.get(pool)
-        if places is None:
+        if places is None or self.clock.now() >= self.nodes_added_at:
             return False
         same = sorted(
             (each for each in self.alive.values() if each.pool == pool), key=lambda r: r.started
@@ -561,12 +598,14 @@ class JobsOf:
         self.prepare = world.prepare
         self.submit = world.submit
         self.is_pinned_by_agent = world.is_pinned_by_agent
+        self.read_plan = world.read_plan
         self.read_graph = world.read_graph
         self.failure = world.failure
         self.newest = world.newest
         self.retained = world.retained
         self.dispose = world.dispose
         self.unregistered = world.unregistered
+        self.reading = world.reading
         self.misplaced = world.misplaced
 
     async def stop(self, job_id: str, trigger: str) -> None:

@@ -49,6 +49,9 @@ class Replica:
     """Why no node has taken it yet, one sentence; empty once it runs."""
     terminating: str = ""
     """Why it is about to go (its node is drained, a spot notice), one sentence; else empty."""
+    evicted: bool = False
+    """Whether it is already ending, has been replaced, and only works on until its operator was
+    moved: it counts as a replica that exists, but not as one of those that are wanted."""
     revision: str = ""
     """Id of the revision that it was made of; empty where that does not matter."""
     place: str = ""

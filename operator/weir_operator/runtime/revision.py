@@ -39,13 +39,16 @@ class Revision(BaseModel):
     move there by a rescale, and the JobManager stays."""
     managed_memory: dict[str, int] = Field(default_factory=dict)
     """MiB of managed memory that operators ask for; belongs to the places."""
+    vertices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """What each operator is made of, as in `JobSpec`. Other operators of the same program are no
+    upgrade: the job gets there by a rescale."""
     graph: JobGraph | None = None
     """What the job's program builds; `None` where that was not read. Follows from the rest."""
 
     @property
     def id(self) -> str:
         """Short name, the same for all that differ in places alone: processes carry it."""
-        left_out = {"places", "managed_memory", "graph"}
+        left_out = {"places", "managed_memory", "graph", "vertices"}
         if self.job_manager is None:
             left_out.add("job_manager")
         content = json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
@@ -55,15 +58,18 @@ class Revision(BaseModel):
         """Return this revision with the graph of the running one, where it builds the same job."""
         if running is None or running.id != self.id or self.graph is not None:
             return self
+        if running.vertices != self.vertices:
+            return self
         return self.model_copy(update={"graph": running.graph})
 
     @property
     def fingerprint(self) -> str:
-        """Short name of the whole, places included."""
-        if not self.places:
+        """Short name of the whole, places and vertices included."""
+        if not self.places and not self.vertices:
             return self.id
         places = {name: each.digest() for name, each in self.places.items()}
-        content = json.dumps([places, self.managed_memory], sort_keys=True)
+        parts = [places, self.managed_memory, *([self.vertices] if self.vertices else [])]
+        content = json.dumps(parts, sort_keys=True)
         return f"{self.id}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
     def place_id(self, operator: str, pool: str) -> str:

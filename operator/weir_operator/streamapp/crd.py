@@ -4,13 +4,14 @@ Kubernetes accepts only *structural* schemas: every field has a type, references
 null do not exist, and an exclusive bound is a flag beside the bound. Where the models are strict
 and closed, the API server checks types and prunes (`kubectl` reports unknown fields).
 
-The module also returns the models' JSON schema with every reference inlined, for the CRD and the
-error messages.
+The module also returns the models' JSON schema with every reference inlined, for the CRD, the
+error messages and editors.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,8 @@ class _ManifestSchema(GenerateJsonSchema):
 
 
 FILE_NAME = "weir.dev_streamapps.yaml"
+EDITOR_FILE = "editors/streamapp.schema.json"
+"""In a folder of its own, so that `kubectl apply -f crds/` does not take it for a resource."""
 
 _HEADER = "# Written by `weir crd` from the models in weir_operator.streamapp; do not edit.\n"
 
@@ -162,18 +165,54 @@ def crd_yaml() -> str:
     )
 
 
-def write_crd(directory: Path) -> Path:
-    """Write the CustomResourceDefinition into `directory`, return its file."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / FILE_NAME
-    path.write_text(crd_yaml(), encoding="utf-8")
-    return path
+def editor_schema() -> Schema:
+    """Return the JSON schema of a manifest, by which editors complete and check it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": KIND,
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": False,
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": KIND},
+            "metadata": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string", "maxLength": LONGEST_NAME}},
+            },
+            "spec": inlined_schema(Spec),
+            "status": {"type": "object"},
+        },
+    }
 
 
-def is_current(directory: Path) -> bool:
-    """Return whether the file in `directory` is what `write_crd` would write."""
-    path = directory / FILE_NAME
-    return path.is_file() and path.read_text(encoding="utf-8") == crd_yaml()
+def _files() -> dict[str, str]:
+    """Return the text of each file, by its path below the folder."""
+    return {
+        FILE_NAME: crd_yaml(),
+        EDITOR_FILE: json.dumps(editor_schema(), indent=1, ensure_ascii=False) + "\n",
+    }
+
+
+def write_crd(directory: Path) -> tuple[Path, ...]:
+    """Write the CustomResourceDefinition and the editors' schema; return their files."""
+    paths = []
+    for name, text in _files().items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return tuple(paths)
+
+
+def find_stale(directory: Path) -> Path | None:
+    """Return the first file that is not what `write_crd` would write; `None` if all are."""
+    for name, text in _files().items():
+        path = directory / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            return path
+    return None
 
 
 def structural(schema: Schema) -> Schema:

@@ -57,8 +57,77 @@ class Delivery(StrEnum):
     TRANSACTIONAL = "transactional"
 
 
+class Sql(Section):
+    """A SQL script; set exactly one of the fields."""
+
+    model_config = Section.model_config | {
+        "json_schema_extra": validations(
+            Rule(
+                rule="has(self.file) != has(self.script)",
+                expected="exactly one of file and script",
+                remedy="keep one of them",
+            )
+        )
+    }
+
+    file: str | None = Field(
+        default=None, min_length=1, max_length=1024, examples=["/opt/flink/usrlib/query.sql"]
+    )
+    """Path of the script: in the JobManager's container, that is, in the image or in a volume of
+    `podTemplate`, or with `weir local`, relative to the manifest. A changed file takes effect when
+    the job is submitted again; `weir local` reads it with the manifest. A changed `script` is an
+    upgrade. May not be set together with `script`."""
+
+    script: str | None = Field(
+        default=None, min_length=1, max_length=65536, examples=["INSERT INTO counts SELECT ..."]
+    )
+    """Text of the script. May not be set together with `file`."""
+
+    @model_validator(mode="after")
+    def _check_one_source(self) -> Self:
+        if (self.file is None) == (self.script is None):
+            got = sorted(self.model_fields_set)
+            refuse([Mistake((), got, "exactly one of file and script", "keep one of them")])
+        return self
+
+
+class Python(Section):
+    """A PyFlink program."""
+
+    file: str = Field(min_length=1, max_length=1024, examples=["/opt/flink/usrlib/job.py"])
+    """Path of the program: in the image, which must have Python and PyFlink, or with `weir local`,
+    relative to the manifest; there, `python.client.executable` in `flink.config` names the
+    interpreter."""
+
+
+_PROGRAMS = ("jar", "sql", "python")
+_REMEDY_FOR_PROGRAM = "keep the one to run"
+
+
 class Job(Section):
-    """The program to run."""
+    """The program to run: a jar, a SQL script or a PyFlink program."""
+
+    model_config = Section.model_config | {
+        "json_schema_extra": validations(
+            Rule(
+                rule="[has(self.jar), has(self.sql), has(self.python)].filter(x, x).size() <= 1",
+                expected="at most one of jar, sql and python",
+                remedy=_REMEDY_FOR_PROGRAM,
+            ),
+            Rule(
+                rule="!has(self.entryClass) || !has(self.sql) && !has(self.python)",
+                field=".entryClass",
+                expected="nothing together with sql or python",
+                remedy="remove it",
+            ),
+            Rule(
+                rule="!has(self.args) || self.args.size() == 0 || !has(self.sql)",
+                field=".args",
+                expected="nothing together with sql",
+                remedy="remove it",
+            ),
+        )
+    }
 
     jar: Annotated[str, AfterValidator(_check_jar)] | None = Field(
         default=None,
@@ -70,16 +139,27 @@ class Job(Section):
         ),
     )
     """Path of the job's jar: inside the image or, with `weir local`, relative to the manifest.
-    Required without `image`. If unset, defaults to the only jar in `/opt/flink/usrlib`."""
+    Without `image`, one of `jar`, `sql` and `python` is required. If unset, and so are `sql` and
+    `python`, defaults to the only jar in `/opt/flink/usrlib`."""
+
+    sql: Sql | None = Field(default=None, examples=[{"file": "query.sql"}])
+    """A SQL script that runs as one streaming job, with one `INSERT INTO` or one statement set.
+    Weir runs the script again at each restart. Connectors are jars in `/opt/flink/usrlib`, or in
+    `pipeline.classpaths` of `flink.config`. May not be set together with `jar`, `python`,
+    `entryClass` or `args`."""
+
+    python: Python | None = Field(default=None, examples=[{"file": "job.py"}])
+    """A PyFlink program. May not be set together with `jar`, `sql` or `entryClass`."""
 
     entry_class: str | None = Field(
         default=None, min_length=1, max_length=512, examples=["example.Trips"]
     )
-    """Class whose `main` to run. If unset, defaults to the one that the jar's manifest names."""
+    """Class whose `main` to run. May not be set together with `sql` or `python`. If unset, defaults
+    to the one that the jar's manifest names."""
 
     args: tuple[str, ...] = Field(default=(), max_length=256, examples=[["--window", "5m"]])
     """Arguments of the program. Weir adds others after them for the parallelism of each operator.
-    If unset, defaults to none."""
+    May not be set together with `sql`. If unset, defaults to none."""
 
     initial_savepoint: str | None = Field(
         default=None, max_length=2048, examples=["s3://bucket/savepoints/42"]
@@ -91,6 +171,30 @@ class Job(Section):
     """A new value stops the job with a savepoint and starts it from `initialSavepoint`, even if
     there is newer state. Use it to go back to an older state, to run a finished job again, or to
     continue after the state of a job was lost. If unset, defaults to 0. Minimum: 0."""
+
+    @model_validator(mode="after")
+    def _check_one_program(self) -> Self:
+        refuse(self._mistakes_of_program())
+        return self
+
+    def _mistakes_of_program(self) -> Iterator[Mistake]:
+        programs = [name for name in _PROGRAMS if getattr(self, name) is not None]
+        if len(programs) > 1:
+            yield Mistake((), programs, "at most one of jar, sql and python", _REMEDY_FOR_PROGRAM)
+        if self.entry_class is not None and (self.sql or self.python):
+            yield Mistake(
+                ("entryClass",),
+                self.entry_class,
+                "nothing together with sql or python",
+                "remove it",
+            )
+        if self.args and self.sql:
+            yield Mistake(("args",), list(self.args), "nothing together with sql", "remove it")
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it says which program to run."""
+        return any(getattr(self, name) is not None for name in _PROGRAMS)
 
 
 class Storage(Section):
@@ -163,8 +267,9 @@ class Flink(Section):
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
-                rule="has(self.ref) || has(self.image) || (has(self.job) && has(self.job.jar))",
-                expected="image, job.jar or ref",
+                rule="has(self.ref) || has(self.image) || has(self.job) && (has(self.job.jar)"
+                " || has(self.job.sql) || has(self.job.python))",
+                expected="image, a program in job (jar, sql or python) or ref",
                 remedy="add the job to run",
             ),
             *(
@@ -192,8 +297,8 @@ class Flink(Section):
             )
         ),
     )
-    """Container image with Flink 2.x and the job's jar. May not be set together with `ref`. Not
-    needed for `weir local` if `job.jar` is set."""
+    """Container image with Flink 2.x and the job's jar; for a SQL script, Flink's own will do. May
+    not be set together with `ref`. Not needed for `weir local` if `job` has a program."""
 
     job: Job | None = Field(default=None, examples=[{"jar": "/opt/flink/usrlib/trips.jar"}])
     """The program. May not be set together with `ref`. If unset, defaults to the only jar of the
@@ -256,8 +361,9 @@ class Flink(Section):
     ref: FlinkRef | None = Field(
         default=None, examples=[{"kind": "FlinkDeployment", "name": "trips"}]
     )
-    """An external job, which Weir only advises: `mode` must then be Advise or Off. May not be set
-    together with `image`, `job`, `storage`, `podTemplate` or `config`."""
+    """An external job, which Weir does not run. In mode Advise, Weir only reads it; in mode Auto,
+    it sets the parallelism of the vertices of a FlinkDeployment's job. May not be set together
+    with `image`, `job`, `storage`, `podTemplate` or `config`."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -276,11 +382,11 @@ class Flink(Section):
                         "nothing together with flink.ref",
                         f"remove {name}, because Weir does not run this job, or remove ref",
                     )
-        elif self.image is None and (self.job is None or self.job.jar is None):
+        elif self.image is None and not (self.job and self.job.is_named):
             yield Mistake(
                 (),
                 None,
-                "image, job.jar or ref",
+                "image, a program in job (jar, sql or python) or ref",
                 "add the job to run, such as job: {jar: trips.jar}",
             )
 

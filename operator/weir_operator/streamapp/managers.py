@@ -235,8 +235,8 @@ class Rescale(Section):
 
     savepoint_deadline: Duration = Field(default=Duration("10s"), examples=["10s"])
     """How long the job may take to stop with a savepoint. After that, Weir uses the newest
-    checkpoint or, with via Savepoint, abandons the change. If unset, defaults to 10s. Format:
-    duration."""
+    checkpoint or, with via Savepoint, abandons the change. A PyFlink job always has at least 1m.
+    If unset, defaults to 10s. Format: duration."""
 
     start_deadline: Duration = Field(default=Duration("60s"), examples=["60s"])
     """How long the scheduling of new replicas may take, while the job keeps running. After that,
@@ -244,5 +244,45 @@ class Rescale(Section):
     defaults to 60s. Format: duration."""
 
     submit_deadline: Duration = Field(default=Duration("30s"), examples=["30s"])
-    """How long the job may take to run again. After that, Weir restores the old deployment. If
-    unset, defaults to 30s. Format: duration."""
+    """How long the job may take to run again. After that, Weir restores the old deployment. A
+    PyFlink job always has at least 2m. If unset, defaults to 30s. Format: duration."""
+
+
+class BaselineDeployment(StrEnum):
+    """Which deployment an evaluation compares Weir with."""
+
+    HOLD = "Hold"
+    INITIAL = "Initial"
+
+
+class Baseline(Section):
+    """What an evaluation compares Weir with."""
+
+    deployment: BaselineDeployment = BaselineDeployment.HOLD
+    """A deployment that stays as it is: the one at the begin of the evaluation (Hold), or
+    `operators[].initial` (Initial). If unset, defaults to Hold. Format: `Hold` or `Initial`."""
+
+
+class Evaluation(Section):
+    """Blocks of time in which Weir or a baseline decides by turns, to measure what Weir saves.
+
+    Works in mode Auto. Restart budget, pauses and blocked periods hold for the baseline, too. Ends
+    with the last block, when it is removed, or when the objective is missed in more intervals of
+    one block of the baseline than `objective.maxViolations` allows, at least three. Weir decides
+    from then on.
+    """
+
+    baseline: Baseline = Baseline()
+    """What Weir is compared with. If unset, defaults to `{deployment: Hold}`."""
+
+    block: Duration = Field(default=Duration("1h"), examples=["1h"])
+    """Length of a block, at least eight control intervals. Its first quarter is not judged. If
+    unset, defaults to 1h. Format: duration."""
+
+    pairs: int = Field(default=12, ge=2, le=500, examples=[12])
+    """Number of pairs of blocks, one of Weir and one of the baseline in random order. If unset,
+    defaults to 12. Minimum: 2."""
+
+    seed: int = Field(default=0, ge=0, le=2**53, examples=[1])
+    """Of the random order. A new value begins another evaluation. If unset, defaults to 0. Minimum:
+    0."""

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
     ApplicationManager,
+    Evaluation,
     Fallback,
     OperatorManager,
     Rescale,
@@ -79,9 +80,9 @@ class Spec(Section):
 
     mode: Mode = Mode.AUTO
     """How much Weir does. Off keeps the job running and decides nothing; Advise decides, records
-    and forecasts, but does not scale the job; Auto scales it. May not be Auto if `flink.ref` is
-    set. If unset, defaults to Auto. Format: `"Off"` (in quotes, because YAML reads a bare Off as
-    false), `Advise` or `Auto`."""
+    and forecasts, but does not scale the job; Auto scales it. May not be Auto if `flink.ref` names
+    a Deployment. If unset, defaults to Auto. Format: `"Off"` (in quotes, because YAML reads a bare
+    Off as false), `Advise` or `Auto`."""
 
     state: State = State.RUNNING
     """Whether the job should run; Suspended stops it with a savepoint. If unset, defaults to
@@ -100,17 +101,23 @@ class Spec(Section):
     """The response time that the job must meet."""
 
     node_pools: tuple[NodePool, ...] = Field(
-        min_length=1,
+        default=(),
         max_length=16,
         examples=[[{"name": "small"}]],
         json_schema_extra=map_list_by("name"),
     )
-    """Kinds of nodes that replicas can run on. At least one."""
+    """Kinds of nodes that replicas can run on. May be left out only if `flink.ref` is set; then
+    defaults to one pool, the TaskManagers of the external job. At most one in mode Auto with
+    `flink.ref`."""
 
     operators: tuple[Operator, ...] = Field(
         default=(), max_length=100, json_schema_extra=map_list_by("name")
     )
-    """The job's operators, each a slot sharing group. If unset, the whole job is one operator."""
+    """The job's operators, each with TaskManagers of its own. With Weir's agent, the list may be
+    incomplete: vertices that it does not name share TaskManagers, and each one that is busy for a
+    tenth of the time becomes an operator of its own. Without the agent, it names all operators that
+    the program pins itself. If unset, the whole job is one operator; with the agent, only until
+    Weir separates its busy vertices."""
 
     operator_manager: OperatorManager = OperatorManager()
     """The fast control loop of each operator. If unset, the policy planner decides every 1m."""
@@ -126,6 +133,10 @@ class Spec(Section):
 
     fallback: Fallback = Fallback()
     """What Weir does when metrics stay unhealthy. If unset, it keeps the deployment."""
+
+    evaluation: Evaluation | None = None
+    """Measures what Weir saves on this job, against a deployment that stays as it is. If unset,
+    Weir always decides."""
 
     savepoints: Savepoints = Savepoints()
     """How many savepoints Weir keeps. If unset, it keeps the newest three."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,10 @@ from weir_simulator.validation import Mistake, Section, refuse
 
 WHOLE_JOB = "job"
 """Name of the operator that stands for a job whose manifest lists none."""
+ALL_OTHERS = "*"
+"""In `vertices`: those that no operator names."""
+
+VertexName = Annotated[str, Field(min_length=1, max_length=256, examples=["count"])]
 
 
 def _agreement(field: str) -> tuple[Rule, ...]:
@@ -54,8 +58,17 @@ class Operator(Section):
     }
 
     name: Name = Field(examples=["tokenize"])
-    """Name of the slot sharing group in the job, unique in the list. Format: at most 63 lower-case
+    """Name of the operator, unique in the list: of a vertex as `weir graph` prints it, of a slot
+    sharing group in a job that pins itself, or, with `vertices`, any. Format: at most 63 lower-case
     letters, digits and `-`."""
+
+    vertices: tuple[VertexName, ...] | None = Field(
+        default=None, min_length=1, max_length=100, examples=[["count", "sink-print"]]
+    )
+    """Vertices of the job that share this operator's TaskManagers and are scaled together; `*`
+    stands for all that no operator names. Needs Weir's agent. If unset, defaults to the vertex that
+    has the operator's name. Format: for each vertex, its name, id, uid or functions as printed by
+    `weir graph`."""
 
     max_replicas: int = Field(default=10, ge=1, le=10_000, examples=[10])
     """Maximum number of replicas over all pools; at most `flink.maxParallelism`. If unset, defaults
@@ -99,6 +112,7 @@ class Operator(Section):
         refuse(
             (
                 *self._repeated_pools(),
+                *self._repeated_vertices(),
                 *self._two_deployments(),
                 *self._beyond_bounds("fixed", self.fixed),
                 *self._beyond_bounds("initial", self.initial),
@@ -111,6 +125,14 @@ class Operator(Section):
         for index, pool in enumerate(pools):
             if pool in pools[:index]:
                 yield Mistake(("pools", index), pool, "each pool once", "remove the second one")
+
+    def _repeated_vertices(self) -> Iterator[Mistake]:
+        vertices = self.vertices or ()
+        for index, vertex in enumerate(vertices):
+            if vertex in vertices[:index]:
+                yield Mistake(
+                    ("vertices", index), vertex, "each vertex once", "remove the second one"
+                )
 
     def _two_deployments(self) -> Iterator[Mistake]:
         if self.fixed is not None and self.initial is not None:

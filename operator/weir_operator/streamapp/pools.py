@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from weir_operator.streamapp.quantities import Cpu, Memory
+from weir_operator.streamapp.quantities import Cpu, Duration, Memory
 from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
 from weir_simulator.validation import Mistake, Section, refuse
 
@@ -152,6 +152,13 @@ class NodePool(Section):
     max_replicas: int | None = Field(default=None, ge=1, le=10_000, examples=[20])
     """Maximum number of replicas of one operator in the pool, over all sizes. If unset, only the
     operator's `maxReplicas` limits them. Minimum: 1."""
+
+    provisioning: Duration | None = Field(default=None, examples=["5m"])
+    """How long a new node of the pool may take, where a node autoscaler (Cluster Autoscaler,
+    Karpenter) adds nodes. Weir waits that long for replicas that no node can take yet, while the
+    job keeps running, or one and a half times as long as nodes took before, if that is longer; a
+    job that is down starts with fewer replicas instead. If unset, the pool counts as full after
+    `rescale.startDeadline`. Format: duration."""
 
     @model_validator(mode="after")
     def _check_label_keys(self) -> Self:

@@ -3,7 +3,8 @@
 The parameters of a check name the sections that it reads. So if one section has a mistake, every
 check that does not read it still runs, and all mistakes are reported at once.
 
-In Python only: that names are unique, which the API server itself checks for lists with a key.
+In Python only: that names are unique, which the API server itself checks for lists with a key; and
+that a vertex is in one operator, which costs the API server's estimator too much.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Protocol
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
     ApplicationManager,
+    Evaluation,
     Fallback,
     OperatorManager,
     Window,
@@ -29,14 +31,31 @@ _OPERATOR_EXISTS = (
     f" ? self.operators.exists(o, o.name == n) : n == '{WHOLE_JOB}'"
 )
 """Of the map key `n`."""
-_POOL_EXISTS = "self.nodePools.exists(p, p.name == n)"
+_POOL_EXISTS = "has(self.nodePools) && self.nodePools.exists(p, p.name == n)"
 """Of the text `n`."""
 _NODE_TYPE_EXISTS = (
-    "(k.split('/').size() == 2 && self.nodePools.exists(p,"
+    "(has(self.nodePools) && k.split('/').size() == 2 && self.nodePools.exists(p,"
     " k.split('/')[0] == p.name && k.split('/')[1] in p.sizes))"
 )
 """Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
 size."""
+
+LEAST_INTERVALS = 8
+"""Control intervals of a block of an evaluation, at least: six of them are judged."""
+# CEL adds durations, but does not multiply them.
+_SHORTEST_BLOCK = " + ".join(["duration(self.operatorManager.interval)"] * LEAST_INTERVALS)
+_EXPECTED_BLOCK = f"at least {LEAST_INTERVALS} times spec.operatorManager.interval"
+_EXPECTED_POOL = "at least one node pool"
+_REMEDY_FOR_POOL = "add one, such as nodePools: [{name: small}]"
+_EXPECTED_MODE = "Advise or Off, because spec.flink.ref names a Deployment"
+_REMEDY_FOR_MODE = (
+    "write mode: Advise, because Weir scales only FlinkDeployments of the Flink Kubernetes Operator"
+)
+_EXPECTED_ONE_POOL = "at most one node pool, because Weir scales the job where it runs"
+_REMEDY_FOR_SEVERAL = (
+    "keep one for its price, because a FlinkDeployment has one kind of TaskManager, or write"
+    " mode: Advise"
+)
 
 
 def _node_type_rule(field: str) -> Rule:
@@ -51,7 +70,8 @@ def _node_type_rule(field: str) -> Rule:
 
 def _pool_limit_rule(field: str) -> Rule:
     return Rule(
-        rule="!has(self.operators) || self.nodePools.all(p, !has(p.maxReplicas)"
+        rule="!has(self.operators) || !has(self.nodePools)"
+        " || self.nodePools.all(p, !has(p.maxReplicas)"
         f" || self.operators.all(o, !has(o.{field})"
         f" || o.{field}.filter(k, k.split('/')[0] == p.name).map(k, o.{field}[k]).sum()"
         " <= p.maxReplicas))",
@@ -63,7 +83,14 @@ def _pool_limit_rule(field: str) -> Rule:
 
 CEL_RULES = (
     Rule(
-        rule="self.nodePools.size() < 2 || self.nodePools.all(p, has(p.price))",
+        rule="has(self.flink.ref) || (has(self.nodePools) && self.nodePools.size() > 0)",
+        field=".nodePools",
+        expected=_EXPECTED_POOL,
+        remedy=_REMEDY_FOR_POOL,
+    ),
+    Rule(
+        rule="!has(self.nodePools) || self.nodePools.size() < 2"
+        " || self.nodePools.all(p, has(p.price))",
         field=".nodePools",
         expected="a price for every pool, because there are several",
         remedy="add the price of one CPU per hour, such as price: 0.04",
@@ -80,8 +107,8 @@ CEL_RULES = (
     _pool_limit_rule("fixed"),
     _pool_limit_rule("initial"),
     Rule(
-        rule="!has(self.flink.jobManager.pool)"
-        " || self.nodePools.exists(p, p.name == self.flink.jobManager.pool)",
+        rule="!has(self.flink.jobManager.pool) || has(self.nodePools)"
+        " && self.nodePools.exists(p, p.name == self.flink.jobManager.pool)",
         field=".flink.jobManager.pool",
         expected="a pool of spec.nodePools",
         got="self.flink.jobManager.pool",
@@ -111,10 +138,17 @@ CEL_RULES = (
         remedy="choose one of them, or add the size",
     ),
     Rule(
-        rule="!has(self.flink.ref) || self.mode != 'Auto'",
+        rule="!has(self.flink.ref) || self.flink.ref.kind != 'Deployment' || self.mode != 'Auto'",
         field=".mode",
-        expected="Advise or Off, because spec.flink.ref is set",
-        remedy="write mode: Advise, because Weir does not scale a job that it does not run",
+        expected=_EXPECTED_MODE,
+        remedy=_REMEDY_FOR_MODE,
+    ),
+    Rule(
+        rule="!has(self.flink.ref) || self.mode != 'Auto' || !has(self.nodePools)"
+        " || self.nodePools.size() < 2",
+        field=".nodePools",
+        expected=_EXPECTED_ONE_POOL,
+        remedy=_REMEDY_FOR_SEVERAL,
     ),
     Rule(
         rule="!has(self.flink.ref) || self.state == 'Running'",
@@ -133,6 +167,12 @@ CEL_RULES = (
         " >= duration(self.operatorManager.interval)",
         field=".applicationManager.interval",
         expected="at least spec.operatorManager.interval",
+        remedy="lengthen it, or shorten spec.operatorManager.interval",
+    ),
+    Rule(
+        rule=f"!has(self.evaluation) || duration(self.evaluation.block) >= {_SHORTEST_BLOCK}",
+        field=".evaluation.block",
+        expected=_EXPECTED_BLOCK,
         remedy="lengthen it, or shorten spec.operatorManager.interval",
     ),
 )
@@ -168,6 +208,20 @@ def each_name_once(
     """Refuse a second node pool or operator of one name."""
     yield from _repeated("nodePools", node_pools)
     yield from _repeated("operators", operators)
+
+
+def each_vertex_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
+    """Refuse a vertex that two operators name."""
+    first: dict[str, str] = {}
+    for index, operator in enumerate(operators):
+        for place, vertex in enumerate(operator.vertices or ()):
+            if first.setdefault(vertex, operator.name) != operator.name:
+                yield Mistake(
+                    ("operators", index, "vertices", place),
+                    vertex,
+                    f"a vertex that no other operator names, but {first[vertex]} does",
+                    "remove it from one of them",
+                )
 
 
 def each_window_once(windows: Sequence[Window]) -> Iterator[Mistake]:
@@ -252,17 +306,29 @@ def replicas_within_max_parallelism(
             )
 
 
-def foreign_job_is_only_advised(
-    flink: Flink, mode: str, state: str, deletion_policy: str
+def own_job_has_pools(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
+    """Refuse a job of Weir's own without a place to run."""
+    if flink.ref is None and not node_pools:
+        yield Mistake(("nodePools",), None, _EXPECTED_POOL, _REMEDY_FOR_POOL)
+
+
+def external_job_is_scaled_where_it_runs(
+    flink: Flink, mode: str, node_pools: Sequence[NodePool]
 ) -> Iterator[Mistake]:
-    """Refuse to scale, to stop, or to clean up after a job that somebody else runs."""
+    """Refuse to scale what no FlinkDeployment runs, or over node pools."""
+    if flink.ref is None or mode != "Auto":
+        return
+    if flink.ref.kind == "Deployment":
+        yield Mistake(("mode",), mode, _EXPECTED_MODE, _REMEDY_FOR_MODE)
+    elif len(node_pools) > 1:
+        names = [pool.name for pool in node_pools]
+        yield Mistake(("nodePools",), names, _EXPECTED_ONE_POOL, _REMEDY_FOR_SEVERAL)
+
+
+def external_job_is_not_ended(flink: Flink, state: str, deletion_policy: str) -> Iterator[Mistake]:
+    """Refuse to stop, or to clean up after, a job that somebody else runs."""
     if flink.ref is None:
         return
-    if mode == "Auto":
-        yield Mistake(
-            ("mode",), mode, "Advise or Off, because spec.flink.ref is set",
-            "write mode: Advise, because Weir does not scale a job that it does not run",
-        )  # fmt: skip
     if state != "Running":
         yield Mistake(
             ("state",), state, "Running, because spec.flink.ref is set",
@@ -288,8 +354,23 @@ def tuning_is_slower_than_deciding(
         )
 
 
+def blocks_hold_intervals(
+    operator_manager: OperatorManager, evaluation: Evaluation | None
+) -> Iterator[Mistake]:
+    """Refuse blocks of so few intervals that nothing could be judged in them."""
+    interval = operator_manager.interval
+    if evaluation is not None and evaluation.block.seconds < LEAST_INTERVALS * interval.seconds:
+        yield Mistake(
+            ("evaluation", "block"),
+            evaluation.block.text,
+            f"{_EXPECTED_BLOCK} = {interval}",
+            "lengthen it, or shorten spec.operatorManager.interval",
+        )
+
+
 _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     each_name_once,
+    each_vertex_once,
     each_window_once,
     several_pools_have_prices,
     operators_use_known_pools,
@@ -297,8 +378,11 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     job_manager_uses_known_pool,
     fallback_names_known,
     replicas_within_max_parallelism,
-    foreign_job_is_only_advised,
+    own_job_has_pools,
+    external_job_is_scaled_where_it_runs,
+    external_job_is_not_ended,
     tuning_is_slower_than_deciding,
+    blocks_hold_intervals,
 )
 
 

@@ -107,7 +107,12 @@ def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
 
 
 def job_manager_price(app: StreamApp) -> float:
-    """Return what the JobManager costs, currency per hour."""
+    """Return what the JobManager costs, currency per hour.
+
+    Nothing where there is no pool: an external job's JobManager is found where it runs.
+    """
+    if not app.spec.node_pools:
+        return 0.0
     job_manager = app.spec.flink.job_manager
     pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.node_pools[0]
     return job_manager.cpu.cores * _price(pool)

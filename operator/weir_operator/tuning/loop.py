@@ -279,7 +279,7 @@ class TuningLoop:
             (
                 each
                 for each in self._state.versions
-                if each.standing is Standing.TAKEN_BACK and resembles(each.point, result.best)
+                if each.standing is Standing.ROLLED_BACK and resembles(each.point, result.best)
             ),
             None,
         )
@@ -355,12 +355,12 @@ class TuningLoop:
         judged = present.model_copy(update={"trial": trial})
         if verdict is Verdict.KEEP:
             judged = judged.model_copy(update={"standing": Standing.KEPT, "reason": reason})
-        if verdict is not Verdict.GO_BACK:
+        if verdict is not Verdict.ROLL_BACK:
             self._state = self._state.with_version(judged)
             if verdict is Verdict.KEEP or trial.intervals % SAVED_EVERY == 0:
                 self._store.save(self._state)
             return
-        failed = judged.model_copy(update={"standing": Standing.TAKEN_BACK, "reason": reason})
+        failed = judged.model_copy(update={"standing": Standing.ROLLED_BACK, "reason": reason})
         self._state = self._state.with_version(failed).model_copy(
             update={"current": present.former}
         )

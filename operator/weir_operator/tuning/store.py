@@ -36,7 +36,7 @@ class Standing(StrEnum):
 
     ON_TRIAL = "onTrial"
     KEPT = "kept"
-    TAKEN_BACK = "takenBack"
+    ROLLED_BACK = "takenBack"
     REPLACED = "replaced"
     OVERGROWN = "overgrown"
     """In force without a verdict: the traffic is not that which it was made for any more."""

@@ -79,13 +79,13 @@ def judge_trial(trial: Trial, forecast: Forecast, *, most_restarts: float) -> tu
     """
     most = _most(forecast.violations, forecast)
     if trial.late > most:
-        return Verdict.GO_BACK, (
+        return Verdict.ROLL_BACK, (
             f"{trial.late} of {trial.intervals} intervals violated the objective; at "
             f"most {most} of {forecast.intervals} were expected"
         )
     borne = _most(max(forecast.restarts, most_restarts), forecast)
     if trial.restarts > borne:
-        return Verdict.GO_BACK, (
+        return Verdict.ROLL_BACK, (
             f"{trial.restarts} of {trial.intervals} intervals asked for a restart; at "
             f"most {borne} of {forecast.intervals} were expected or are allowed"
         )
@@ -93,7 +93,7 @@ def judge_trial(trial: Trial, forecast: Forecast, *, most_restarts: float) -> tu
         return Verdict.WAIT, f"{trial.intervals} of {forecast.intervals} intervals completed"
     money = trial.money / trial.intervals
     if money > MODEL_ERROR * forecast.money:
-        return Verdict.GO_BACK, (
+        return Verdict.ROLL_BACK, (
             f"the job cost {money:.4g} per hour over {trial.intervals} intervals; at "
             f"most {forecast.money:.4g} was expected"
         )

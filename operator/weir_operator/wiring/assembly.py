@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from weir_operator.errors import PermanentError
+from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import prices
@@ -20,9 +22,11 @@ from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.runtime.kubernetes.pods import jar_in_image
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
+from weir_operator.streamapp.flink import Job
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import Operator
 from weir_operator.tuning.loop import TuningSettings
@@ -44,24 +48,34 @@ SILENT_TICKS = 2.5
 """Control intervals after which a sample is stale, where that is longer than ten seconds."""
 
 
+PYTHON_SAVEPOINT = 60.0
+"""Seconds that a PyFlink job may take to stop, at least: the savepoint's barrier waits until the
+Python processes have worked through a bundle, by default of up to 1000 records."""
+PYTHON_SUBMIT = 120.0
+"""Seconds that it may take to run again, at least: to submit it, the JobManager runs the program
+(11-19 s measured on two busy cores), and each task starts a Python process (10-30 s)."""
+
+
 def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobSpec:
     """Return how the job is submitted.
 
     Args:
-        app: The StreamApp.
+        app: The StreamApp, as written.
         beside: Folder of the manifest; an argument that names a file there is passed on as its
             absolute path, because the JobManager runs elsewhere.
         extra: More arguments of the job, after the manifest's.
+
+    Raises:
+        PermanentError: There are more arguments for a SQL script, which takes none.
     """
-    job = app.spec.flink.job
     operators = world.operators(app)
-    arguments = tuple(
-        str((beside / each).resolve()) if not each.startswith("-") and (beside / each).is_file()
-        else each
-        for each in (job.args if job else ())
-    )  # fmt: skip
+    entry_class, arguments = _program(app.spec.flink.job, beside)
+    if extra and entry_class == scripts.SQL:
+        raise PermanentError(
+            f"Expected no arguments for a SQL script, got {' '.join(extra)!r}; remove them"
+        )
     return JobSpec(
-        entry_class=job.entry_class if job else None,
+        entry_class=entry_class,
         arguments=(*arguments, *extra),
         parallelism_arguments={
             each.name: each.parallelism_argument or f"--weir.parallelism.{each.name}"
@@ -70,6 +84,24 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
         max_parallelism=app.spec.flink.max_parallelism,
         whole_job=None if app.spec.operators else world.WHOLE_JOB,
     )
+
+
+def _program(job: Job | None, beside: Path) -> tuple[str | None, tuple[str, ...]]:
+    """Return the class whose `main` to run, and its arguments."""
+
+    def found(path: str) -> str:
+        there = not path.startswith("-") and (beside / path).is_file()
+        return str((beside / path).resolve()) if there else path
+
+    if job is None:
+        return None, ()
+    if job.sql is not None:
+        given = (job.sql.file or "script", job.sql.script)
+        return scripts.SQL, tuple(each for each in given if each is not None)
+    arguments = tuple(map(found, job.args))
+    if job.python is not None:
+        return scripts.PYTHON, ("--python", found(job.python.file), *arguments)
+    return job.entry_class, arguments
 
 
 def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Revision:
@@ -87,8 +119,7 @@ def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Rev
         exclude_none=True,
         include={"image": True, "config": True, "pod_template": True, "storage": True},
     )
-    in_image = app.spec.flink.job.jar if app.spec.flink.job else None
-    path = str(jar) if jar else in_image
+    path = str(jar) if jar else jar_in_image(app.spec.flink.job)
     return Revision(
         entry_class=job.entry_class,
         arguments=job.arguments,
@@ -96,19 +127,32 @@ def revision_of(app: StreamApp, job: JobSpec, *, jar: Path | None = None) -> Rev
         whole_job=job.whole_job,
         processes=flink | ({"jar": path} if path else {}),
         job_manager=None if jar else job_manager_place(app),
+        vertices=dict(job.vertices),
         places={} if jar else places_of(app),
         managed_memory={} if jar else managed_memory_of(app),
     )
 
 
+def is_python(app: StreamApp) -> bool:
+    """Return whether the job is a PyFlink program."""
+    return app.spec.flink.job is not None and app.spec.flink.job.python is not None
+
+
 def rescale_settings(app: StreamApp) -> RescaleSettings:
     """Return how long each step may take."""
-    rescale = app.spec.rescale
+    rescale, python = app.spec.rescale, is_python(app)
     return RescaleSettings(
         via=rescale.via.value,
-        savepoint_deadline=rescale.savepoint_deadline.seconds,
+        savepoint_deadline=max(
+            rescale.savepoint_deadline.seconds, PYTHON_SAVEPOINT if python else 0.0
+        ),
         start_deadline=rescale.start_deadline.seconds,
-        submit_deadline=rescale.submit_deadline.seconds,
+        submit_deadline=max(rescale.submit_deadline.seconds, PYTHON_SUBMIT if python else 0.0),
+        provisioning={
+            pool.name: pool.provisioning.seconds
+            for pool in app.spec.node_pools
+            if pool.provisioning is not None
+        },
         keep_savepoints=app.spec.savepoints.keep,
     )
 
@@ -128,6 +172,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         job_manager_price=world.job_manager_price(app),
         max_parallelism=app.spec.flink.max_parallelism,
         quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
+        python=is_python(app),
     )
 
 
@@ -156,6 +201,28 @@ def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
         if given[name] is not None:
             settings.setdefault(name, given[name])
     return settings
+
+
+def what_decides(app: StreamApp) -> dict[str, Any]:
+    """Return the part of the manifest that decisions depend on, which holds no secrets."""
+    return app.model_dump(
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={
+            "api_version": True,
+            "kind": True,
+            "metadata": {"name", "namespace"},
+            "spec": {
+                "flink": {"ref", "job_manager", "max_parallelism"},
+                "objective": True,
+                "node_pools": True,
+                "operators": True,
+                "operator_manager": True,
+                "application_manager": True,
+            },
+        },
+    )
 
 
 def operator_managers(
@@ -195,7 +262,7 @@ def operator_managers(
             given=_given_speedups(app, operator),
             policy=own,
             fixed=fixed,
-            most_replicas=_most_replicas(app, name),
+            most_replicas=most_replicas(app, name),
             fallback_policy=_build_fallback_policy(place) if falls_back else None,
             without_room=_build_fallback_policy(place),
         )
@@ -211,7 +278,7 @@ def _joint_managers(
             model=_specified(app, operator),
             given=_given_speedups(app, operator),
             fixed=world.fixed_deployment(app, operator.name),
-            most_replicas=_most_replicas(app, name),
+            most_replicas=most_replicas(app, name),
         )
         for operator in world.operators(app)
     }
@@ -262,7 +329,7 @@ def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
     return [each.name for each in types if world.speedup_is_given(app, each.pool)]
 
 
-def _most_replicas(app: StreamApp, policy: str) -> int | None:
+def most_replicas(app: StreamApp, policy: str) -> int | None:
     """Return the replicas for an operator's maximum cost; `None` for its own maximum."""
     together = sum(operator.max_replicas for operator in world.operators(app))
     return together if registry.sees_application(policy) else None

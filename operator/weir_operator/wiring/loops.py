@@ -12,11 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from weir_operator.clock import Clock
+from weir_operator.errors import PermanentError
+from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import RECORDS, Records
+from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
+from weir_operator.loop.evaluation import EVALUATION, Evaluator
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
@@ -40,6 +43,14 @@ from weir_operator.tuning.loop import TuningLoop
 from weir_operator.tuning.protocol import Tuner
 from weir_operator.tuning.store import TUNINGS, TuningStore, find_similar
 from weir_operator.wiring import assembly
+from weir_operator.wiring.discovery import (
+    Discovery,
+    discover_operators,
+    is_pinnable,
+    keep_operators,
+    share_operators,
+    vertices_of,
+)
 from weir_policies.model.season import Season
 
 
@@ -65,6 +76,8 @@ class Dependencies:
     revision, it is the manifest's."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
+    rescaler: Callable[..., Rescaler] = Rescaler
+    """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
     rest: Callable[[], Awaitable[None]] | None = None
@@ -100,14 +113,29 @@ def state_directory(state: Path, app: str) -> Path:
 
 
 def assemble(
-    app: StreamApp, around: Dependencies, *, job: JobSpec, policy: str | None = None
+    written: StreamApp,
+    around: Dependencies,
+    *,
+    job: JobSpec,
+    policy: str | None = None,
+    plan: Plan | None = None,
 ) -> Steering:
-    """Put the loops of `app` together.
+    """Put the loops of a StreamApp together.
+
+    Args:
+        written: The StreamApp, as written.
+        around: What the loops need.
+        job: How it is submitted.
+        policy: Overrides the manifest's.
+        plan: What its program builds. Without, the loops end with an `OperatorsChangedError`, which
+            brings it, if the manifest does not say all of the job's operators.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
+    app = _discover(written, around, plan)
+    job = replace(job, vertices={} if app is written else vertices_of(app))
     loops = replace(
         assembly.loop_settings(app, policy=policy),
         phase=around.phase,
@@ -115,13 +143,24 @@ def assemble(
     managers = assembly.operator_managers(
         app, policy=policy, trained_first=around.tuner is not None, seasons=around.seasons
     )
-    rescaler = Rescaler(
+    foreign = app.spec.flink.ref is not None
+    discovery = Discovery(
+        written,
+        around.jobs,
+        job,
+        assembled=job.vertices,
+        plan_known=is_pinnable(plan),
+        on_event=around.on_event,
+        clock=around.clock,
+    )
+    rescaler = around.rescaler(
         runtime=around.runtime,
         jobs=around.jobs,
         spec=job,
         store=around.store,
         settings=assembly.rescale_settings(app),
         clock=around.clock,
+        **({} if foreign else {"adapt": discovery.adapt}),
     )
     given = app.spec.flink.job
     directives = _directives(app, around, job)
@@ -139,9 +178,10 @@ def assemble(
         directives=directives,
         # A foreign job is as its owner made it: nothing is held against the manifest.
         models=None
-        if app.spec.flink.ref is not None
+        if foreign
         else {name: each.model for name, each in managers.items() if each.fixed is None},
         settings=assembly.rescale_settings(app),
+        check_operators=None if foreign else discovery.check,
     )
     gatherer = Gatherer(
         settings=loops,
@@ -164,14 +204,37 @@ def assemble(
         application_manager=manager,
         store=around.store,
         memory=_memory(app, around, loops, managers, manager),
+        shared=share_operators(written, plan, job.vertices),
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
+        evaluator=Evaluator(
+            around.folder / EVALUATION,
+            initial=assembly.initial_deployments(app),
+            interval=loops.interval,
+            max_violations=loops.max_violations,
+        ),
         rest=around.rest,
         on_tick=around.on_tick,
         on_event=around.on_event,
         on_trouble=around.on_trouble,
     )
     return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
+
+
+def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> StreamApp:
+    """Return the StreamApp with the operators of its job, as far as these are known.
+
+    Without a plan that says them, as after a start of the controller or on a JobManager that has
+    lost the agent, they are those that the job runs with: they must not be joined again.
+    """
+    status = around.store.load()
+    running = {} if status.revision is None else status.revision.vertices
+    if running and not is_pinnable(plan):
+        return keep_operators(app, running)
+    try:
+        return discover_operators(app, plan, status.deployments)
+    except PermanentError:
+        return app  # the check of the job says so, unless it is upgraded first
 
 
 def _memory(
@@ -193,6 +256,7 @@ def _memory(
             policy=loops.policy,
             settings=assembly.policy_settings(app, policy=loops.policy),
             reset_nonce=app.spec.reset_nonce,
+            vertices={each.name: each.vertices or () for each in app.spec.operators},
         ),
         advisor=Advisor(
             ShadowDeployment(
@@ -209,6 +273,12 @@ def _memory(
             reset_nonce=app.spec.reset_nonce,
         ),
         save_every=loops.save_learned_every * loops.interval,
+        start=LoopStart(
+            time=around.clock.now(),
+            app=assembly.what_decides(app),
+            policy=loops.policy,
+            learned=bool(around.seasons),
+        ),
     )
 
 
@@ -250,6 +320,10 @@ def _directives(app: StreamApp, around: Dependencies, job: JobSpec) -> Callable[
 
     def read() -> Directives:
         asked = around.directives() if around.directives is not None else written
-        return asked if asked.revision is not None else replace(asked, revision=revision)
+        if asked.revision is None:
+            return replace(asked, revision=revision)
+        # Whoever read the manifest does not know what the job's operators are made of.
+        named = asked.revision.model_copy(update={"vertices": dict(job.vertices)})
+        return replace(asked, revision=named)
 
     return read

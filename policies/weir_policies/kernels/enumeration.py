@@ -1,10 +1,11 @@
 """Enumerates all deployments of an operator without storing them.
 
-`next_row` goes through them in lexicographic order; as prices only rise along the way, a search may
-skip what follows a deployment that is too dear. Limits and prices are read from the view, so that
-nothing is stale. While there are at most `COMPLETE_UP_TO` deployments all come; otherwise those of
-one node type, mixes of two while these are few enough, and what is near the present deployment
-(`near_row`): one replica more or less, and its replicas, one or all of a type, in other sizes.
+`next_in_order` goes through them in lexicographic order; as prices only rise along the way, a
+search may skip what follows a deployment that is too dear. Limits and prices are read from the
+view, so that nothing is stale. While there are at most `COMPLETE_UP_TO` deployments all come;
+otherwise those of one node type, mixes of two while these are few enough, and what is near the
+present deployment (`next_nearby`): one replica more or less, and its replicas, one or all of a
+type, in other sizes.
 
 For rules that know only the number of replicas, `scale_mix` changes that number and keeps the mix.
 Replicas are added to the node type that has the most of them, the cheapest among equals, and
@@ -23,7 +24,7 @@ from weir_policies.model.arrays import Counts
 from weir_policies.model.deployments import COMPLETE_UP_TO
 
 FIRST, END = -1, -2
-"""Where `go_on` begins, and where it ends."""
+"""Where `next_deployment` begins, and where it ends."""
 
 
 @compiled
@@ -54,7 +55,7 @@ def most_kinds(o: int, view: View) -> int:
 
 
 @compiled
-def next_row(o: int, view: View, counts: Counts, kinds: int, skip: bool) -> bool:
+def next_in_order(o: int, view: View, counts: Counts, kinds: int, skip: bool) -> bool:
     """Turn a deployment into the one that follows; False at the end, when `counts` is all zeros.
 
     Args:
@@ -92,13 +93,13 @@ def next_row(o: int, view: View, counts: Counts, kinds: int, skip: bool) -> bool
 
 @compiled
 def count_near(view: View) -> int:
-    """Return how many numbers `near_row` takes."""
+    """Return how many numbers `next_nearby` takes."""
     types = view.counts.shape[1]
     return 2 * types + 2 * types * types
 
 
 @compiled
-def near_row(o: int, view: View, number: int, counts: Counts) -> bool:
+def next_nearby(o: int, view: View, number: int, counts: Counts) -> bool:
     """Write the deployment of a number near the present one; return False if there is none."""
     types = view.counts.shape[1]
     for place in range(types):
@@ -158,7 +159,7 @@ def price_evenly(o: int, view: View, counts: Counts) -> float:
 
 
 @compiled
-def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) -> int:
+def next_deployment(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) -> int:
     """Turn a deployment into the one that follows, those near the present one at the end.
 
     Args:
@@ -167,18 +168,18 @@ def go_on(o: int, view: View, row: Counts, kinds: int, number: int, skip: bool) 
         row: The deployment, `(t,)`; zeros before the first and after the last.
         kinds: Most node types in a mix; with all of them nothing near is left to add.
         number: What this returned before; `FIRST` in the beginning.
-        skip: Of those in order, leave out what costs more for certain; see `next_row`.
+        skip: Of those in order, leave out what costs more for certain; see `next_in_order`.
 
     Returns:
         `FIRST` for those in order, the number of one that is near, or `END`.
     """
     if number == FIRST:
-        if next_row(o, view, row, kinds, skip):
+        if next_in_order(o, view, row, kinds, skip):
             return FIRST
         if kinds == row.size:
             return END
     for following in range(number + 1, count_near(view)):
-        if near_row(o, view, following, row):
+        if next_nearby(o, view, following, row):
             return following
     for place in range(row.size):
         row[place] = 0
@@ -190,7 +191,7 @@ def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
     """Write as many deployments, `(d, t)`, as fit; return how many."""
     found, number, kinds = 0, FIRST, most_kinds(o, view)
     while True:
-        number = go_on(o, view, row, kinds, number, False)
+        number = next_deployment(o, view, row, kinds, number, False)
         if number == END or found == rows.shape[0]:
             break
         for place in range(row.size):

@@ -38,7 +38,7 @@ from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorM
 
 VERSION = 4
 TICKS_AHEAD = 1024
-"""Ticks for which a live policy's table has room at first; it grows."""
+"""Ticks for which a live policy's table has space at first; it grows."""
 
 Explain = Callable[[Observation, Deployment, View, Memory], Decision]
 
@@ -68,7 +68,7 @@ class Algorithm:
     """Takes over what usually arrives at the operator of a row, before the first tick, into the
     memory that `prepare` made; `None` has no use for it."""
     grow: Callable[[Memory], Memory] | None = None
-    """Makes room in its tables for what is learned next; `None` where none can become full."""
+    """Makes space in its tables for what is learned next; `None` where none can become full."""
     joint: bool = False
     """One call decides for all operators, as an `ApplicationPolicy` does. What is explained is then
     one operator at a time, with a view of its row alone."""
@@ -88,20 +88,20 @@ class _PolicyState:
     allocation: Allocation | None = None
     """Where the memory's tables are; `None` in the memory of the process."""
 
-    def settle(self, memory: Memory, room: TableStorage | None) -> None:
+    def settle(self, memory: Memory, storage: TableStorage | None) -> None:
         """Use a state, with its tables in the storage if there is one."""
-        if memory is self.memory and (room is None) == (self.allocation is None):
+        if memory is self.memory and (storage is None) == (self.allocation is None):
             return
         self.memory = memory
-        if room is not None:
-            self.memory, self.allocation = allocate_memory(memory, room)
+        if storage is not None:
+            self.memory, self.allocation = allocate_memory(memory, storage)
             # With whatever ends the state, the place of its tables is free again.
-            weakref.finalize(self, self.allocation.leave).atexit = False
+            weakref.finalize(self, self.allocation.free).atexit = False
 
-    def rest(self) -> None:
-        """Say that its tables are not used for a while."""
+    def release_pages(self) -> None:
+        """Release the pages of its tables: they are not used for a while."""
         if self.allocation is not None:
-            self.allocation.rest()
+            self.allocation.release_pages()
 
 
 class KernelPolicy:
@@ -116,14 +116,14 @@ class KernelPolicy:
         self._rng = rng
         self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
         self._state: _PolicyState | None = None
-        self._room: TableStorage | None = None
+        self._storage: TableStorage | None = None
         self._season: Season | None = None
 
-    def keep_in(self, room: TableStorage) -> None:
-        """Keep tables in a room from now on."""
-        self._room = room
+    def keep_in(self, storage: TableStorage) -> None:
+        """Keep tables in this storage from now on."""
+        self._storage = storage
         if self._state is not None:
-            self._state.settle(self._state.memory, room)
+            self._state.settle(self._state.memory, storage)
 
     def expect(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.
@@ -156,7 +156,7 @@ class KernelPolicy:
         self._algorithm.decide(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
         decision = self._algorithm.explain(observation, target, view, memory)
-        state.rest()
+        state.release_pages()
         return decision
 
     def train(self, observation: Observation, rates: Floats) -> None:
@@ -170,9 +170,9 @@ class KernelPolicy:
             return
         state = self._recall(observation)
         fill_present(state.view, observation)
-        state.settle(self._algorithm.train(state.view, state.memory, rates), self._room)
+        state.settle(self._algorithm.train(state.view, state.memory, rates), self._storage)
         state.taught = True
-        state.rest()
+        state.release_pages()
 
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
@@ -186,9 +186,9 @@ class KernelPolicy:
         fill_interval(state.view, transition)
         self._algorithm.learn(0, state.view, state.memory)
         if self._algorithm.grow is not None:
-            state.settle(self._algorithm.grow(state.memory), self._room)
+            state.settle(self._algorithm.grow(state.memory), self._storage)
         state.taught = True
-        state.rest()
+        state.release_pages()
         if self._algorithm.draws:
             self._draws = self._rng.random(2)
 
@@ -200,7 +200,7 @@ class KernelPolicy:
         if self._state is not None and self._state.taught:
             state["shape"] = list(_shape(self._state.view))
             state["memory"] = pack_array(self._state.memory)
-            self._state.rest()
+            self._state.release_pages()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -239,7 +239,7 @@ class KernelPolicy:
 
     def _begin(self, view: View, memory: Memory, *, taught: bool) -> _PolicyState:
         state = _PolicyState(view, memory, taught=taught)
-        state.settle(memory, self._room)
+        state.settle(memory, self._storage)
         return state
 
 

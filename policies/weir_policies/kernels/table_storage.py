@@ -22,18 +22,18 @@ PAGE = 4096
 
 
 class Allocation(Protocol):
-    """The place of one policy's tables in a room."""
+    """The place of one policy's tables."""
 
     @property
     def arrays(self) -> Sequence[NDArray[np.uint8]]:
         """The bytes of each table, at first all zero."""
         ...
 
-    def rest(self) -> None:
-        """Say that the tables are not used for a while."""
+    def release_pages(self) -> None:
+        """Release the pages: the tables are not used for a while."""
         ...
 
-    def leave(self) -> None:
+    def free(self) -> None:
         """Give the place back; the arrays must not be used any more."""
         ...
 
@@ -46,11 +46,11 @@ class TableStorage(Protocol):
         ...
 
 
-def allocate_memory(memory: Memory, room: TableStorage) -> tuple[Memory, Allocation]:
-    """Return the memory in a room, where it is large; pages of zeros are not touched there."""
+def allocate_memory(memory: Memory, storage: TableStorage) -> tuple[Memory, Allocation]:
+    """Return the memory in the storage if it is large; pages of zeros are not touched there."""
     if memory.nbytes <= SMALL:
-        return memory, room.allocate([])
-    allocation = room.allocate([memory.nbytes])
+        return memory, storage.allocate([])
+    allocation = storage.allocate([memory.nbytes])
     [place] = allocation.arrays
     _copy_used_pages(np.ascontiguousarray(memory).reshape(-1).view(np.uint8), place)
     return place.view(memory.dtype).reshape(memory.shape), allocation

@@ -87,3 +87,8 @@ class Deployment:
             known = [node_type.name for node_type in node_types]
             raise DeploymentError(f"Expected node types out of {known}, got {unknown}")
         return cls(tuple(named.get(node_type.name, 0) for node_type in node_types))
+
+
+def speed_of(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
+    """Return the work per second of all replicas together, relative to the reference speed."""
+    return sum(n * t.speedup for n, t in zip(deployment, node_types, strict=True))

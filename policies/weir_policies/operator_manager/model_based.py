@@ -30,6 +30,7 @@ from weir_policies.kernels.planning import (
     Plan,
     count_transition,
     find_best,
+    find_neighbours,
     new_plan,
     remember_prices,
     score_actions,
@@ -174,6 +175,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     own.moved_at = view.seen[o].time
     own.updates += 1
     if own.updates < own.eager or own.updates >= own.next_planning:
+        find_neighbours(o, view, own)  # the room that other operators leave changes
         remember_prices(o, view, own)
         for _ in range(own.sweeps):
             sweep(o, view, own)

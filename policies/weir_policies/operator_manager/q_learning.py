@@ -155,7 +155,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
         alpha = learning_rate(own.updates, own.least_alpha)
         place = find_place(own.keys, key)
         aim = observed_cost(o, view) + own.gamma * following
-        own.values[place] = (1 - alpha) * own.values[place] + alpha * aim
+        if not np.isnan(aim):  # an interval of unknown cost teaches nothing
+            own.values[place] = (1 - alpha) * own.values[place] + alpha * aim
     own.updates += 1
 
 
@@ -183,17 +184,22 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             take(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = read(own.keys, own.values, here + action)
-    return explain_scores(observation, target, say_why(view, own, target, scores), scores)
+    epsilon = exploration_rate(own.updates, own.least_epsilon)
+    reason = say_why(view, epsilon, own.updates, target, scores)
+    return explain_scores(observation, target, reason, scores)
 
 
 def say_why(
-    view: View, own: QLearningMemory, target: Deployment, scores: Mapping[Deployment, float]
+    view: View,
+    epsilon: float,
+    updates: int,
+    target: Deployment,
+    scores: Mapping[Deployment, float],
 ) -> str:
-    """Return why a learner that explores chose its target."""
-    epsilon = exploration_rate(own.updates, own.least_epsilon)
+    """Return why a learner that explores with this probability chose its target."""
     if view.draws[0, 0] <= epsilon:
         return f"chosen at random, as {epsilon:.0%} of decisions are"
     return (
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
-        f"after learning from {own.updates:,} intervals"
+        f"after learning from {updates:,} intervals"
     )

@@ -203,4 +203,6 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             place, change = step_of(action, view.counts.shape[1])
             scores[deployment] = value_of(0, view, own, place, change, change, level)
-    return explain_scores(observation, target, say_why(view, own, target, scores), scores)
+    epsilon = exploration_rate(own.updates, own.least_epsilon)
+    reason = say_why(view, epsilon, own.updates, target, scores)
+    return explain_scores(observation, target, reason, scores)

@@ -234,7 +234,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
     old = values[place]
     if own.published:
         old = read(keys, values, encode(view.counts_before[o], base, level_before, levels))
-    values[place] = (1 - alpha) * old + alpha * aim
+    if not np.isnan(aim):  # an interval of unknown cost teaches nothing
+        values[place] = (1 - alpha) * old + alpha * aim
     own.updates += 1
 
     # Leave the action for `decide`, which comes next: weighing is most of the work. The update may

@@ -41,11 +41,11 @@ from weir_policies.kernels.enumeration import (
     END,
     FIRST,
     count_near,
-    go_on,
     is_allowed,
     list_rows,
     most_kinds,
     needs_restart,
+    next_deployment,
     price_evenly,
 )
 from weir_policies.kernels.fields import Fields, array
@@ -254,7 +254,7 @@ def search_price(
     most, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
     while floor <= least and floor < np.inf:
         skip = number == FIRST and price_evenly(o, view, row) > least
-        number = go_on(o, view, row, most, number, skip)
+        number = next_deployment(o, view, row, most, number, skip)
         if number == END and most == kinds:
             return least
         if number == END:
@@ -308,7 +308,7 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
     for is_first in (True, False):  # what is the best, then the cheapest of those near it
         number, skip = FIRST, False
         while not stays:
-            number = go_on(o, view, row, kinds, number, skip)
+            number = next_deployment(o, view, row, kinds, number, skip)
             if number == END:
                 break
             skip = number == FIRST and price_evenly(o, view, row) >= price
@@ -452,7 +452,9 @@ def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Coun
     case = find_case(0, view, plan, there)
     room = 2 * COMPLETE_UP_TO + count_near(view)
     rows = np.zeros((room, row.size), dtype=np.int64)
-    counts = np.unique(rows[: list_rows(0, view, row, rows)], axis=0)
+    counts = rows[: list_rows(0, view, row, rows)]
+    if most_kinds(0, view) < row.size:  # what is near comes last, and some of it twice
+        counts = np.unique(counts, axis=0)
     found = np.zeros((len(counts), FOUND))
     judge_all(0, view, plan, case, counts, found)
     here = np.flatnonzero((counts == view.counts[0]).all(axis=1))

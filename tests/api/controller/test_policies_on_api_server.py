@@ -35,8 +35,12 @@ async def test_a_network_without_policies_is_a_condition_an_event_and_a_metric(b
         return (await bench.events()).get("NetworkPolicyNotEnforced")
 
     assert await bench.until(told, "expected an event") == condition["message"]
-    page = await bench.ask(running, "metrics")
-    [line] = [each for each in page.splitlines() if 'type="NetworkPolicyEnforced"' in each]
+
+    async def shown():
+        page = await bench.ask(running, "metrics")
+        return [each for each in page.splitlines() if 'type="NetworkPolicyEnforced"' in each]
+
+    [line] = await bench.until(shown, "expected a line of /metrics")
     assert line.startswith("weir_condition{")
     assert line.endswith(" 0.0")
 

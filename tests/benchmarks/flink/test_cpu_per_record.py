@@ -2,7 +2,17 @@
 
 import pytest
 
-from benchmarks.flink.cpu_per_record import PINNED, PLAIN, WHOLE, Spent, figures_of, manifest
+from benchmarks.flink.cpu_per_record import (
+    AGENT,
+    PINNED,
+    PLAIN,
+    WHOLE,
+    Spent,
+    figures_of,
+    manifest,
+    result_name,
+)
+from benchmarks.registry import BenchmarkError
 from weir_operator.streamapp.loading import parse_manifest
 
 
@@ -21,8 +31,14 @@ def test_the_ratio_is_the_median_of_pairs_and_is_held_to_three_percent():
 
     found = figures_of(WHOLE, [*pairs, a_pair(PINNED, 2.0)])
 
-    assert [each.value for each in found[:3]] == pytest.approx([1.02, 0.98, 1.4])
-    assert [each.holds for each in found[:3]] == [True, None, None]
+    assert [each.value for each in found[:4]] == pytest.approx([1.02, 3, 0.98, 1.4])
+    assert [each.holds for each in found[:4]] == [True, None, None, None]
+
+
+def test_fewer_than_three_pairs_are_no_verdict():
+    found = figures_of(WHOLE, [a_pair(WHOLE, 0.9), a_pair(WHOLE, 0.9)])
+
+    assert all(each.holds is None for each in found)
 
 
 def test_what_a_pin_costs_is_told_and_promised_by_nobody():
@@ -30,6 +46,19 @@ def test_what_a_pin_costs_is_told_and_promised_by_nobody():
 
     assert found[0].value == pytest.approx(2.0)
     assert all(each.holds is None for each in found)
+
+
+def test_the_agent_alone_is_held_to_three_percent_and_has_a_result_of_its_own(monkeypatch):
+    found = figures_of(AGENT, [a_pair(WHOLE, 1.0), *[a_pair(AGENT, 1.04)] * 3])
+
+    assert found[0].holds is False
+    monkeypatch.setenv("CPU_WAYS", "agent")
+    assert result_name() == "cpu-of-agent"
+    monkeypatch.setenv("CPU_WAYS", "whole,agent")
+    assert result_name() == "cpu-per-record"
+    monkeypatch.setenv("CPU_WAYS", "agents")
+    with pytest.raises(BenchmarkError, match="CPU_WAYS"):
+        result_name()
 
 
 @pytest.mark.parametrize("pinned", [True, False])

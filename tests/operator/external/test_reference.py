@@ -3,9 +3,9 @@
 import pytest
 
 from weir_operator.errors import PermanentError
+from weir_operator.external.flink_deployment import flatten
 from weir_operator.external.reference import (
     find_reference,
-    flatten,
     job_manager_places,
     place_task_managers,
     pool_of,

@@ -120,7 +120,7 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
         while not cluster.status.get("operators"):
             cluster.news.clear()
             await cluster.news.wait()
-    await app.leave()
+    await app.stop()
 
     status = cluster.status
     shown = {each["name"]: each for each in status["operators"]}

@@ -476,9 +476,11 @@ async def test_nothing_is_changed_that_the_guard_forbids(flink):
         "java.net.ConnectException: Connection refused",
         "org.apache.flink.runtime.rpc.exceptions.RpcConnectionException: Could not connect",
         "java.nio.channels.ClosedChannelException",
+        "org.apache.flink.runtime.rest.handler.RestHandlerException: Another update to the job [%s]"
+        " resource requirements is in progress.",
     ],
 )
-async def test_a_part_of_a_starting_jobmanager_that_is_not_there_yet_is_temporary(
+async def test_a_part_of_flink_that_is_not_there_or_still_at_work_is_temporary(
     flink, rest, status, cause
 ):
     reason = (

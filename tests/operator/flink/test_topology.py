@@ -7,7 +7,12 @@ import pytest
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink import answers
 from weir_operator.flink.answers import Edge, Job, JobState, Subtask, Vertex
-from weir_operator.flink.topology import OperatorEdge, build_topology, idle_operators
+from weir_operator.flink.topology import (
+    OperatorEdge,
+    build_topology,
+    group_vertices,
+    idle_operators,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -128,3 +133,24 @@ def test_a_vertex_runs_though_one_of_its_subtasks_has_come_to_its_own_end():
 
     assert replace(vertex, parallelism=2, tasks={"RUNNING": 1, "FINISHED": 1}).is_running
     assert not replace(vertex, parallelism=2, tasks={"RUNNING": 1, "SCHEDULED": 1}).is_running
+
+
+def test_an_operator_of_several_vertices_takes_in_and_gives_at_its_ends():
+    job = a_job(
+        ("source", "parse", "audit", "count", "sink"),
+        (
+            ("source", "parse", "HASH"),
+            ("parse", "audit", "REBALANCE"),
+            ("parse", "count", "HASH"),
+            ("count", "sink", "REBALANCE"),
+        ),
+    )
+    operator_of = dict.fromkeys(("source", "parse", "audit"), "first") | {
+        "count": "second",
+        "sink": "second",
+    }
+
+    topology = group_vertices(job, operator_of)
+
+    assert topology.entries == {"first": {"source"}, "second": {"count"}}
+    assert topology.exits == {"first": {"parse"}, "second": {"sink"}}

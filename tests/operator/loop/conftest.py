@@ -12,8 +12,9 @@ from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import RecordStore, TolerantRecords
+from weir_operator.loop.decision_records import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
+from weir_operator.loop.evaluation import EVALUATION, Evaluator
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
@@ -100,6 +101,7 @@ class Stage:
         )
         self.directives = directives_of(self.app)
         self.shared = None
+        self.shared_operators = None
 
     def ask(self, **changes):
         """Let directives say something else from the next tick on."""
@@ -189,6 +191,12 @@ class Stage:
                 reset_nonce=self.app.spec.reset_nonce,
             ),
             save_every=settings.save_learned_every * settings.interval,
+            start=LoopStart(
+                time=self.clock.now(),
+                app=assembly.what_decides(self.app),
+                policy=settings.policy,
+                learned=False,
+            ),
         )
         return ApplicationController(
             settings=settings,
@@ -200,6 +208,13 @@ class Stage:
             store=self.store,
             memory=self.memory,
             clock=self.clock,
+            shared=self.shared_operators,
+            evaluator=Evaluator(
+                self.folder / EVALUATION,
+                initial=assembly.initial_deployments(self.app),
+                interval=settings.interval,
+                max_violations=settings.max_violations,
+            ),
             on_tick=lambda tick: None,
             on_event=self.events.append,
         )

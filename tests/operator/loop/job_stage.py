@@ -48,6 +48,7 @@ class Stage:
             runtime=self.world,
             jobs=jobs,
             rescaler=an_engine(self.world, self.store, self.settings),
+            settings=self.settings,
             store=self.store,
             initial=initial,
             initial_savepoint=initial_savepoint,

@@ -106,7 +106,7 @@ async def test_a_reset_while_nothing_ran_forgets_what_was_measured_too(stage_of,
     await stage.ticks(5)
     stage.learned.begin_anew(nonce)
 
-    stage.memory.restore()
+    stage.memory.restore(stage.clock.now())
 
     assert (stage.records.intervals() != ()) is left
 
@@ -135,3 +135,25 @@ async def test_a_file_that_can_neither_be_read_nor_put_aside_stops_nobody(stage_
     stage.learned.restore(fresh)
 
     assert math.isnan(fresh["match"].model.service_mean)
+
+
+async def test_what_was_learned_goes_to_the_operator_that_has_the_vertices_now(stage_of):
+    stage = await stage_of().started()
+    await stage.ticks(5)
+    path = stage.folder / "learned.json"
+
+    def store(**vertices):
+        return LearnedStore(path, policy="queueing", settings={}, reset_nonce=0, vertices=vertices)
+
+    store(match=["a", "b"], count=["c"]).save(stage.managers)
+    learned = stage.managers["match"].state_dict()
+    renamed = assembly.operator_managers(stage.app)
+    other = assembly.operator_managers(stage.app)
+    nothing = other["match"].state_dict()
+
+    store(count=["a", "b"], match=["c"]).restore(renamed)
+    store(match=["a"], count=["c"]).restore(other)
+
+    assert learned != nothing
+    assert renamed["count"].state_dict() == learned
+    assert other["match"].state_dict() == nothing

@@ -16,7 +16,7 @@ HERE = {"weir.dev/pool": "small"}
 THERE = {"weir.dev/pool": "other"}
 
 
-def made_of(selector=None, *, memory=1024, managed=0, image="trips:1", job_manager=None):
+def a_revision(selector=None, *, memory=1024, managed=0, image="trips:1", job_manager=None):
     """Return what the job is to be made of, with pool `small` at these nodes."""
     return Revision(
         parallelism_arguments={"match": "--weir.parallelism.match"},
@@ -30,7 +30,7 @@ def made_of(selector=None, *, memory=1024, managed=0, image="trips:1", job_manag
 @pytest.fixture
 def stage():
     made = Stage()
-    made.directives = Directives(revision=made_of())
+    made.directives = Directives(revision=a_revision())
     return made
 
 
@@ -40,7 +40,7 @@ def ask(stage, revision):
 
 @pytest.mark.parametrize(
     "changed",
-    [made_of(THERE), made_of(memory=2048), made_of(managed=256)],
+    [a_revision(THERE), a_revision(memory=2048), a_revision(managed=256)],
     ids=["nodeSelector", "memory", "managedMemory"],
 )
 async def test_replicas_of_a_changed_pool_are_replaced_by_one_rescale(stage, changed):
@@ -67,7 +67,7 @@ async def test_the_graph_that_memory_follows_from_is_read_once_for_each_revision
     stage.world.graph = graph
     lifecycle = await stage.running()
 
-    for revision in (made_of(), made_of(memory=2048), made_of(image="trips:2")):
+    for revision in (a_revision(), a_revision(memory=2048), a_revision(image="trips:2")):
         ask(stage, revision)
         await lifecycle.heal()
         await lifecycle.heal()
@@ -94,7 +94,7 @@ async def test_a_job_that_goes_back_has_the_graph_of_what_it_goes_back_to(stage)
     first = stage.world.graph = JobGraph(managed={"match": False})
     lifecycle = await stage.running()
     stage.world.graph = JobGraph(managed={"match": True})
-    wrong = made_of(image="trips:2")
+    wrong = a_revision(image="trips:2")
     stage.world.broken_revisions = {wrong.id}
     ask(stage, wrong)
 
@@ -110,7 +110,7 @@ async def test_a_job_that_goes_back_has_the_graph_of_what_it_goes_back_to(stage)
 async def test_a_pool_that_nobody_uses_changes_without_a_restart(stage):
     lifecycle = await stage.running()
     [job] = stage.world.running()
-    changed = made_of()
+    changed = a_revision()
     changed = changed.model_copy(update={"places": {**changed.places, "new": Place(memory=512)}})
     ask(stage, changed)
 
@@ -122,7 +122,7 @@ async def test_a_pool_that_nobody_uses_changes_without_a_restart(stage):
 
 async def test_another_job_manager_is_an_upgrade(stage):
     lifecycle = await stage.running()
-    ask(stage, made_of(job_manager=Place(memory=2048, cpu="1")))
+    ask(stage, a_revision(job_manager=Place(memory=2048, cpu="1")))
 
     await lifecycle.heal()
 
@@ -132,7 +132,7 @@ async def test_another_job_manager_is_an_upgrade(stage):
 
 async def test_a_job_manager_that_does_not_start_is_refused_until_the_manifest_changes(stage):
     lifecycle = await stage.running()
-    wrong = made_of(job_manager=Place(memory=1024, cpu="500m", node_selector=THERE))
+    wrong = a_revision(job_manager=Place(memory=1024, cpu="500m", node_selector=THERE))
     stage.world.deaf_revisions = {wrong.id}
     ask(stage, wrong)
 
@@ -141,9 +141,9 @@ async def test_a_job_manager_that_does_not_start_is_refused_until_the_manifest_c
         stage.clock.time += 3600
 
     assert stage.reasons.count("RolledBack") == 1
-    assert stage.store.load().revision == made_of()
+    assert stage.store.load().revision == a_revision()
 
-    ask(stage, made_of(job_manager=Place(memory=2048, cpu="500m")))
+    ask(stage, a_revision(job_manager=Place(memory=2048, cpu="500m")))
     await lifecycle.heal()
 
     assert stage.reasons.count("UpgradeDone") == 1
@@ -153,7 +153,7 @@ async def test_a_job_manager_that_does_not_start_is_refused_until_the_manifest_c
 async def test_a_place_that_no_node_offers_leaves_the_job_and_its_template_as_they_are(stage):
     lifecycle = await stage.running()
     [job], [before] = stage.world.running(), list(stage.world.alive)
-    wrong = made_of(THERE)
+    wrong = a_revision(THERE)
     stage.world.lost_places = {wrong.place_id("match", "small")}
     ask(stage, wrong)
 
@@ -161,13 +161,13 @@ async def test_a_place_that_no_node_offers_leaves_the_job_and_its_template_as_th
 
     assert stage.world.running() == [job]
     assert list(stage.world.alive) == [before]
-    assert stage.world.used == made_of(), "what replaces a lost replica is made as before"
+    assert stage.world.used == a_revision(), "what replaces a lost replica is made as before"
     assert "PoolFull" in stage.reasons
 
 
 async def test_what_was_abandoned_is_tried_again_less_and_less_often(stage):
     lifecycle = await stage.running()
-    wrong = made_of(THERE)
+    wrong = a_revision(THERE)
     stage.world.lost_places = {wrong.place_id("match", "small")}
     ask(stage, wrong)
 
@@ -179,24 +179,24 @@ async def test_what_was_abandoned_is_tried_again_less_and_less_often(stage):
 
 
 async def test_a_start_whose_place_was_mended_does_not_wait_for_what_it_left(stage):
-    wrong = made_of(THERE)
+    wrong = a_revision(THERE)
     stage.world.lost_places = {wrong.place_id("match", "small")}
     stage.world.full_pools = {"large": 0}
     ask(stage, wrong)
     with pytest.raises(JobFailedError):
         await stage.lifecycle().bring_up()
     stage.clock.time += 600  # the pool counts as full no more
-    ask(stage, made_of())
+    ask(stage, a_revision())
 
     await stage.lifecycle().bring_up()
 
     [replica] = stage.world.alive.values()
-    assert replica.place == made_of().place_id("match", "small")
+    assert replica.place == a_revision().place_id("match", "small")
     assert deployments_of([replica]) == ONE
 
 
 async def test_a_start_that_waits_is_begun_anew_with_the_mended_manifest(stage):
-    wrong = made_of(image="tripps:1")
+    wrong = a_revision(image="tripps:1")
     journal = plan(
         kind=Kind.START,
         reason="run",
@@ -213,5 +213,5 @@ async def test_a_start_that_waits_is_begun_anew_with_the_mended_manifest(stage):
 
     await stage.lifecycle(initial_savepoint="file:/savepoints/given").bring_up()
 
-    assert stage.store.load().revision == made_of()
+    assert stage.store.load().revision == a_revision()
     assert stage.world.jobs[stage.world.running()[0]].position == 7

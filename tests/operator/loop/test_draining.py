@@ -6,8 +6,9 @@ import pytest
 
 from tests.operator.loop.job_stage import TWO, TYPES, Stage, asking_for
 from tests.operator.rescale.bench import ONE
-from weir_operator.rescale.journal import Kind
-from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.journal import Kind, Step
+from weir_operator.rescale.replicas import deployments_of, stale_replicas
+from weir_operator.runtime.protocol import Replica, ReplicaSpec
 
 
 @pytest.fixture
@@ -27,6 +28,41 @@ async def test_a_replica_about_to_go_is_replaced_before_it_is_lost(stage):
     [end] = [each for each in stage.changes if each.kind is Kind.RESCALE and each.step.is_end]
     assert f"{terminating} (its node is drained)" in end.reason
     assert stage.exact()
+
+
+async def test_an_evicted_replica_is_moved_to_the_one_that_replaced_it(stage):
+    lifecycle = await stage.running()
+    [evicted] = stage.world.alive
+    gone = stage.world.alive[evicted]
+    stage.world.terminating, stage.world.evicted = {evicted: "EvictionByEvictionAPI"}, {evicted}
+    [replacement] = await stage.world.start(
+        [ReplicaSpec(operator=gone.operator, pool=gone.pool, size=gone.size)]
+    )
+
+    await lifecycle.heal()
+
+    assert set(stage.world.alive) == {replacement}
+    [end] = [each for each in stage.changes if each.kind is Kind.RESCALE and each.step.is_end]
+    assert end.step is Step.DONE
+    assert {"ReplicaUnclaimed", "ReplicaLost"}.isdisjoint(stage.reasons)
+    assert stage.exact()
+
+
+def test_any_change_takes_an_evicted_replica_with_it():
+    kept, evicted = [
+        Replica(
+            id=name,
+            operator="match",
+            pool="small",
+            size="250m",
+            started=0.0,
+            metrics_url="",
+            evicted=name == "b",
+        )
+        for name in "ab"
+    ]
+
+    assert stale_replicas([kept, evicted], None, replaced=()) == ("b",)
 
 
 @pytest.fixture

@@ -249,6 +249,25 @@ async def test_a_job_whose_lost_replica_finds_no_place_goes_on_with_those_that_s
     assert stage.exact()
 
 
+async def test_a_job_that_is_down_waits_for_no_new_node_and_may_ask_for_one_soon(stage):
+    stage.settings = RescaleSettings(provisioning={"small": 300.0})
+    lifecycle = stage.lifecycle(initial=TWO)
+    await lifecycle.bring_up()
+    stage.world.process(50)
+    stage.world.checkpoint()
+    await lose_a_node(stage, places=1)
+
+    await lifecycle.heal()
+    await lifecycle.heal()
+    stage.clock.time += RescaleSettings().start_deadline
+    await lifecycle.heal()
+
+    [full] = stage.store.load().full
+    assert stage.store.load().deployments == ONE
+    assert full.lasts == RescaleSettings().start_deadline
+    assert stage.exact()
+
+
 async def test_a_job_that_has_lost_all_replicas_of_a_full_pool_moves_to_another(stage):
     lifecycle = await stage.running()
     stage.world.checkpoint()

@@ -5,6 +5,9 @@ import math
 import pytest
 
 from weir_operator.errors import TemporaryError
+from weir_operator.kubernetes.status.conditions import judge_metrics
+from weir_operator.loop import loop
+from weir_operator.loop.gather import describe_assumed
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import Load, changed, is_of
@@ -120,6 +123,19 @@ async def test_rescales_of_several_operators_take_one_restart(stage_of):
     assert len(stage.world.running()) == 1
 
 
+async def test_the_target_of_a_source_is_cut_to_its_partitions_and_granted(stage_of, monkeypatch):
+    monkeypatch.setattr(loop, "splits_of", lambda app: {"match": 1.0})
+    stage = await stage_of().started()
+    stage.put_under(250, busy=1.0, latency=2.0)
+
+    [tick] = await stage.ticks(1)
+
+    [change] = stage.ends("Rescale")
+    assert change.target["match"] == {"large/1": 1}
+    assert change.target["count"] == {"large/1": 2}
+    assert "instead of 4 replicas" in tick.proposals["match"].decision.reason
+
+
 async def test_a_resize_needs_no_restart(stage_of):
     stage = await stage_of(
         operators=[
@@ -223,6 +239,12 @@ async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(
     await stage.ticks(3)
 
     assert stage.reasons.count("VarianceAssumed") == 1
+    assert judge_metrics(tick).message.endswith(tick.assumed)
+    assert "come from busy time" in tick.assumed
+    assert tick.sight.app is not None
+    said = describe_assumed(tick.sight.app, ["match"], python=True)
+    assert said.startswith("Service times of match are not measured")
+    assert "Weir uses busy time" in said
     assert math.isnan(tick.proposals["match"].observation.response_time)
     assert tick.proposals["match"].observation.backlog == 0.0
     assert stage.store.load().deployments["match"] != ONE

@@ -6,7 +6,7 @@ import pytest
 
 from weir_operator.errors import JobFailedError, PermanentError, TemporaryError
 from weir_operator.loop.lifecycle import Health
-from weir_operator.loop.loop import Loop, Trouble, look_for_ever, try_tick
+from weir_operator.loop.loop import Loop, Trouble, try_tick, watch_job
 from weir_policies.errors import DataflowError
 
 AWAY = TemporaryError("The JobManager did not answer")
@@ -29,7 +29,7 @@ class Job:
         """Look again at once."""
 
     async def looked_after(self):
-        await look_for_ever(self.heal, self.rest, self.troubles.append)
+        await watch_job(self.heal, self.rest, self.troubles.append)
         return [trouble.sentence for trouble in self.troubles]
 
 

@@ -17,8 +17,8 @@ def page():
 
 
 def test_the_manifest_on_the_page_asks_for_what_the_page_says(page):
-    [shown] = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
-    asked = yaml.safe_load(shown)
+    shown = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL))
+    [asked] = [each for each in shown if "metadata" in each]
     manifest = a_manifest(**asked["spec"])
     manifest["metadata"] |= asked["metadata"]
 

@@ -35,7 +35,7 @@ def judged(*after, expected=0.2, before=0.3):
         pytest.param([], Verdict.WAIT, id="the gap itself is not judged"),
         pytest.param([interval(0.2)], Verdict.KEEP, id="it does what was expected"),
         pytest.param([interval(0.9)] * 2, Verdict.WAIT, id="two bad intervals are no proof"),
-        pytest.param([interval(0.9)] * 3, Verdict.GO_BACK, id="three are"),
+        pytest.param([interval(0.9)] * 3, Verdict.ROLL_BACK, id="three are"),
         pytest.param([interval(0.9, rate=80)] * 3, Verdict.KEEP, id="the load has grown"),
         pytest.param([interval(0.4)] * 3, Verdict.KEEP, id="worse, but within the bound"),
         pytest.param([interval(math.nan)] * 3, Verdict.KEEP, id="nothing measured, nothing said"),

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_operator.metrics.rates import (
+    UNKNOWN,
+    booked_rise,
     counter_rise,
     is_poisoned,
     last_value,
@@ -94,3 +96,21 @@ def test_a_restart_between_any_two_samples_loses_nothing_that_was_counted(start,
     rise = counter_rise(a_series(*values))
 
     assert rise.amount == sum(steps)
+
+
+def test_what_is_nearly_idle_is_not_taken_for_busy_between_two_bookings_of_its_idle_time():
+    # Flink books an idle stretch every five seconds: until then, all of it looks busy.
+    times = tuple(map(float, range(44)))
+    values = tuple(200 + 1000 * (time % 5) for time in times)
+    sawtooth = Series(name="x", labels={}, times=times, values=values)
+
+    rise = booked_rise(sawtooth)
+
+    assert rise.amount == 0
+    assert booked_rise(a_series(1000, 2000)) is UNKNOWN
+
+
+def test_what_is_busy_all_the_time_is_seen_so():
+    rise = booked_rise(a_series(*(1000 * place for place in range(45))))
+
+    assert rise.rate == pytest.approx(500)

@@ -9,16 +9,19 @@ ONE = {"match": {"small/250m": 1}}
 NAMES = {"match": "--weir.parallelism.match"}
 
 
-def an_engine(world, store, settings, *, arguments=()):
+def an_engine(world, store, settings, *, arguments=(), **spec):
     """Return the engine of a job with one operator, `match`."""
     return Rescaler(
         runtime=world,
         jobs=JobsOf(world),
         spec=JobSpec(
-            entry_class=None,
-            arguments=arguments,
-            parallelism_arguments=NAMES,
-            max_parallelism=720,
+            **{
+                "entry_class": None,
+                "arguments": arguments,
+                "parallelism_arguments": NAMES,
+                "max_parallelism": 720,
+                **spec,
+            }
         ),
         store=store,
         settings=settings,
@@ -29,15 +32,18 @@ def an_engine(world, store, settings, *, arguments=()):
 class Bench:
     """A world with an engine over it."""
 
-    def __init__(self, *, world=None, arguments=(), **settings):
+    def __init__(self, *, world=None, arguments=(), spec=None, **settings):
         self.world = FakeWorld(FakeClock()) if world is None else world
         self.clock = self.world.clock
         self.store = MemoryStatusStore()
         self.settings = RescaleSettings(**settings)
         self.arguments = arguments
+        self.spec = spec or {}
 
     def engine(self):
-        return an_engine(self.world, self.store, self.settings, arguments=self.arguments)
+        return an_engine(
+            self.world, self.store, self.settings, arguments=self.arguments, **self.spec
+        )
 
     async def change(self, target, kind=Kind.RESCALE, **more):
         status = self.store.load()

@@ -4,6 +4,8 @@ import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.job_graph import JobGraph
+from weir_operator.flink.scripts import SQL
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.testing import (
@@ -53,6 +55,21 @@ async def test_a_job_that_the_agent_cannot_pin_any_more_runs_on():
     assert bench.world.running() == running
 
 
+async def test_a_script_that_is_no_job_is_refused_while_the_old_one_runs():
+    bench = Bench(spec={"entry_class": SQL, "whole_job": "match"})
+    bench.world.graph = JobGraph()
+    await bench.started()
+    running, alive = bench.world.running(), set(bench.world.alive)
+    bench.world.graph = None
+
+    end = await bench.change(TWO)
+
+    assert end.step is not Step.DONE
+    assert "builds no job" in (end.failure or "")
+    assert bench.world.running() == running
+    assert set(bench.world.alive) == alive
+
+
 async def test_who_is_to_go_is_announced_while_the_job_runs():
     bench = await Bench().started()
     await bench.change(TWO)
@@ -97,6 +114,25 @@ async def test_taskmanagers_that_never_register_leave_the_job_alone():
     assert bench.world.running() == [job]
     assert [r.pool for r in await bench.world.replicas()] == ["small"]
     assert bench.store.load().failed[-1].deployment == TWO
+
+
+async def test_the_old_job_is_asked_for_once_a_second_while_taskmanagers_start(monkeypatch):
+    bench = await Bench().started()
+    world, asked = bench.world, []
+    [old] = world.running()
+    world.slow_until = bench.clock.now() + 20
+    progress = world.progress
+
+    async def counted(job_id):
+        asked.append(job_id)
+        return await progress(job_id)
+
+    monkeypatch.setattr(world, "progress", counted)
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert 15 <= asked.count(old) <= 25
 
 
 async def test_a_target_that_does_not_run_is_rolled_back_from_the_same_savepoint():

@@ -8,6 +8,7 @@ from tests.operator.rescale.bench import Bench
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
 from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.status import add_node_time, expected_node_time
 from weir_operator.rescale.testing import (
     ControllerDied,
 )
@@ -128,6 +129,75 @@ async def test_a_node_that_cannot_be_left_leaves_everything_as_it_was_and_its_po
     assert sorted(bench.world.alive) == before
     assert (bench.store.load().full, bench.store.load().failed) == ((), ())
     assert bench.exact()
+
+
+async def test_a_node_that_an_autoscaler_adds_is_waited_for_as_long_as_the_pool_says():
+    bench = await Bench(provisioning={"large": 300.0}).started(TWO)
+    bench.world.full_pools = {"large": 0}
+    bench.world.nodes_added_at = bench.clock.now() + 240.0
+
+    end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    assert end.step is Step.DONE
+    assert bench.store.load().full == ()
+    assert bench.store.load().node_times == {"large": (pytest.approx(240.0, abs=2.0),)}
+    assert bench.exact()
+
+
+async def test_nodes_that_took_long_before_are_waited_for_longer_and_the_message_says_so():
+    bench = await Bench(provisioning={"large": 100.0}).started(TWO)
+    kept = bench.store.load().model_copy(update={"node_times": {"large": (80.0, 160.0, 90.0)}})
+    await bench.store.save(kept)
+    bench.world.full_pools = {"large": 0}
+    began = bench.clock.now()
+
+    end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    assert end.step is Step.ABANDONED
+    assert 240.0 <= bench.clock.now() - began < 242.0
+    assert "in pool large, 3 earlier waits for a node took up to 160 s" in (end.failure or "")
+
+
+def test_fast_nodes_never_shorten_the_wait_that_the_pool_states():
+    settings = RescaleSettings(provisioning={"large": 300.0})
+
+    assert settings.node_patience("large", {"large": (70.0, 80.0)}) == 300.0
+    assert settings.node_patience("large", {"large": (250.0,)}) == 375.0
+    assert settings.node_patience("small", {"small": (250.0,)}) == 0.0
+
+
+def test_the_expected_time_of_a_node_ignores_one_of_ten():
+    times = add_node_time({}, ["large"], 500.0)
+    for seconds in range(61, 70):
+        times = add_node_time(times, ["large"], seconds)
+    assert expected_node_time(times["large"]) == 69.0
+    for _ in range(20):
+        times = add_node_time(times, ["large"], 90.0)
+    assert times["large"] == (90.0,) * 20
+    assert math.isnan(expected_node_time(()))
+
+
+async def test_a_node_that_never_comes_is_waited_for_no_longer_than_the_pool_says():
+    bench = await Bench(provisioning={"large": 300.0}).started(TWO)
+    bench.world.full_pools = {"large": 0}
+    began = bench.clock.now()
+
+    end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    assert end.step is Step.ABANDONED
+    assert end.pending == (("match", "large"),)
+    assert 300.0 <= bench.clock.now() - began < 302.0
+
+
+async def test_a_pool_without_new_nodes_ends_the_wait_for_one_that_gets_some():
+    bench = await Bench(provisioning={"large": 300.0}).started(TWO)
+    bench.world.full_pools = {"large": 0, "small": 2}
+    began = bench.clock.now()
+
+    end = await bench.change({"match": {"small/250m": 3, "large/1": 1}})
+
+    assert end.step is Step.ABANDONED
+    assert bench.clock.now() - began < 2 * RescaleSettings().start_deadline
 
 
 async def test_replicas_without_a_place_end_the_change_and_name_operator_and_pool():

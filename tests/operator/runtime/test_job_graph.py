@@ -144,3 +144,38 @@ def test_an_agent_that_failed_is_named_with_a_remedy():
 
     with pytest.raises(PermanentError, match=r"the id of Map would change; leave out"):
         is_pinned_by_agent(plan, {"numbers": 1, "odd-window": 1})
+
+
+DETAILED = (
+    *PLANNED,
+    f"uid {'a' * 32} my numbers",
+    "edge numbers odd-window",
+)
+
+
+def test_a_plan_tells_uids_edges_and_whether_the_program_pins_itself():
+    plan = parse_plan(DETAILED)
+
+    assert plan.vertices[0].uids == ("my numbers",)
+    assert plan.edges == (("numbers", "odd-window"),)
+    assert not plan.pins_itself
+    assert parse_plan((*DETAILED, "pins-itself")).pins_itself
+
+
+def test_a_job_that_cannot_go_on_from_a_savepoint_is_refused_with_a_remedy():
+    plan = parse_plan((*DETAILED, "not-restartable a batch job, of which Flink takes no savepoint"))
+
+    with pytest.raises(PermanentError, match=r"got a batch job, of which .*; run it without Weir"):
+        is_pinned_by_agent(plan, {"numbers": 1, "odd-window": 1})
+
+
+def test_operators_that_several_vertices_share_are_pinned_up_to_their_least_limit():
+    plan, whole = parse_plan(DETAILED), {"job": ("numbers", "odd-window")}
+
+    assert is_pinned_by_agent(plan, {"job": 1}, whole)
+    with pytest.raises(PermanentError, match="at most 1"):
+        is_pinned_by_agent(plan, {"job": 2}, whole)
+    with pytest.raises(PermanentError, match=r"program with the vertices .*, got \['numbers'"):
+        is_pinned_by_agent(plan, {"job": 1}, {"job": ("numbers",)})
+    with pytest.raises(PermanentError, match="no agent"):
+        is_pinned_by_agent(parse_plan(("agent absent",)), {"job": 1}, whole)

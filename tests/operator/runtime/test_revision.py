@@ -92,3 +92,13 @@ def test_what_is_learned_of_a_job_does_not_rename_it():
     known = REVISION.model_copy(update={"graph": JobGraph(managed={"match": True}, streams=())})
 
     assert (known.id, known.fingerprint) == (REVISION.id, REVISION.fingerprint)
+
+
+def test_what_operators_are_made_of_is_no_upgrade_but_is_told_apart():
+    joined = REVISION.model_copy(update={"vertices": {"job": ("match", "sink")}})
+    known = joined.model_copy(update={"graph": JobGraph()})
+
+    assert joined.id == REVISION.id
+    assert joined.fingerprint != REVISION.fingerprint
+    assert joined.knowing(known).graph == JobGraph()
+    assert REVISION.knowing(known).graph is None  # it is of other operators

@@ -8,8 +8,9 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
-from weir_operator.streamapp.crd import FILE_NAME, crd, crd_yaml, write_crd
+from weir_operator.streamapp.crd import crd, editor_schema, find_stale, write_crd
 from weir_operator.streamapp.loading import read_document
 from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
 from weir_operator.streamapp.testing import a_manifest
@@ -36,17 +37,30 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
 ALL = dict(fields(SCHEMA, ""))
 
 
-def test_the_written_definition_is_fresh():
-    written = REPOSITORY / "crds" / FILE_NAME
-
-    assert written.read_text() == crd_yaml(), "stale: write it again with `weir crd`"
+def test_the_written_files_are_fresh():
+    assert find_stale(REPOSITORY / "crds") is None, "stale: write it again with `weir crd`"
 
 
-def test_writing_it_twice_gives_the_same_file(tmp_path):
-    first = write_crd(tmp_path / "a").read_bytes()
-    second = write_crd(tmp_path / "b").read_bytes()
+def test_writing_them_twice_gives_the_same_files(tmp_path):
+    first, second = (
+        [path.read_bytes() for path in write_crd(tmp_path / name)] for name in ("a", "b")
+    )
 
     assert first == second
+
+
+@pytest.mark.parametrize(
+    "example",
+    sorted(REPOSITORY.glob("examples/*/streamapp.yaml")),
+    ids=lambda path: path.parent.name,
+)
+def test_editors_accept_an_example_and_see_a_misspelt_field(example):
+    (manifest, *_) = yaml.safe_load_all(example.read_text())
+    editor = jsonschema.Draft202012Validator(editor_schema())
+
+    assert [error.message for error in editor.iter_errors(manifest)] == []
+    manifest["spec"]["objectiv"] = manifest["spec"].pop("objective")
+    assert not editor.is_valid(manifest)
 
 
 def test_every_field_has_a_type_or_takes_anything():

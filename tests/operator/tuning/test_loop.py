@@ -151,7 +151,7 @@ async def test_more_violations_than_expected_take_it_back_to_the_former_version(
     setting.note(late=True, times=2)
 
     assert setting.loop.view.version == 1
-    assert setting.version(2).standing is Standing.TAKEN_BACK
+    assert setting.version(2).standing is Standing.ROLLED_BACK
     assert setting.reasons[-1] == "TuningRolledBack"
     assert "2 of 2 intervals violated" in setting.events[-1].message
 

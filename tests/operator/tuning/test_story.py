@@ -85,5 +85,5 @@ async def test_a_tuning_that_reality_refutes_gives_way_to_sharing_without_tuning
     setting.note(late=True, sample=MEASURED[-1], times=TRIAL)
 
     assert setting.reasons == ["TuningApplied", "TuningRolledBack"]
-    assert setting.version(1).standing is Standing.TAKEN_BACK
+    assert setting.version(1).standing is Standing.ROLLED_BACK
     assert setting.sharing.tuned == UNTUNED

@@ -23,9 +23,9 @@ ANY = 1.0
         (Trial(intervals=10, late=1, money=15.0), Verdict.WAIT),
         (Trial(intervals=60, late=3, money=90.0), Verdict.KEEP),
         (Trial(intervals=60, late=4, money=90.0), Verdict.KEEP),
-        (Trial(intervals=7, late=5, money=10.0), Verdict.GO_BACK),
+        (Trial(intervals=7, late=5, money=10.0), Verdict.ROLL_BACK),
         (Trial(intervals=30, late=0, money=300.0), Verdict.WAIT),
-        (Trial(intervals=60, late=0, money=60 * 2.0 * MODEL_ERROR * 1.01), Verdict.GO_BACK),
+        (Trial(intervals=60, late=0, money=60 * 2.0 * MODEL_ERROR * 1.01), Verdict.ROLL_BACK),
     ],
 )
 def test_violations_end_a_trial_at_once_and_costs_at_its_end(trial, verdict):
@@ -36,10 +36,10 @@ def test_violations_end_a_trial_at_once_and_costs_at_its_end(trial, verdict):
     ("restarts", "forecast", "allowed", "verdict"),
     [
         (4, 0.05, 1 / 60, Verdict.WAIT),
-        (5, 0.05, 1 / 60, Verdict.GO_BACK),
+        (5, 0.05, 1 / 60, Verdict.ROLL_BACK),
         (5, 0.05, 0.1, Verdict.WAIT),
-        (8, 0.05, 0.1, Verdict.GO_BACK),
-        (2, 0.0, 0.0, Verdict.GO_BACK),
+        (8, 0.05, 0.1, Verdict.ROLL_BACK),
+        (2, 0.0, 0.0, Verdict.ROLL_BACK),
         (10, 0.05, ANY, Verdict.WAIT),
     ],
 )
@@ -88,7 +88,7 @@ async def test_a_tuning_that_restarts_in_every_interval_is_taken_back(setting_of
 
     setting.note(late=False, restarts=True, times=3)
 
-    assert setting.version(1).standing is Standing.TAKEN_BACK
+    assert setting.version(1).standing is Standing.ROLLED_BACK
     assert "3 of 3 intervals" in setting.events[-1].message
 
 

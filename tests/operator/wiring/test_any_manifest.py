@@ -207,7 +207,7 @@ def put_together(tmp_path_factory):
         if app.spec.flink.ref is None and app.spec.flink.image is not None:
             make_objects(FlinkPods.of(app, uid="u1", controller_namespace="weir"), app)
             revision = assembly.revision_of(app, job)
-            made = FlinkPods.of(app, uid="u1", controller_namespace="weir").made_of(revision)
+            made = FlinkPods.of(app, uid="u1", controller_namespace="weir").with_revision(revision)
             make_objects(made, app)
 
     yield make

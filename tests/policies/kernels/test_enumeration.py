@@ -6,9 +6,9 @@ import pytest
 from weir_policies.kernels.enumeration import (
     count_near,
     list_rows,
-    near_row,
     needs_restart,
-    next_row,
+    next_in_order,
+    next_nearby,
     price_evenly,
 )
 from weir_policies.kernels.policy import fill_model, fill_present
@@ -83,7 +83,9 @@ def test_near_deployments_keep_the_limits():
     row = np.zeros(4, dtype=np.int64)
 
     near = {
-        tuple(row.tolist()) for number in range(count_near(view)) if near_row(0, view, number, row)
+        tuple(row.tolist())
+        for number in range(count_near(view))
+        if next_nearby(0, view, number, row)
     }
 
     assert near == {
@@ -95,7 +97,7 @@ def test_what_is_skipped_costs_more():
     view = a_view(node_types(3), 5)
     row = np.zeros(3, dtype=np.int64)
     cheap, skip = set(), False
-    while next_row(0, view, row, 3, skip):
+    while next_in_order(0, view, row, 3, skip):
         skip = price_evenly(0, view, row) > 0.7
         if not skip:
             cheap.add(tuple(row.tolist()))

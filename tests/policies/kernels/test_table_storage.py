@@ -14,29 +14,29 @@ from weir_policies.testing import a_transition, an_observation
 
 
 class Shelf:
-    """A room of ordinary arrays that counts who is in it."""
+    """A storage of ordinary arrays that counts its allocations."""
 
     def __init__(self):
-        self.berths = []
+        self.allocations = []
         self.present = 0
 
     def allocate(self, sizes):
-        allocation = ShelfBerth(self, sizes)
-        self.berths.append(allocation)
+        allocation = ShelfAllocation(self, sizes)
+        self.allocations.append(allocation)
         self.present += 1
         return allocation
 
 
-class ShelfBerth:
+class ShelfAllocation:
     def __init__(self, shelf, sizes):
         self._shelf = shelf
         self.arrays = [np.zeros(size, dtype=np.uint8) for size in sizes]
         self.asked = []
 
-    def rest(self):
-        self.asked.append("rest")
+    def release_pages(self):
+        self.asked.append("release_pages")
 
-    def leave(self):
+    def free(self):
         self._shelf.present -= 1
 
 
@@ -85,13 +85,13 @@ def test_a_policy_moves_in_with_what_it_has_learned():
     assert moves.state_dict() == stays.state_dict()
 
 
-def test_a_policy_asks_before_it_writes_and_rests_after_each_use():
+def test_a_policy_asks_before_it_writes_and_releases_its_pages_after_each_use():
     shelf, policy = Shelf(), a_planner()
     policy.keep_in(shelf)
 
     live(policy, intervals(2))
 
-    assert shelf.berths[0].asked == ["rest", "rest", "rest"]
+    assert shelf.allocations[0].asked == ["release_pages"] * 3
 
 
 def test_a_policy_that_is_gone_leaves_its_place():

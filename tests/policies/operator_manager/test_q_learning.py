@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.q_learning import QLearningMemory
 from weir_policies.operator_manager.q_learning_linear import find_tile, value_of
+from weir_policies.operator_manager.q_learning_pds import PdsMemory
 from weir_policies.policy import CostParts
 from weir_policies.testing import a_model, a_transition, an_observation
 
@@ -84,6 +86,15 @@ def test_what_follows_counts_by_its_best_valid_action():
     learner.learn(at(250.0, 1), at(50.0, 1))
 
     assert learner.value(250, 1, STAY) == pytest.approx(0.5 * 0.2)
+
+
+@pytest.mark.parametrize(("name", "fields"), [("ql", QLearningMemory), ("ql-pds", PdsMemory)])
+def test_an_interval_of_unknown_cost_teaches_nothing(name, fields):
+    learner = Learner(name)
+
+    learner.learn(at(100.0, 1), at(100.0, 1), violation=math.nan)
+
+    assert not np.isnan(fields(learner.memory[0]).values).any()
 
 
 def test_the_learning_rate_falls_after_ten_updates():

@@ -1,10 +1,11 @@
 {{/* What Weir may do where its StreamApps are. Secrets are not among it: pods name them, Weir never
 reads one. */}}
 {{- define "weir.rules" -}}
-# StreamApps: seen, finalized, and one made as canary in Weir's own namespace.
+# StreamApps: seen, finalized, one made as canary in Weir's own namespace, and what `weir adopt`
+# creates there, and deletes on the way back.
 - apiGroups: [weir.dev]
   resources: [streamapps]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [weir.dev]
   resources: [streamapps/status]
   verbs: [get, patch, update]
@@ -48,10 +49,12 @@ reads one. */}}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, create, patch, delete]
-# Jobs that somebody else runs, and other autoscalers at the same job: only looked at.
+# Jobs that somebody else runs: patched only in mode Auto, for the parallelism of their vertices, and
+# by `weir adopt --move`.
 - apiGroups: [flink.apache.org]
   resources: [flinkdeployments]
-  verbs: [get, list]
+  verbs: [get, list, patch]
+# Other autoscalers of the same job: only read.
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [list]

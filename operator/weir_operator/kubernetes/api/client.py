@@ -1,4 +1,4 @@
-"""The one door to the API server: raw paths, plain JSON objects, Weir's errors.
+"""The only client of the API server: raw paths, plain JSON objects, Weir's errors.
 
 The `kubernetes` package's own asyncio client carries the requests, so credentials work as users of
 Kubernetes know them: the pod's service account (its token is read again every minute), or the
@@ -323,12 +323,23 @@ class KubernetesApi:
         return await self._ask(Request(method="POST", path=path, body=body, repeatable=False))
 
     async def apply(
-        self, path: str, body: Body, manager: str = FIELD_MANAGER, *, dry_run: bool = False
+        self,
+        path: str,
+        body: Body,
+        manager: str = FIELD_MANAGER,
+        *,
+        force: bool = True,
+        dry_run: bool = False,
     ) -> Body:
         """Make or change the object at `path` so that the fields of `body` hold.
 
-        Server-side apply, forced: fields that this manager set before and left out now are removed,
-        and those of others are left alone. A dry run is judged as any other, and changes nothing.
+        Server-side apply: fields that this manager set before and left out now are removed, and
+        those that `body` does not have are left alone. A dry run is judged as any other, and
+        changes nothing.
+
+        Raises:
+            ConflictError: Not forced, and another manager set one of the fields to another value;
+                or the `resourceVersion` of `body` is not current.
         """
         only_judged = (("dryRun", "All"),) if dry_run else ()
         return await self._ask(
@@ -336,7 +347,7 @@ class KubernetesApi:
                 method="PATCH",
                 path=path,
                 body=body,
-                query=(("fieldManager", manager), ("force", "true"), *only_judged),
+                query=(("fieldManager", manager), ("force", str(force).lower()), *only_judged),
                 content_type=APPLY_PATCH,
             )
         )

@@ -57,6 +57,12 @@ class MemoryApi:
         place = path.removesuffix("/status")
         return self.put(place, _merged(self._find(place), body))
 
+    async def apply(
+        self, path: str, body: Body, manager: str = "", *, force: bool = True, dry_run: bool = False
+    ) -> Body:
+        """Merge into an object; who owns a field is not known."""
+        return await self.patch(path, body)
+
     def guarded(self, guard: Guard) -> GuardedMemoryApi:
         """Return it for one who is asked before each change."""
         return GuardedMemoryApi(self, guard)
@@ -96,6 +102,12 @@ class GuardedMemoryApi:
         self._guard = guard
         self.get = api.get
         self.list = api.list
+
+    async def apply(
+        self, path: str, body: Body, manager: str = "", *, force: bool = True, dry_run: bool = False
+    ) -> Body:
+        """Merge into an object; who owns a field is not known."""
+        return await self.patch(path, body)
 
     def guarded(self, guard: Guard) -> GuardedMemoryApi:
         """Return it for one who is asked as well."""

@@ -12,10 +12,11 @@ from typing import Protocol
 import structlog
 
 from weir_operator.clock import Clock
+from weir_operator.external.flink_deployment import ClusterWriter
 from weir_operator.external.metrics import PrometheusFor
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.leader import Fence
-from weir_operator.kubernetes.api.objects import ClusterReader, ObjectApi, Resource
+from weir_operator.kubernetes.api.objects import ObjectApi, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe
@@ -37,7 +38,7 @@ TunerFor = Callable[[Resource, Guard], Tuner]
 """Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
 
 
-class Api(ObjectApi, ClusterReader, Protocol):
+class Api(ObjectApi, ClusterWriter, Protocol):
     """Everything that the controller's process asks of the API server."""
 
     def guarded(self, guard: Guard) -> Api:

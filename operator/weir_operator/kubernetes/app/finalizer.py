@@ -25,7 +25,7 @@ from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.last_valid_spec import load_spec
 from weir_operator.kubernetes.app.opening import Loops, Memory, open_loops, open_memory
 from weir_operator.kubernetes.app.reporter import StatusReporter
-from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.loop.directives import directives_of
 from weir_operator.rescale.protocol import LIVE_STATES
@@ -98,11 +98,11 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
             )
             return
         app = last
-    door = StatusDoor(context.api, resource, context.fence)
-    await door.open()
-    await door.settle()
-    reporter = StatusReporter(context, resource, door, first_facts(resource.generation, app))
-    if _has_failed(door):
+    writer = StatusClient(context.api, resource, context.fence)
+    await writer.open()
+    await writer.settle()
+    reporter = StatusReporter(context, resource, writer, first_facts(resource.generation, app))
+    if _has_failed(writer):
         reporter.set_ready("False", FAILED, "Weir tries to take the final savepoint again")
     else:
         reporter.set_ready("False", "Deleting", "The StreamApp is being deleted")
@@ -110,11 +110,11 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
         return  # the job is somebody else's
     async with (
         reporter.writing(),
-        open_memory(context, resource, door, reporter) as memory,
+        open_memory(context, resource, writer, reporter) as memory,
     ):
         kept: bool | None = None
         if await _is_going(context, resource.key.namespace):
-            kept = _tell_what_stays(memory, reporter)
+            kept = _log_remaining_state(memory, reporter)
         else:
             app = _with_the_default_policy(app)
             async with open_loops(
@@ -137,9 +137,9 @@ async def _has_run(context: ControllerContext, resource: Resource) -> bool:
     return isinstance(controller, dict) and bool(controller.get("job_id"))
 
 
-def _has_failed(door: StatusDoor) -> bool:
+def _has_failed(writer: StatusClient) -> bool:
     """Return whether the status says that the last savepoint has been tried in vain."""
-    conditions = door.status.get("conditions")
+    conditions = writer.status.get("conditions")
     return isinstance(conditions, list) and any(
         isinstance(each, dict) and each.get("type") == "Ready" and each.get("reason") == FAILED
         for each in conditions
@@ -156,7 +156,7 @@ async def _is_going(context: ControllerContext, namespace: str) -> bool:
     return "deletionTimestamp" in found["metadata"]
 
 
-def _tell_what_stays(memory: Memory, reporter: StatusReporter) -> bool:
+def _log_remaining_state(memory: Memory, reporter: StatusReporter) -> bool:
     """Log where the state is of a job that was deleted with its namespace.
 
     Returns:

@@ -11,10 +11,11 @@ from pathlib import Path
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
+from weir_operator.flink.job_graph import Plan
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.reporter import StatusReporter, ToldRecords
-from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
@@ -53,19 +54,19 @@ class Loops:
 
 @asynccontextmanager
 async def open_memory(
-    context: ControllerContext, resource: Resource, door: StatusDoor, reporter: StatusReporter
+    context: ControllerContext, resource: Resource, writer: StatusClient, reporter: StatusReporter
 ) -> AsyncIterator[Memory]:
-    """Open the records of a StreamApp and read its status, of which `door` was opened.
+    """Open the records of a StreamApp and read its status, of which `writer` was opened.
 
     Raises:
         PermanentError: The status is not Weir's.
     """
-    store = KubernetesStatusStore(door)
+    store = KubernetesStatusStore(writer)
     folder = state_directory(context.state, str(resource.key))
     records = ToldRecords(folder / RECORDS, reporter)
     try:
         reporter.open(records, store)
-        yield Memory(store=store, records=records, folder=folder, guard=door.confirm)
+        yield Memory(store=store, records=records, folder=folder, guard=writer.confirm)
     finally:
         reporter.close()
         records.close()
@@ -79,8 +80,19 @@ async def open_loops(
     memory: Memory,
     reporter: StatusReporter,
     directives: Callable[[], Directives],
+    plan: Plan | None = None,
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end, its job keeps running."""
+    """Put the loops of `app` together; in the end, its job keeps running.
+
+    Args:
+        context: What all StreamApps share.
+        app: The StreamApp, as written.
+        resource: Its object.
+        memory: What is remembered of it.
+        reporter: Told what happens.
+        directives: Read at every check and tick.
+        plan: What its program builds; `None` if that was not read.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(context.health_checks.joined(resource.key))
         runtime = context.worlds.runtime(app, resource, memory.guard)
@@ -113,7 +125,8 @@ async def open_loops(
             phase=phase_of(resource),
             rest=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
         )
-        steering = assemble(app, around, job=assembly.job_spec(app, beside=memory.folder))
+        job = assembly.job_spec(app, beside=memory.folder)
+        steering = assemble(app, around, job=job, plan=plan)
         if context.tables is not None:
             steering.managers.keep_tables_in(context.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)

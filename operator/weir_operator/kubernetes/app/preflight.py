@@ -119,11 +119,12 @@ def _sentences_of(make: Callable[[], object]) -> list[str]:
 def _make_loops(app: StreamApp) -> None:
     policy = app.spec.operator_manager.policy.name
     job = assembly.job_spec(app, beside=Path("/nonexistent"))
-    assembly.revision_of(app, job)
     assembly.loop_settings(app)
     directives_of(app)
     assembly.rescale_settings(app)
-    assembly.initial_deployments(app)
+    if app.spec.flink.ref is None:
+        assembly.revision_of(app, job)
+        assembly.initial_deployments(app)
     assembly.application_manager(app)
     assembly.tuning_settings(app, policy=policy, tuner_deadline=_TUNER_DEADLINE)
 

@@ -1,9 +1,9 @@
 """Reports everything that happens to one StreamApp: status, events, metrics, records, log.
 
-A status is written for people when it has news. News that a person would act on (a condition, a
-deployment, a last action) is written at once; figures when one has changed by a tenth; sentences
-that repeat them, occasionally. Otherwise, a thousand quiet StreamApps would cause a thousand writes
-a minute.
+A status is written for people when something has changed. A change that a person would act on (a
+condition, a deployment, a last action) is written at once; figures when one has changed by a tenth;
+sentences that repeat them, occasionally. Otherwise, a thousand quiet StreamApps would cause a
+thousand writes a minute.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.status.conditions import Aspect, Truth
-from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusDoor
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
     figures_of,
@@ -51,33 +51,33 @@ from weir_operator.streamapp.status import StreamAppStatus
 log = structlog.get_logger()
 
 MOVED = 0.1
-"""Share by which a figure must move to be news."""
+"""Share by which a figure must move to be written at once."""
 REFRESH = 300.0
-"""Seconds after which what is no news is written too."""
+"""Seconds after which smaller changes are written too."""
 
 _OWN = ("rescale", "controller")
 """Fields that are written before each step, by the status store."""
 
 
 class StatusWriter:
-    """Writes one StreamApp's status when there is news."""
+    """Writes one StreamApp's status when something has changed."""
 
     def __init__(
         self,
-        door: StatusDoor,
+        writer: StatusClient,
         facts: Facts,
         *,
         clock: Clock,
         on_written: Callable[[StreamAppStatus], None],
     ) -> None:
         """Begin with what is known before anything was seen."""
-        self._door = door
+        self._writer = writer
         self._on_written = on_written
         self._clock = clock
         self._facts = facts
         self._dirty = asyncio.Event()
         self._dirty.set()
-        self._before = _read(door.status)
+        self._before = _read(writer.status)
         self._figures: dict[str, float] = {}
         self._written = -math.inf
 
@@ -87,12 +87,12 @@ class StatusWriter:
         return self._facts
 
     def note(self, facts: Facts) -> None:
-        """Store what is known now; it is written soon if it is news."""
+        """Store what is known now; it is written soon if it matters."""
         self._facts = facts
         self._dirty.set()
 
     async def run(self) -> None:
-        """Write what is news, until another controller does."""
+        """Write what has changed, until another controller does."""
         pause = 1.0
         while True:
             await self._dirty.wait()
@@ -114,7 +114,7 @@ class StatusWriter:
             await self._clock.sleep(pause)  # what changes meanwhile goes into the next write
 
     async def flush(self) -> None:
-        """Write now, if there is news.
+        """Write now, if something has changed.
 
         Raises:
             LeaseLostError: Another controller is the active one.
@@ -125,7 +125,7 @@ class StatusWriter:
         wanted = render_status(self._facts, self._before, self._clock.now())
         if not self._is_news(wanted, figures, now):
             return
-        await self._door.write(_dump(wanted))
+        await self._writer.write(_dump(wanted))
         self._before, self._figures, self._written = wanted, figures, now
         self._on_written(wanted)
 
@@ -198,13 +198,13 @@ class StatusReporter:
     """Receives what the loops of one StreamApp report, and passes it on."""
 
     def __init__(
-        self, context: ControllerContext, resource: Resource, door: StatusDoor, facts: Facts
+        self, context: ControllerContext, resource: Resource, writer: StatusClient, facts: Facts
     ) -> None:
         """Begin with what is known before anything was seen."""
         self._context = context
         self._resource = resource
         self._writer = StatusWriter(
-            door,
+            writer,
             facts,
             clock=context.clock,
             on_written=lambda status: context.telemetry.note_status(resource.key, status),
@@ -219,7 +219,7 @@ class StatusReporter:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Write the status when there is news, and what is left of it in the end."""
+        """Write the status when something has changed, and what is left of it in the end."""
         task = asyncio.create_task(self._writer.run())
         try:
             yield
@@ -340,7 +340,7 @@ class StatusReporter:
             )
             if stands and facts.settings is not None:
                 cost = facts.settings.job_manager_price
-                self._context.telemetry.note_standstill(self._resource.key, cost=cost)
+                self._context.telemetry.show_stopped(self._resource.key, cost=cost)
         self._context.telemetry.note_job(self._resource.key, runs=job_runs(facts))
         self._writer.note(facts)
 

@@ -31,6 +31,7 @@ from weir_operator.errors import (
     describe_unexpected,
 )
 from weir_operator.external.app import ExternalApp, ExternalDependencies
+from weir_operator.flink.job_graph import Plan
 from weir_operator.kubernetes.api.background import running_beside
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
@@ -42,7 +43,7 @@ from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.conditions import Aspect
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
-from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.loop.directives import (
     Directives,
@@ -52,23 +53,24 @@ from weir_operator.loop.directives import (
 from weir_operator.rescale.journal import Step
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Runtime
-from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.models import Mode, StreamApp
+from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import state_directory
 from weir_policies.errors import WeirPolicyError
 
 FIRST_PAUSE = 2.0
 LONGEST_PAUSE = 300.0
-"""Seconds between a life that failed and the next one."""
+"""Seconds between a run that failed and the next one."""
 LONGEST_MID_CHANGE = 20.0
 """The same while a change is unfinished."""
 LOOK_ELSEWHERE = 60.0
 """Seconds between two checks of a StreamApp that another installation looks after."""
 HEALTHY_AFTER = 600.0
-"""Seconds of a life after which the next pause is short again."""
+"""Seconds of a run after which the next pause is short again."""
 
 
 def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
-    """Return seconds until the next life.
+    """Return seconds until the next run.
 
     Args:
         kind: Of the error that ended the last one.
@@ -76,7 +78,7 @@ def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
         mid_change: Whether a change is unfinished: the job may be down until somebody continues.
     """
     if kind == "fenced":
-        return FIRST_PAUSE  # the next life finds out who the owner is
+        return FIRST_PAUSE  # the next run finds out who the owner is
     if mid_change and kind != "elsewhere":
         return min(LONGEST_MID_CHANGE, 2 * before)
     if kind == "permanent":
@@ -93,7 +95,7 @@ def is_mid_change(status: Mapping[str, JsonValue]) -> bool:
 
 log = structlog.get_logger()
 
-LET_GO = 15.0
+STOP_PATIENCE = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
 controller continues from the journal."""
 
@@ -106,7 +108,7 @@ JOB_FINISHED = (
 
 
 class AppTask:
-    """Looks after one StreamApp; `see` brings news, `run` is the task."""
+    """Runs one StreamApp: `note` takes its object, `run` is the task."""
 
     def __init__(self, resource: Resource, context: ControllerContext) -> None:
         self.resource = resource
@@ -116,16 +118,17 @@ class AppTask:
         self._asked = Directives()  # of the loops as they run
         self._mistake: InvalidStreamAppError | None = None
         self._told_mistake = ""
-        self._failure = ""  # of the last life, until the job runs again
-        self._runs = False  # the job was brought up, and no life has failed since
+        self._failure = ""  # of the last run, until the job runs again
+        self._runs = False  # the job was brought up, and no run has failed since
         self._finished = False  # the job came to its own end, and no loop waits for directives
+        self._plan: Plan | None = None  # what the job's program builds, as far as that is known
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
         self._policies: Aspect | None = None  # whether the network enforces NetworkPolicies
-        self._door = StatusDoor(context.api, resource, context.fence, on_lost=self._cut_off)
-        self._stop = asyncio.Event()  # ends the present life
-        self._lost = asyncio.Event()  # the present life must not act any more
-        self._news = asyncio.Event()  # wakes a pausing task
-        self._leaving = False
+        self._writer = StatusClient(context.api, resource, context.fence, on_lost=self._cut_off)
+        self._stop = asyncio.Event()  # ends the present run
+        self._lost = asyncio.Event()  # the present run must not act any more
+        self._changed = asyncio.Event()  # wakes a waiting task
+        self._stopping = False
         self._reporter: StatusReporter | None = None
         self._task: asyncio.Task[None] | None = None
         self.note(resource)
@@ -149,10 +152,10 @@ class AppTask:
         )
         self._seen = True
         self.resource = resource
-        self._door.note(resource.annotations)
+        self._writer.note(resource.annotations)
         if handed_over:
             self._cut_off()
-            self._news.set()
+            self._changed.set()
         before, self._mistake, self._failure = self._app, None, ""
         try:
             self._app = read_app(resource)
@@ -164,20 +167,20 @@ class AppTask:
         carried = before is not None and carried_by_directives(before.spec, self._app.spec)
         if self._finished or not carried:
             self._stop.set()
-            self._news.set()
+            self._changed.set()
 
     async def run(self) -> None:
-        """Live life after life until `leave` is called."""
+        """Open the StreamApp and run it, again after each failure, until `stop` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
         pause = FIRST_PAUSE
-        while not self._leaving:
+        while not self._stopping:
             began = self._context.clock.monotonic()
-            self._news.clear()  # it is heeded now, and shortens no pause any more
+            self._changed.clear()  # read now, so it must not shorten the next pause
             try:
                 async with self._context.opening:
-                    await self._door.open()
-                await self._door.settle()
-                await self._live(self._door)
+                    await self._writer.open()
+                await self._writer.settle()
+                await self._run_once(self._writer)
                 pause = FIRST_PAUSE
                 continue
             except LeaseLostError as error:
@@ -196,20 +199,20 @@ class AppTask:
                 kind, failure = "defect", describe_unexpected(error)
             if self._context.clock.monotonic() - began > HEALTHY_AFTER:
                 pause = FIRST_PAUSE
-            pause = choose_pause(kind, pause, mid_change=is_mid_change(self._door.status))
+            pause = choose_pause(kind, pause, mid_change=is_mid_change(self._writer.status))
             self._fail(kind, failure, pause)
-            await self._rest(pause)
+            await self._wait_before_retry(pause)
 
-    async def leave(self) -> None:
+    async def stop(self) -> None:
         """End the task and let the job run on; a change in progress may finish first."""
-        self._leaving = True
+        self._stopping = True
         self._stop.set()
-        self._news.set()
+        self._changed.set()
         if self._task is None:
             return
         try:
             self._context.fence.check()
-            await asyncio.wait({self._task}, timeout=LET_GO)
+            await asyncio.wait({self._task}, timeout=STOP_PATIENCE)
         except LeaseLostError:
             self._cut_off()  # what it can still do is to wait in vain
         while not self._task.done():
@@ -220,20 +223,20 @@ class AppTask:
                 "task ended badly", app=str(self.resource.key), exc_info=self._task.exception()
             )
 
-    async def _live(self, door: StatusDoor) -> None:
+    async def _run_once(self, writer: StatusClient) -> None:
         """Steer until the spec asks for other loops, or the job is at its end."""
         stop = self._stop = asyncio.Event()
         self._lost.clear()
-        self._news.clear()
+        self._changed.clear()
         self._finished = False
-        if self._leaving:
+        if self._stopping:
             return
-        door.check()  # it may have been given away since it was opened
+        writer.check()  # it may have been given away since it was opened
         context = self._context
         await self._remember_the_spec()
         app = self._app
         facts = replace(first_facts(self.resource.generation, app), policies=self._policies)
-        reporter = self._reporter = StatusReporter(context, self.resource, door, facts)
+        reporter = self._reporter = StatusReporter(context, self.resource, writer, facts)
         if self._failure:
             # What people must see to is not hidden by each new try.
             reporter.set_ready(
@@ -245,14 +248,16 @@ class AppTask:
                 if app is not None:
                     async with (
                         self._watching_rivals(app, reporter),
-                        open_memory(context, self.resource, door, reporter) as memory,
+                        open_memory(context, self.resource, writer, reporter) as memory,
                     ):
                         await _unless(self._lost, self._steer(app, memory, reporter, stop))
-                await _unless(self._lost, self._wait_for_news())
+                await _unless(self._lost, self._wait_for_changed())
                 if self._lost.is_set():
-                    door.check()
+                    writer.check()
             except LeaseLostError:
                 raise  # the status is for the next controller to write
+            except OperatorsChangedError as change:
+                self._plan = change.plan  # the next run makes the loops for these operators
             except Exception as error:
                 expected = isinstance(error, (WeirError, WeirPolicyError))
                 self._failure = str(error) if expected else describe_unexpected(error)
@@ -278,13 +283,26 @@ class AppTask:
     ) -> None:
         context = self._context
         if app.spec.flink.ref is not None:
-            reporter.set_ready("True", "Advising", "Weir advises the job and does not touch it")
-            await self._advise(app, memory, reporter, stop)
+            if app.spec.mode is Mode.AUTO:
+                reporter.set_ready(
+                    "True", "ScalingInPlace", "Weir scales the job's vertices where the job runs"
+                )
+            else:
+                reporter.set_ready("True", "Advising", "Weir advises the job and does not touch it")
+            await self._run_external(app, memory, reporter, stop)
             return
         async with AsyncExitStack() as stack:
             async with context.opening:
                 loops = await stack.enter_async_context(
-                    open_loops(context, app, self.resource, memory, reporter, lambda: self._asked)
+                    open_loops(
+                        context,
+                        app,
+                        self.resource,
+                        memory,
+                        reporter,
+                        lambda: self._asked,
+                        self._plan,
+                    )
                 )
             if self._runs:
                 reporter.set_ready(
@@ -308,16 +326,19 @@ class AppTask:
             reporter.set_ready("True", "JobRunning", "The job is running")
             async with self._probing_policies(loops.runtime, reporter):
                 await loops.steering.controller.run(stop)
-            if not self._news.is_set():
+            if not self._changed.is_set():
                 await release_replicas(loops.runtime)
                 self._finished, self._runs = True, False
                 reporter.set_ready("False", "JobFinished", JOB_FINISHED)
 
-    async def _advise(
+    async def _run_external(
         self, app: StreamApp, memory: Memory, reporter: StatusReporter, stop: asyncio.Event
     ) -> None:
+        api, scales = self._context.api, app.spec.mode is Mode.AUTO
         around = ExternalDependencies(
-            api=self._context.api,
+            api=api,
+            writer=api.guarded(memory.guard) if scales else None,
+            guard=memory.guard,
             store=memory.store,
             records=memory.records,
             folder=memory.folder,
@@ -327,6 +348,8 @@ class AppTask:
             on_tick=reporter.on_tick,
             on_advice=reporter.on_advice,
             on_event=reporter.on_event,
+            on_change=reporter.on_change,
+            shared_restarts=self._context.shared_restarts,
             compile=self._context.compiler.ensure,
             directives=lambda: self._asked,
             phase=phase_of(self.resource),
@@ -396,7 +419,7 @@ class AppTask:
         self._told_mistake = sentence
 
     def _fail(self, kind: str, failure: str, pause: float) -> None:
-        """Tell of a life that failed, and of the seconds until the next one."""
+        """Report a run that failed and the seconds until the next one."""
         key = self.resource.key
         self._context.telemetry.errors.labels(key.namespace, key.name, kind).inc()
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
@@ -405,17 +428,17 @@ class AppTask:
             self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:
-        """End the present life where it is: another controller may be the one to act."""
+        """End the present run where it is: another controller may be the one to act."""
         self._lost.set()
 
-    async def _wait_for_news(self) -> None:
-        await self._news.wait()
+    async def _wait_for_changed(self) -> None:
+        await self._changed.wait()
 
-    async def _rest(self, seconds: float) -> None:
-        """Wait for news, or until a pause of about so many seconds is over."""
+    async def _wait_before_retry(self, seconds: float) -> None:
+        """Wait for a change of the object, or until a pause of about so many seconds is over."""
         # Spread, or all StreamApps that an outage has stopped would come back in one moment.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds * random.uniform(0.75, 1.25))
+            await asyncio.wait_for(self._changed.wait(), seconds * random.uniform(0.75, 1.25))
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:

@@ -7,7 +7,7 @@ when the process ends; `LearnedStore` writes what must survive it.
 
 On a full disk, the first use of a page without a block ends the process by SIGBUS; on a file system
 in memory, even a read does. So the blocks of a table are reserved before it is used, and if the
-disk has no room for them, the table is kept in memory.
+disk has no space for them, the table is kept in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from weir_policies.kernels.table_storage import Allocation
 log = structlog.get_logger()
 
 CHUNK = 1 << 28
-"""Bytes of one file; what is not handed out takes no room on the disk."""
+"""Bytes of one file; what is not handed out takes no space on the disk."""
 RESERVE = 1 << 26
 """Bytes of the disk that tables leave free, for records and what was learned."""
 _PAGE = mmap.PAGESIZE
@@ -71,11 +71,11 @@ class MappedTables:
         """
         areas: list[_Area] = []
         try:
-            self._check_room(sum(sizes))
+            self._check_space(sum(sizes))
             for size in sizes:
                 areas.append(self._area(size))
         except TemporaryError as error:
-            self.give_back(areas)
+            self.free(areas)
             if not self._is_full:
                 log.warning("tables are kept in memory", reason=str(error))
             self._is_full = True
@@ -83,8 +83,8 @@ class MappedTables:
         self._is_full = False
         return MappedAllocation(self, areas, sizes)
 
-    def _check_room(self, size: int) -> None:
-        """Return if the disk has room for so many bytes more.
+    def _check_space(self, size: int) -> None:
+        """Return if the disk has space for so many bytes more.
 
         Raises:
             TemporaryError: It is nearly full.
@@ -97,7 +97,7 @@ class MappedTables:
                 "their tables; free some space"
             )
 
-    def give_back(self, areas: Sequence[_Area]) -> None:
+    def free(self, areas: Sequence[_Area]) -> None:
         """Free areas, and discard what they held on the disk, too."""
         for area in areas:
             chunk, begin, length = area
@@ -108,7 +108,7 @@ class MappedTables:
         """Return an area of so many bytes, with reserved blocks on the disk.
 
         Raises:
-            TemporaryError: The disk has no room for them.
+            TemporaryError: The disk has no space for them.
         """
         length = -(-size // _PAGE) * _PAGE
         if self._free.get(length):
@@ -123,7 +123,7 @@ class MappedTables:
             with storing(self._folder):
                 os.posix_fallocate(chunk.descriptor, begin, length)
         except TemporaryError:
-            self.give_back([area])
+            self.free([area])
             raise
         return area
 
@@ -143,32 +143,32 @@ class MappedTables:
 
 
 class MemoryAllocation:
-    """An `Allocation` in the memory of the process, where the disk has no room."""
+    """An `Allocation` in the memory of the process, where the disk has no space."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.arrays: Sequence[NDArray[np.uint8]] = [
             np.zeros(size, dtype=np.uint8) for size in sizes
         ]
 
-    def rest(self) -> None:
+    def release_pages(self) -> None:
         """Do nothing: the pages have no other place."""
 
-    def leave(self) -> None:
+    def free(self) -> None:
         """Do nothing: the memory goes with the arrays."""
 
 
 class MappedAllocation:
     """A `Allocation` in mapped files."""
 
-    def __init__(self, room: MappedTables, areas: Sequence[_Area], sizes: Sequence[int]) -> None:
-        self._room = room
+    def __init__(self, storage: MappedTables, areas: Sequence[_Area], sizes: Sequence[int]) -> None:
+        self._storage = storage
         self._areas = areas
         self.arrays: Sequence[NDArray[np.uint8]] = [
             np.frombuffer(chunk.mapped, dtype=np.uint8, count=size, offset=begin)
             for (chunk, begin, _), size in zip(areas, sizes, strict=True)
         ]
 
-    def rest(self) -> None:
+    def release_pages(self) -> None:
         """Release the pages; what was written to them stays in the files.
 
         Those of neighbours too that came with them: nobody else would let them go before the
@@ -178,6 +178,6 @@ class MappedAllocation:
             first, end = max(0, begin - _AROUND), min(len(chunk.mapped), begin + length + _AROUND)
             chunk.mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
 
-    def leave(self) -> None:
+    def free(self) -> None:
         """Give the place back."""
-        self._room.give_back(self._areas)
+        self._storage.free(self._areas)

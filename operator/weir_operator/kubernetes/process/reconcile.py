@@ -63,7 +63,7 @@ class Reconciler:
         self._seen: dict[Key, tuple[str, int, Mapping[str, str]]] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._deleted_at: dict[str, float] = {}  # on the clock of the passes, by uid
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -98,7 +98,7 @@ class Reconciler:
             return Move.LEAVE
         self._context.rivals.note(resource)
         if move is Move.REPLACE and steered is not None:
-            self._let_go(steered)
+            self._stop_in_background(steered)
         if move is Move.TELL and steered is not None:
             steered.note(resource)
         else:
@@ -114,7 +114,7 @@ class Reconciler:
         """Release a StreamApp whose object is gone."""
         steered = self._apps.pop(key, None)
         if steered is not None:
-            self._let_go(steered)
+            self._stop_in_background(steered)
         self._passes.pop(key, None)
         self._seen.pop(key, None)
         self._context.events.forget(key)
@@ -154,8 +154,8 @@ class Reconciler:
         for ending in self._endings.values():
             ending.cancel()
         for steered in self._apps.values():
-            self._let_go(steered)
-        waiting = {*self._leaving, *self._endings.values()}
+            self._stop_in_background(steered)
+        waiting = {*self._stopping, *self._endings.values()}
         if waiting:
             await asyncio.wait(waiting)
 
@@ -163,7 +163,7 @@ class Reconciler:
         steered = self._apps.pop(resource.key, None)
         self._context.rivals.forget(resource.key)
         if steered is not None:
-            await steered.leave()
+            await steered.stop()
         now = self._clock.now()
         # Only the first look goes by wall time, which may be set while the end is waited for.
         known = max(0.0, self._context.clock.now() - datetime.fromisoformat(deleted).timestamp())
@@ -177,7 +177,7 @@ class Reconciler:
             log.warning("deletion waits", app=str(resource.key), failure=str(error))
             raise
 
-    def _let_go(self, steered: AppTask) -> None:
-        task = asyncio.create_task(steered.leave())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _stop_in_background(self, steered: AppTask) -> None:
+        task = asyncio.create_task(steered.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)

@@ -45,7 +45,10 @@ def judge_metrics(tick: Tick | None) -> Aspect:
     holding = [problem for problem in tick.sight.problems if problem.kind.holds]
     if holding:
         return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
-    return Aspect("MetricsHealthy", "True", "Complete", "All replicas report plausible samples")
+    sentence = "All replicas report plausible samples"
+    if tick.assumed:
+        sentence = f"{sentence}. {tick.assumed}"
+    return Aspect("MetricsHealthy", "True", "Complete", sentence)
 
 
 def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspect:

@@ -47,7 +47,7 @@ HOME = "home"
 """Key under `status.controller` that names the installation that looks after the StreamApp."""
 
 
-class StatusDoor:
+class StatusClient:
     """Reads and writes one StreamApp's status."""
 
     def __init__(
@@ -237,17 +237,17 @@ class KubernetesStatusStore:
     What is loaded comes from memory: it was loaded before, and nobody else writes.
     """
 
-    def __init__(self, door: StatusDoor) -> None:
+    def __init__(self, writer: StatusClient) -> None:
         """Read what an earlier controller left.
 
         Raises:
             PermanentError: It is not a status of Weir.
         """
-        self._door = door
-        kept = door.status.get("controller")
+        self._writer = writer
+        kept = writer.status.get("controller")
         own = dict(kept) if isinstance(kept, dict) else {}
         self._status = read_status(
-            {**own, "rescale": door.status.get("rescale")},
+            {**own, "rescale": writer.status.get("rescale")},
             place="status.controller",
             remove="remove status.controller and status.rescale to start from scratch",
         )
@@ -265,7 +265,7 @@ class KubernetesStatusStore:
         """
         plain = status.model_dump(mode="json")
         journal = plain.pop("rescale", None)
-        await self._door.write_controller({"rescale": journal, "controller": plain})
+        await self._writer.write_controller({"rescale": journal, "controller": plain})
         self._status = status
 
 

@@ -187,7 +187,7 @@ _GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 _LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
 
 FAILURES = ("temporary", "permanent", "job", "defect", "deletion", "elsewhere")
-"""Kinds of errors that end a life of a StreamApp's loops, or a try of its deletion."""
+"""Kinds of errors that end a run of a StreamApp's loops, or a try of its deletion."""
 FINAL_SAVEPOINTS = ("Done", "Failed")
 """What comes of the last savepoint of a StreamApp that is deleted."""
 
@@ -353,7 +353,7 @@ class Telemetry:
         self.state_size.set(size)
         self.state_free.set(free)
 
-    def note_standstill(self, key: Key, *, cost: float) -> None:
+    def show_stopped(self, key: Key, *, cost: float) -> None:
         """Show that a job has no replicas: it was suspended, or has finished.
 
         Args:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from base64 import b64encode
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
@@ -32,12 +34,19 @@ from weir_operator.flink.configuration import (
     task_manager_configuration,
 )
 from weir_operator.flink.memory import split_job_manager, split_memory
+from weir_operator.flink.programs import find_programs
+from weir_operator.flink.scripts import CLIENT
 from weir_operator.kubernetes.api.client import Body
-from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, CONFIG_MOUNT
-from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
+from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, HELD_FOR
+from weir_operator.runtime.kubernetes.pods import (
+    CONFIG_MOUNT,
+    FLINK,
+    PROGRAMS_JAR,
+    PYTHON_JAR,
+    FlinkPods,
+    fitting,
+)
 
-FLINK = "/opt/flink"
-"""Where Flink is in an image."""
 ENTRYPOINT = "/docker-entrypoint.sh"
 """Where Flink's images, and those made from them, have theirs; the Flink Kubernetes Operator starts
 it by this name, too."""
@@ -120,25 +129,55 @@ def _agent_option(pods: FlinkPods) -> str:
     return "" if pods.agent is None else " $agent"
 
 
+def check_python(python: str | None) -> str:
+    """Return the lines that end a JobManager whose image cannot run a PyFlink program.
+
+    Args:
+        python: The interpreter, as `python.client.executable` names it; `None` takes what Flink
+            would: its own variable, else `python`.
+    """
+    interpreter = shlex.quote(python) if python else '"${PYFLINK_CLIENT_EXECUTABLE:-python}"'
+    question = (
+        'import importlib.util as u, sys; sys.exit(u.find_spec("pyflink.java_gateway") is None)'
+    )
+    remedy = "; build an image with both, or name its interpreter in python.client.executable"
+    return (
+        f"python={interpreter}\n"
+        f'"$python" -c {shlex.quote(question)} 2>/dev/null || {{\n'
+        "  echo 'spec.flink.image: expected an image with Python and apache-flink for"
+        f' spec.flink.job.python, got one without, by its interpreter\' "$python{remedy}"'
+        " | tee /dev/termination-log >&2\n"
+        "  exit 1\n"
+        "}\n"
+    )
+
+
 def provide_jar(jar: str | None, *, class_path: str = "") -> str:
     """Return the lines that put the job's jar where `GET /jars` finds it, and its libraries.
 
     Every other jar below `usrlib` is on the class path of the job, in JobManager and TaskManagers.
 
     Args:
-        jar: In the image; `None` takes the one jar in `usrlib` itself.
+        jar: In the container; `None` takes the one jar in `usrlib` itself.
         class_path: What the user has there besides, as `pipeline.classpaths` is written.
     """
-    found = shlex.quote(jar) if jar else f"{FLINK}/usrlib/*.jar"
+    found = f"{FLINK}/usrlib/*.jar"
+    if jar:
+        found = jar if jar == PYTHON_JAR else shlex.quote(jar)  # a pattern, or a path
     wanted = f"{jar} in the image" if jar else f"one jar in {FLINK}/usrlib of the image"
-    remedy = "correct its path, or put it there" if jar else "name the one to run"
+    field, remedy = "jar", "correct its path, or put it there" if jar else "name the one to run"
+    if jar == PYTHON_JAR:
+        field, remedy = "python", "put it there"
+    # There the JobManager itself looks for the jar, when it makes a job of the program.
+    environment = f"export FLINK_OPT_DIR={FLINK}/opt\n" if jar == PYTHON_JAR else ""
     given = f"{shlex.quote(class_path)}${{libraries:+';'}}" if class_path else ""
     return (
+        f"{environment}"
         f"set -- {found}\n"
         '[ $# -eq 1 ] && [ -r "$1" ] || {\n'
         # A pattern that matches nothing stands for itself.
         '  [ $# -gt 1 ] || set -- "nothing that can be read"\n'
-        f"  echo {shlex.quote(f'spec.flink.job.jar: expected {wanted}, got')} "
+        f"  echo {shlex.quote(f'spec.flink.job.{field}: expected {wanted}, got')} "
         f'"$*; "{shlex.quote(remedy)} | tee /dev/termination-log >&2\n'
         "  exit 1\n"
         "}\n"
@@ -186,6 +225,7 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             **_results(pods),
         },
     )
+    uses_python = pods.make.jar == PYTHON_JAR
     memory = split_job_manager(pods.make.config, process=pods.make.job_manager.memory)
     # The leader is found by its pod's address: a name would be asked for before it is known.
     own_address = (
@@ -196,9 +236,8 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
             config_dir=CONFIG_MOUNT,
-            before=provide_jar(
-                pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", "")
-            )
+            before=(check_python(pods.make.config.get(CLIENT)) if uses_python else "")
+            + provide_jar(pods.make.jar, class_path=pods.make.config.get("pipeline.classpaths", ""))
             + use_agent(pods),
             more_options=_agent_option(pods).strip(),
             options=(
@@ -247,12 +286,59 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
             main=f"{TASK_MANAGER_CLASS} --configDir {CONFIG_MOUNT}"
             ' -D "taskmanager.resource-id=$POD_NAME" -D "taskmanager.host=$POD_IP"',
         ),
+        "hold.sh": hold_script(pods.job_manager),
     }
 
 
-def config_map(pods: FlinkPods, name: str, labels: Mapping[str, str], data: Body) -> Body:
+def hold_script(host: str, port: int = REST_PORT) -> str:
+    """Return what a TaskManager's pod runs before its JVM is told to end.
+
+    It ends when the slot is free, as it is where Weir removes the pod, so no removal by Weir takes
+    longer. Where somebody evicts the pod, the job works on until Weir has moved the operator to the
+    replacement. Without an answer of the JobManager, there is no job to wait for.
+
+    `/dev/tcp` is bash's: images need no HTTP client. An image without bash holds nothing.
+
+    Args:
+        host: The JobManager's Service.
+        port: Of its REST interface.
+    """
+    return f"""\
+# Keeps this pod at work until its slot is free, or {HELD_FOR} s have passed.
+slot_is_used() {{
+    exec 3<>/dev/tcp/{host}/{port} || return 1
+    printf 'GET /taskmanagers/%s HTTP/1.0\\r\\nHost: {host}\\r\\n\\r\\n' "$POD_NAME" >&3
+    timeout 5 cat <&3 | grep -q '"freeSlots":0'
+}}
+while [ $SECONDS -lt {HELD_FOR} ] && slot_is_used 2>/dev/null; do
+    sleep 0.2
+done
+"""
+
+
+def job_manager_jars(pods: FlinkPods) -> dict[str, bytes]:
+    """Return the jars of the JobManager's ConfigMap: Weir's own, which runs a SQL script.
+
+    Raises:
+        PermanentError: It is not installed here.
+    """
+    if pods.make.jar != PROGRAMS_JAR:
+        return {}
+    jar = find_programs()
+    return {jar.name: jar.read_bytes()}
+
+
+def config_map(
+    pods: FlinkPods,
+    name: str,
+    labels: Mapping[str, str],
+    data: Body,
+    jars: Mapping[str, bytes] = MappingProxyType({}),
+) -> Body:
     """Return a ConfigMap named for its content, which is never changed."""
-    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    binary = {each: b64encode(content).decode() for each, content in jars.items()}
+    content = json.dumps({**data, **binary}, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:10]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -264,6 +350,7 @@ def config_map(pods: FlinkPods, name: str, labels: Mapping[str, str], data: Body
         },
         "immutable": True,
         "data": dict(data),
+        **({"binaryData": binary} if binary else {}),
     }
 
 

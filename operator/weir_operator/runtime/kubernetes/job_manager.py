@@ -25,6 +25,7 @@ from weir_operator.runtime.kubernetes.configuration import (
     RESULTS_PATHS,
     config_map,
     job_manager_files,
+    job_manager_jars,
 )
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_states import (
@@ -201,7 +202,9 @@ class JobManagerPod:
 def make_files(pods: FlinkPods) -> Body:
     """Return the JobManager's ConfigMap."""
     labels = pods.labels(manifests.JOB_MANAGER)
-    return config_map(pods, pods.job_manager, labels, job_manager_files(pods))
+    return config_map(
+        pods, pods.job_manager, labels, job_manager_files(pods), job_manager_jars(pods)
+    )
 
 
 def results_of(thing: Body) -> str:

@@ -18,9 +18,10 @@ from weir_operator.runtime.kubernetes.configuration import (
     TASK_DATA_PORT,
     TASK_RPC_PORT,
 )
-from weir_operator.runtime.kubernetes.pod_spec import CONFIG_MOUNT, pod_template
+from weir_operator.runtime.kubernetes.pod_spec import pod_template
 from weir_operator.runtime.kubernetes.pods import (
     APP,
+    CONFIG_MOUNT,
     CONTROLLER_LABELS,
     RESULTS,
     REVISION,
@@ -169,10 +170,14 @@ def network_policy(pods: FlinkPods) -> Body:
 
 
 def disruption_budget(pods: FlinkPods) -> Body:
-    """Return the budget that makes a drain wait until Weir has replaced the TaskManager."""
+    """Return the budget that lets evictions through one at a time.
+
+    Node autoscalers leave a node alone whose pods have a budget of 0. An evicted TaskManager works
+    on until Weir has moved its operator, see `configuration.hold_script`.
+    """
     return _object(pods, "policy/v1", "PodDisruptionBudget", pods.account) | {
         "spec": {
-            "maxUnavailable": 0,
+            "maxUnavailable": 1,
             "selector": {"matchLabels": pods.selector(TASK_MANAGER)},
             # One that never came to run protects nothing.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
@@ -262,6 +267,7 @@ def task_managers(
             ],
             "readinessProbe": _listens(TASK_RPC_PORT),
             "livenessProbe": _alive(TASK_RPC_PORT),
+            "lifecycle": {"preStop": {"exec": {"command": ["bash", f"{CONFIG_MOUNT}/hold.sh"]}}},
         },
     )
     name = pods.workload(operator, pool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -12,7 +13,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader, Key
 from weir_operator.runtime.kubernetes.manifests import TASK_MANAGER
-from weir_operator.runtime.kubernetes.pod_states import is_alive, node_is_going
+from weir_operator.runtime.kubernetes.pod_states import is_alive, is_held, node_is_going
 from weir_operator.runtime.kubernetes.pods import APP, COMPONENT, MANAGED_BY
 from weir_operator.runtime.places import Place
 
@@ -73,7 +74,7 @@ class NodeNotices:
             for pod in await self._api.list(
                 f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
             )
-            if is_alive(pod)
+            if is_alive(pod) or is_held(pod, time.time())
         ]
         self._threatened = frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
         self._counted = asked

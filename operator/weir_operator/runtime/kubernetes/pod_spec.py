@@ -14,6 +14,7 @@ from typing import Any
 
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pods import (
+    CONFIG_MOUNT,
     PLACE,
     REVISION,
     STATE_MOUNT,
@@ -24,9 +25,6 @@ from weir_operator.runtime.places import Place
 from weir_operator.streamapp.pod_template import ITEM_KEYS
 
 CONTAINER = "flink-main-container"
-
-
-CONFIG_MOUNT = "/etc/weir/flink"
 
 
 AGENT_MOUNT = "/opt/weir-agent"
@@ -43,6 +41,8 @@ FLINK_USER = 9999
 """User and group of Flink's own images, which start as root and would be refused as such."""
 
 
+HELD_FOR = 300
+"""Seconds for which a TaskManager that is evicted goes on working, at most."""
 LEAVE_A_DEAD_NODE_AFTER = 30
 """Seconds; the default of 300 would leave the job without its TaskManager for as long."""
 
@@ -92,7 +92,7 @@ def pod_template(
     }
     defaults = {
         "spec": {
-            **_defaults(pods),
+            **_defaults(is_job_manager=not operator),
             **_pod_account(pods, is_job_manager=not operator),
             **({"topologySpreadConstraints": [_spread(pods, operator)]} if spread else {}),
         }
@@ -155,10 +155,11 @@ def _kept_off(spec: Body, nodes: Sequence[str]) -> Body:
     return {**spec, "affinity": {**affinity, "nodeAffinity": {**for_nodes, required: off}}}
 
 
-def _defaults(pods: FlinkPods) -> Body:
+def _defaults(*, is_job_manager: bool) -> Body:
     return {
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 30,
+        # A TaskManager first waits until its slot is free; what is left is for its JVM.
+        "terminationGracePeriodSeconds": 30 if is_job_manager else HELD_FOR + 30,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": FLINK_USER,

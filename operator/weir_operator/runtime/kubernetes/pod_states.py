@@ -21,6 +21,8 @@ from weir_operator.runtime.kubernetes.pods import (
 from weir_operator.runtime.protocol import Replica
 
 _CAUSED_BY = "Caused by:"  # before each cause of a Java exception, the innermost last
+EVICTED = "EvictionByEvictionAPI"
+"""Reason of the condition that the API server gives a pod which it evicts, before it deletes it."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a container waits for in the normal course of things."""
 
@@ -29,6 +31,26 @@ def is_alive(pod: Body) -> bool:
     """Return whether the pod runs or will run: neither ended nor ending."""
     ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     return not ended and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_held(pod: Body, now: float) -> bool:
+    """Return whether the pod is evicted but still works, until its operator has been moved.
+
+    Its ReplicaSet has replaced it. One that Weir removed, or that ends for another reason, is not
+    held: its slot is free, or nobody moves it.
+
+    Args:
+        pod: As the API server has it.
+        now: Unix time.
+    """
+    deadline = pod["metadata"].get("deletionTimestamp")
+    target = condition(pod, "DisruptionTarget")
+    return (
+        deadline is not None
+        and now < _unix(deadline)  # later, only its node could say that it ended, and may be lost
+        and (target.get("status"), target.get("reason")) == ("True", EVICTED)
+        and "running" in _main_status(pod).get("state", {})
+    )
 
 
 def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
@@ -50,6 +72,7 @@ def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
         metrics_url=url(address, METRICS_PORT, "/metrics") if address else "",
         pending=waiting_for(pod),
         terminating=_disruption(pod) or terminating,
+        evicted="deletionTimestamp" in pod["metadata"],
         revision=labels.get(REVISION, ""),
         place=labels.get(PLACE, ""),
         node=pod["spec"].get("nodeName", ""),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink import programs, scripts
 from weir_operator.flink.configuration import Storage, TaskManagerMemory
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.kubernetes.api.client import Body
@@ -23,6 +24,7 @@ from weir_operator.runtime.places import (
     size_memory,
 )
 from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.flink import Job
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
@@ -38,6 +40,14 @@ PLACE = "weir.dev/place"
 RESULTS = "weir.dev/job-results"
 """Annotation of the JobManager with `FlinkPods.results`."""
 
+FLINK = "/opt/flink"
+"""Where Flink is in an image."""
+CONFIG_MOUNT = "/etc/weir/flink"
+"""Where a container has the files of its ConfigMap."""
+PROGRAMS_JAR = f"{CONFIG_MOUNT}/{programs.JAR}"
+"""Weir's own programs, which run a SQL script; in the JobManager's ConfigMap."""
+PYTHON_JAR = f"{FLINK}/opt/{scripts.PYTHON_JAR}"
+"""Pattern of the jar that runs a PyFlink program, in Flink's images."""
 STATE_MOUNT = "/flink-data"
 """Where the volume with checkpoints and savepoints is in every container."""
 CONTROLLER_LABELS: Mapping[str, str] = {"app.kubernetes.io/name": "weir"}
@@ -76,7 +86,7 @@ class Make:
     uri: str | None = None
     """Folder with the state, where there is no claim."""
     jar: str | None = None
-    """Path in the image; `None` takes the one jar of `/opt/flink/usrlib`."""
+    """Path in the container; `None` takes the one jar of `/opt/flink/usrlib`."""
     config: Mapping[str, str] = field(default_factory=dict)
     """The user's keys for Flink."""
     pod_template: Body = field(default_factory=dict)
@@ -95,7 +105,7 @@ class Make:
             job_manager=job_manager_place(app),
             claim=storage.claim if storage else None,
             uri=storage.uri if storage else None,
-            jar=flink.job.jar if flink.job else None,
+            jar=jar_in_image(flink.job),
             config=dict(flink.config or {}),
             pod_template=dict(flink.pod_template or {}),
         )
@@ -209,7 +219,7 @@ class FlinkPods:
             agent=agent,
         )
 
-    def made_of(self, revision: Revision) -> Self:
+    def with_revision(self, revision: Revision) -> Self:
         """Return what the pods are at a revision; pools that it does not know stay as they are.
 
         Raises:
@@ -358,6 +368,18 @@ class FlinkPods:
             return cpu
         sizes = self.pools[pool].sizes if pool in self.pools else ()
         return next((str(size) for size in sizes if size.cores == cores), cpu)
+
+
+def jar_in_image(job: Job | None) -> str | None:
+    """Return the path of the jar that has the job's entry class, in the JobManager's container.
+
+    `None` is the one jar of `/opt/flink/usrlib`.
+    """
+    if job is None:
+        return None
+    if job.sql is not None:
+        return PROGRAMS_JAR
+    return job.jar if job.python is None else PYTHON_JAR
 
 
 def _required(image: str | None) -> str:

@@ -154,7 +154,7 @@ class KubernetesRuntime:
             PermanentError: The revision names no image.
         """
         if revision != self._used:
-            self._pods, self._used = self._given.made_of(revision), revision
+            self._pods, self._used = self._given.with_revision(revision), revision
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
         """Return why the cluster takes no pods of `revision` now, with a remedy; else empty.
@@ -171,7 +171,7 @@ class KubernetesRuntime:
         asked = revision, frozenset(pools)
         if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
             return known.reason
-        reason = await self._find_refusal(self._given.made_of(revision), pools)
+        reason = await self._find_refusal(self._given.with_revision(revision), pools)
         self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
         return reason
 

@@ -8,6 +8,7 @@ number in the ReplicaSet, so repeating a step does no harm.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import config_map, task_manager_files
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pod_states import condition, is_alive, replica
+from weir_operator.runtime.kubernetes.pod_states import condition, is_alive, is_held, replica
 from weir_operator.runtime.kubernetes.pods import COMPONENT, OPERATOR, PLACE, POOL, SIZE, FlinkPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 
@@ -46,11 +47,12 @@ class TaskManagerPods:
         self._nodes = nodes
 
     async def replicas(self, pods: FlinkPods) -> tuple[Replica, ...]:
-        """Return those that are alive or about to be, ordered by id."""
-        going = await self._nodes.going()
+        """Return those that are alive or about to be, and those that are held, ordered by id."""
+        going, now = await self._nodes.going(), time.time()
         return tuple(
             replica(pod, pods, terminating=going.get(pod["spec"].get("nodeName", ""), ""))
-            for pod in await self._alive()
+            for pod in await self._all()
+            if is_alive(pod) or is_held(pod, now)
         )
 
     async def start(self, pods: FlinkPods, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
@@ -234,10 +236,14 @@ class TaskManagerPods:
             await asyncio.sleep(_POLL)
 
     async def _alive(self, group: Group | None = None) -> tuple[Body, ...]:
+        """Return the pods that their ReplicaSets count."""
+        return tuple(pod for pod in await self._all(group) if is_alive(pod))
+
+    async def _all(self, group: Group | None = None) -> tuple[Body, ...]:
         labels = {COMPONENT: manifests.TASK_MANAGER}
         if group is not None:
             labels |= {OPERATOR: group[0], POOL: group[1]}
-        found = [pod for pod in await self._objects.pods(labels) if is_alive(pod) and _is_ours(pod)]
+        found = [pod for pod in await self._objects.pods(labels) if _is_ours(pod)]
         return tuple(sorted(found, key=lambda pod: str(pod["metadata"]["name"])))
 
     async def _set(self, pods: FlinkPods, operator: str, pool: str) -> Body | None:

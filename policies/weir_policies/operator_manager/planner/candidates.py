@@ -279,7 +279,7 @@ def _has_sizes(o: int, view: View) -> bool:
 
 
 @compiled_apart
-def build_menu(o: int, view: View, own: PlannerMemory) -> None:
+def choose_candidates(o: int, view: View, own: PlannerMemory) -> None:
     """Choose the front again, with the view's present speedups.
 
     Uses the operator's row of `target` to work in and leaves the present deployment there.
@@ -322,12 +322,12 @@ def _enter_resizes(o: int, view: View, own: PlannerMemory, kept: int) -> None:
             able = own.candidate_capacity[candidate] > 0
             if not able or not same_per_pool(view, o, front[point], candidates[candidate]):
                 continue
-            if not _is_on_menu(o, view, own, candidates[candidate]):
+            if not _is_candidate(o, view, own, candidates[candidate]):
                 _enter(o, view, own, candidate)
 
 
 @compiled
-def _is_on_menu(o: int, view: View, own: PlannerMemory, counts: Counts) -> bool:
+def _is_candidate(o: int, view: View, own: PlannerMemory, counts: Counts) -> bool:
     return find_point(o, view, own, counts) >= 0
 
 

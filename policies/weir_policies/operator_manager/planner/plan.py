@@ -320,7 +320,9 @@ def price_of_move(o: int, view: View, own: PlannerMemory, here: int, point: int)
 
 
 @compiled_apart
-def value_off_menu(o: int, view: View, own: PlannerMemory, peak: float, short: float) -> float:
+def value_outside_candidates(
+    o: int, view: View, own: PlannerMemory, peak: float, short: float
+) -> float:
     """Return Q of a present deployment that is no point.
 
     It is left for a point after the block at the latest; or it is as good as the point that carries
@@ -376,7 +378,7 @@ def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
     if here >= 0:
         least = value_of(o, view, own, here, peak, short)
     else:
-        least = value_off_menu(o, view, own, peak, short)
+        least = value_outside_candidates(o, view, own, peak, short)
     carried = own.point_capacity[here] if here >= 0 else own.capacity_off_menu
     if carried < need:
         least += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)

@@ -17,7 +17,9 @@ A plan is as good as what was learned, which is little in the first hours, and s
 its model of the dynamics. So there are also two simple rules:
 
 * `SHORT_RULE` keeps a margin over the present rate, like `queueing`: it scales out at once, and in
-  when something cheaper would have been enough for the last three intervals too.
+  when something cheaper would have been enough for the last three intervals too. Where restarts
+  bring violations, it scales out when the deployment is too small, with a larger margin, and in
+  only if that saves more than these violations cost.
 * `LONG_RULE` keeps a margin over the highest rate of the last 60 blocks, like `window-max`.
 
 Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
@@ -51,7 +53,7 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.model.season import Season
 from weir_policies.operator_manager.planner.candidates import (
     SATURATED,
-    build_menu,
+    choose_candidates,
     correct,
     find_capacity,
     find_point,
@@ -76,7 +78,7 @@ from weir_policies.operator_manager.planner.plan import (
     probability_of_excess,
     rate_to_carry,
     value_of,
-    value_off_menu,
+    value_outside_candidates,
 )
 from weir_policies.operator_manager.planner.rate import (
     assume,
@@ -110,6 +112,10 @@ MARGIN = 0.1
 """Part by which the target of a restart must exceed that: a restart should last."""
 SAVING = 0.1
 """Part of the price that a restart must save."""
+FREE = 0.1
+"""Violations per restart up to which restarts are taken to bring none."""
+STAYS = 0.3
+"""Part of the time for which the rate has stayed low that it is taken to stay low from now on."""
 CHANCE = 2.0
 """Standard deviations of the number of records, if they come independently."""
 LONG_HEADROOM = 0.05
@@ -136,9 +142,19 @@ def note_peak(own: PlannerMemory) -> None:
 
 
 @compiled
+def violations_of_restart(own: PlannerMemory) -> float:
+    """Return how many violations followed a change on average; 0 where changes take no time."""
+    return own.restart_violations / own.restarts
+
+
+@compiled
 def need_of_brief(o: int, view: View, own: PlannerMemory) -> float:
-    """Return records/s that a deployment must carry for `SHORT_RULE` to stay there."""
-    return rate_to_carry(o, view, own) * (1 + HEADROOM)
+    """Return records/s that a deployment must carry for `SHORT_RULE` to stay there.
+
+    It leaves for lack of headroom only where that brings no violation: else it waits for a reason.
+    """
+    headroom = HEADROOM * (1 - min(violations_of_restart(own), 1.0))
+    return rate_to_carry(o, view, own) * (1 + headroom)
 
 
 @compiled
@@ -183,7 +199,8 @@ def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) 
     """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
     need = need_of_brief(o, view, own) * strain_of(o, view, own, carries)
     if carries < need:
-        row = _find_cheapest(o, view, own, need * (1 + MARGIN), SAVING)
+        growth = MARGIN + HEADROOM * min(violations_of_restart(own), 1.0)
+        row = _find_cheapest(o, view, own, need * (1 + growth), SAVING)
         if row < 0:
             row = _find_cheapest(o, view, own, need, SAVING)
         return row if row >= 0 else _find_largest(o, view, own)
@@ -196,7 +213,56 @@ def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) 
     if late or rises or own.seen_intervals < SHORT_WINDOW:
         return -1
     need = most * (1 + HEADROOM) * (1 + max(MARGIN, chance_of(o, view, most)))
+    if violations_of_restart(own) > FREE:
+        return _find_worth_restart(o, view, own, need)
     return _if_it_saves(o, view, own, _find_cheapest(o, view, own, need, SAVING), SAVING)
+
+
+@compiled
+def intervals_below(own: PlannerMemory, rate: float) -> int:
+    """Return for how many intervals a rate was not exceeded, `LONG_WINDOW` blocks at most.
+
+    Of a block it is known only whether it exceeded the rate; `SHORT_WINDOW` intervals did not.
+    """
+    intervals = 0
+    if own.block_peak <= rate:
+        intervals = own.in_block
+        for back in range(1, min(own.blocks, LONG_WINDOW) + 1):
+            if own.peaks[(own.blocks - back) % LONG_WINDOW] > rate:
+                break
+            intervals += own.block
+    return max(intervals, SHORT_WINDOW)
+
+
+@compiled_apart
+def _find_worth_restart(o: int, view: View, own: PlannerMemory, need: float) -> int:
+    """Return the candidate that saves most, the violations that a restart brings deducted, or -1.
+
+    What it saves is its difference in price for as long as its capacity, less `HEADROOM`, will be
+    enough: `STAYS` of the time for which it would have been enough so far.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        own: The planner's.
+        need: Records/s that the candidate must carry.
+    """
+    violations = view.model[o].weight_violation * violations_of_restart(own)
+    per_price = view.model[o].weight_resources / view.model[o].top_cost
+    present = price_of(o, view, view.counts[o])
+    candidates = own.candidates
+    best, most = -1, 0.0
+    for row in range(own.candidates_used):
+        carries = own.candidate_capacity[row]
+        if carries < need or _price_to_beat(o, view, own, row, SAVING) >= present:
+            continue
+        lasts = STAYS * intervals_below(own, carries / (1 + HEADROOM))
+        saved = (present - own.candidate_price[row]) * per_price * lasts
+        if not same_per_pool(view, o, view.counts[o], candidates[row]):
+            saved -= violations
+        if saved > most and fits_pools(o, view, candidates[row]):
+            best, most = row, saved
+    return best
 
 
 @compiled_apart
@@ -304,7 +370,7 @@ def forget_capacities(own: PlannerMemory) -> None:
 
 
 @compiled
-def fade_books(own: PlannerMemory) -> None:
+def decay_expert_costs(own: PlannerMemory) -> None:
     """Let the experts' costs decay by a block."""
     for expert in range(EXPERTS):
         own.exceeded[expert] = 0
@@ -469,6 +535,9 @@ def _say_rule(view: View, own: PlannerMemory) -> str:
     else:
         need = need_of_brief(0, view, own)
         rule = f"the current rate plus a margin, {say_rate(need)}, must be carried"
+        violations = violations_of_restart(own)
+        if violations > FREE:
+            rule += f", and a restart, which brings {violations:.2g} violations, must pay"
     if own.plans == 0:
         return f"there is no plan yet, so {rule}"
     books = own.expert_cost
@@ -517,7 +586,7 @@ def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Dep
         value = value_of(0, view, own, point, peak, short)
         scores[deployment] = value + price_of_move(0, view, own, here, point)
     if here < 0:
-        scores[observation.deployment] = value_off_menu(0, view, own, peak, short)
+        scores[observation.deployment] = value_outside_candidates(0, view, own, peak, short)
     if not fits_pools(0, view, view.counts[0]):
         scores[observation.deployment] = math.inf
     least = min(scores.values())
@@ -597,10 +666,11 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
         lowest=np.inf,
         highest=-np.inf,
         wait_factor=1.0,
-        # As good as ten blocks with an excess, each of which cost 1.2 intervals, and 3 restarts.
+        # As good as ten blocks with an excess, each of which cost 1.2 intervals, and a quarter of a
+        # restart without violations: the first restarts show what they bring.
         exceeded_blocks=10.0,
         exceeded_intervals=12.0,
-        restarts=3.0,
+        restarts=0.25,
         since_change=1000,
         next_plan=FIRST_PLAN,
     )
@@ -608,7 +678,7 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
         own = PlannerMemory(row)
         own.tried[:], own.lasted[:] = 4.0, 2.0  # an excess lasts as often as not
         assume(own)
-        build_menu(o, view, own)
+        choose_candidates(o, view, own)
     return memory
 
 
@@ -681,7 +751,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     if first or outgrown or moved > JUMPED or (due and changed) or pressed:
         own.fingerprint, own.room = model, room
         front = own.front_used
-        build_menu(o, view, own)
+        choose_candidates(o, view, own)
         forget_capacities(own)
         afresh = moved > JUMPED or front != own.front_used
         due = True
@@ -719,7 +789,7 @@ def _end_block(o: int, view: View, own: PlannerMemory) -> None:
     note_block(o, view, own, usual)
     note_height(own, height - season)
     note_peak(own)
-    fade_books(own)
+    decay_expert_costs(own)
     own.blocks += 1
     own.in_block = 0
     own.block_peak = 0.0
@@ -739,7 +809,7 @@ def _plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     own.lowest = min(own.lowest, own.peak_long)
     own.highest = max(own.highest, own.peak_long)
     if view.model[o].one_step == 1 and choose_chain(o, view, own):
-        build_menu(o, view, own)
+        choose_candidates(o, view, own)
         afresh = True
     if span_levels(own):
         afresh = True

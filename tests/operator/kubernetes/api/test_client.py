@@ -1,4 +1,4 @@
-"""The door to the API server, against a small server that answers as it is told."""
+"""The client of the API server, against a small server that answers as it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a StreamApp waits after a life that failed."""
+"""How long a StreamApp waits after a run that failed."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def test_after_a_hand_over_that_the_watch_has_not_shown_nothing_is_healed(
         await stage.until(lambda: stage.ready() == "JobRunning")
         second = OpenFence("two/1", SECOND)
         stage.give_to(second)
-        await stage.door(second)
+        await stage.status_client(second)
         before = list(old.done)
         [extra] = await stage.world.start([EXTRA])
 
@@ -100,12 +100,12 @@ async def test_a_status_that_another_controller_writes_ends_a_life_that_changes_
     """Its own clock stood still, so that it believes to hold the Lease."""
     async with stage.steering(OpenFence("one/1")) as old:
         await stage.until(lambda: stage.ready() == "JobRunning")
-        await (await stage.door(OpenFence("two/1"))).write({"rate": "12/s"})
+        await (await stage.status_client(OpenFence("two/1"))).write({"rate": "12/s"})
 
         stage.write_spec(objective={"responseTime": "soon"})
         old.app.note(stage.resource)  # which is news for the status
         await stage.until(lambda: old.ended("fenced"))
-        await old.app.leave()
+        await old.app.stop()
 
     assert stage.status["rate"] == "12/s"
     assert stage.ready() == "JobRunning"
@@ -155,11 +155,11 @@ class Change:
         self.done = []
 
     async def opened(self):
-        door = await self.stage.door(self.fence)
-        self.store = LosingStore(KubernetesStatusStore(door))
+        writer = await self.stage.status_client(self.fence)
+        self.store = LosingStore(KubernetesStatusStore(writer))
         world = OneWorld(self.stage.world, self.done)
-        runtime = world.runtime(None, None, door.confirm)
-        jobs = world.jobs(runtime, door.confirm)
+        runtime = world.runtime(None, None, writer.confirm)
+        jobs = world.jobs(runtime, writer.confirm)
         clock = SystemClock()
         spec = JobSpec(
             entry_class=None,
@@ -208,13 +208,13 @@ async def test_a_change_goes_on_under_the_next_controller_and_nowhere_else(stage
         await new.lifecycle.change(TWO, "more")
         stage.world.process(10)
 
-    async def go_on():
+    async def next_deployment():
         await old.lifecycle.change(TWO, "more")  # of which the last write may be the last deed
         await old.lifecycle.resize({"match": {"small/2": 2}})
 
     old.store.left, old.store.happens = at, lose
     with pytest.raises(LeaseLostError):
-        await go_on()
+        await next_deployment()
 
     assert len(old.done) == handed_over[0]
     assert len(stage.world.running()) == 1

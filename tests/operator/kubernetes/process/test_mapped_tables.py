@@ -24,7 +24,7 @@ def test_what_is_written_stands_there_after_a_rest(tmp_path):
     allocation.arrays[0][:] = 7
     allocation.arrays[1][299] = 9
 
-    allocation.rest()
+    allocation.release_pages()
 
     assert allocation.arrays[0].tolist() == [7] * 10_000
     assert allocation.arrays[1][299] == 9
@@ -42,15 +42,15 @@ def resident(folder):
 
 
 def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
-    room = MappedTables(tmp_path)
-    one, other = room.allocate([20_000]), room.allocate([20_000])
+    storage = MappedTables(tmp_path)
+    one, other = storage.allocate([20_000]), storage.allocate([20_000])
     for allocation in (one, other):
         allocation.arrays[0][:] = 7
-        allocation.rest()
+        allocation.release_pages()
 
     read = one.arrays[0][-1]
     held = resident(tmp_path)
-    one.rest()
+    one.release_pages()
 
     assert read == 7
     assert held > 0
@@ -58,8 +58,8 @@ def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
 
 
 def test_tables_of_two_policies_do_not_touch(tmp_path):
-    room = MappedTables(tmp_path)
-    one, other = room.allocate([5000]), room.allocate([5000])
+    storage = MappedTables(tmp_path)
+    one, other = storage.allocate([5000]), storage.allocate([5000])
 
     one.arrays[0][:] = 255
 
@@ -67,13 +67,13 @@ def test_tables_of_two_policies_do_not_touch(tmp_path):
 
 
 def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
-    room = MappedTables(tmp_path)
-    left = room.allocate([5000])
+    storage = MappedTables(tmp_path)
+    left = storage.allocate([5000])
     left.arrays[0][:] = 255
     address = left.arrays[0].ctypes.data
 
-    left.leave()
-    taken = room.allocate([5000])
+    left.free()
+    taken = storage.allocate([5000])
 
     assert taken.arrays[0].ctypes.data == address
     assert not taken.arrays[0].any()
@@ -90,19 +90,19 @@ def test_tables_larger_than_a_file_get_one_of_their_own(tmp_path, monkeypatch):
 
 
 def test_files_of_tables_have_no_name(tmp_path):
-    room = MappedTables(tmp_path)
+    storage = MappedTables(tmp_path)
 
-    room.allocate([5000])
+    storage.allocate([5000])
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_are_in_memory_where_the_disk_is_nearly_full(tmp_path, monkeypatch):
-    room = MappedTables(tmp_path)
+    storage = MappedTables(tmp_path)
     disk = SimpleNamespace(f_bavail=mapped_tables.RESERVE // 4096 - 1, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda folder: disk)
 
-    allocation = room.allocate([5000, 300])
+    allocation = storage.allocate([5000, 300])
     allocation.arrays[0][:] = 7
 
     assert isinstance(allocation, MemoryAllocation)
@@ -111,23 +111,23 @@ def test_tables_are_in_memory_where_the_disk_is_nearly_full(tmp_path, monkeypatc
 
 
 def test_tables_are_in_memory_where_the_disk_has_no_blocks_for_them(tmp_path, monkeypatch):
-    room = MappedTables(tmp_path)
+    storage = MappedTables(tmp_path)
 
     def refuse(file, begin, length):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", refuse)
-        assert isinstance(room.allocate([5000]), MemoryAllocation)
+        assert isinstance(storage.allocate([5000]), MemoryAllocation)
 
-    assert isinstance(room.allocate([5000]), MappedAllocation)
+    assert isinstance(storage.allocate([5000]), MappedAllocation)
 
 
 def test_what_was_handed_out_has_its_blocks_on_the_disk(tmp_path):
-    room = MappedTables(tmp_path)
+    storage = MappedTables(tmp_path)
     before = os.statvfs(tmp_path).f_bavail
 
-    room.allocate([64 * 2**20]).rest()
+    storage.allocate([64 * 2**20]).release_pages()
 
     disk = os.statvfs(tmp_path)
     assert (before - disk.f_bavail) * disk.f_frsize > 48 * 2**20  # others use the disk, too

@@ -47,11 +47,11 @@ async def ask_until(url, status):
 
 
 async def test_a_controller_is_not_ready_before_its_policy_is_compiled(settings, monkeypatch):
-    go_on, begun = threading.Event(), threading.Event()
+    next_deployment, begun = threading.Event(), threading.Event()
 
     def compile_slowly():
         begun.set()
-        go_on.wait(30.0)
+        next_deployment.wait(30.0)
 
     monkeypatch.setattr(process, "compile_default_policy", compile_slowly)
     api, stop = MemoryApi(), asyncio.Event()
@@ -71,10 +71,10 @@ async def test_a_controller_is_not_ready_before_its_policy_is_compiled(settings,
         url = f"http://127.0.0.1:{controller.port}/readyz"
 
         early = await ask_until(url, 503)
-        go_on.set()
+        next_deployment.set()
         late = await ask_until(url, 200)
     finally:
-        go_on.set()
+        next_deployment.set()
         stop.set()
         await running
 

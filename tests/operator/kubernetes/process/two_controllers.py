@@ -22,7 +22,7 @@ from weir_operator.kubernetes.app.task import AppTask
 from weir_operator.kubernetes.status import store
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.ownership import ANNOTATION
-from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.metrics.source import Window
 from weir_operator.rescale.flink import FlinkJobs
@@ -198,17 +198,17 @@ class Stage:
         try:
             yield Steering(app, worlds.done, context.telemetry)
         finally:
-            await app.leave()
+            await app.stop()
 
     async def until(self, found):
         async with asyncio.timeout(20.0):
             while not found():
                 await asyncio.sleep(0.01)
 
-    async def door(self, fence):
-        door = StatusDoor(self.api, self.resource, fence)
-        await door.open()
-        return door
+    async def status_client(self, fence):
+        writer = StatusClient(self.api, self.resource, fence)
+        await writer.open()
+        return writer
 
 
 def hurry(monkeypatch):
@@ -220,7 +220,7 @@ def hurry(monkeypatch):
 
 
 def slow_down(monkeypatch, seconds):
-    """Let each pause after a life that failed take so long."""
+    """Let each pause after a run that failed take so long."""
     monkeypatch.setattr(task, "FIRST_PAUSE", seconds)
     for name in ("FIRST_PAUSE", "LONGEST_PAUSE", "LONGEST_MID_CHANGE", "LOOK_ELSEWHERE"):
         monkeypatch.setattr(task, name, seconds)

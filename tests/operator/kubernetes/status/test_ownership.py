@@ -17,7 +17,7 @@ from weir_operator.kubernetes.status.store import (
     CONFIRMED_FOR,
     SETTLE,
     KubernetesStatusStore,
-    StatusDoor,
+    StatusClient,
 )
 
 FIRST, SECOND = "weir-a/weir-controller", "weir-b/weir-controller"
@@ -37,15 +37,15 @@ def renew(api, *, holder, duration=30.0):
     api.put(LEASE, {"metadata": {"name": "weir-controller"}, "spec": spec})
 
 
-def door_of(api, home, term=""):
+def writer_of(api, home, term=""):
     fence = OpenFence(term or home, home)
-    return StatusDoor(api, Resource.of(api.objects[PATH]), fence)
+    return StatusClient(api, Resource.of(api.objects[PATH]), fence)
 
 
 async def managed_by_first(api):
-    door = door_of(api, FIRST)
-    await door.open()
-    return door
+    writer = writer_of(api, FIRST)
+    await writer.open()
+    return writer
 
 
 def home(api):
@@ -56,7 +56,7 @@ async def test_whoever_opens_a_stream_app_first_looks_after_it(api):
     await managed_by_first(api)
 
     with pytest.raises(ManagedElsewhereError, match=r"weir-a/weir-controller.*watchNamespaces"):
-        await door_of(api, SECOND).open()
+        await writer_of(api, SECOND).open()
 
     assert home(api) == FIRST
 
@@ -64,7 +64,7 @@ async def test_whoever_opens_a_stream_app_first_looks_after_it(api):
 async def test_a_newer_controller_of_the_same_installation_takes_over(api):
     await managed_by_first(api)
 
-    await door_of(api, FIRST, term="later").open()
+    await writer_of(api, FIRST, term="later").open()
 
     assert api.objects[PATH]["status"]["controller"]["writer"] == "later"
 
@@ -94,7 +94,7 @@ async def test_a_home_that_is_no_lease_is_nobodys_and_goes_into_no_path(api, dam
     body = api.objects[PATH]
     api.put(PATH, {**body, "status": {"controller": {"home": damaged}}})
 
-    await door_of(api, SECOND).open()
+    await writer_of(api, SECOND).open()
 
     assert home(api) == SECOND
     assert {path for _, path in api.calls} == {PATH, f"{PATH}/status"}
@@ -108,7 +108,7 @@ async def test_an_installation_that_is_gone_is_followed_at_once(api, how):
     else:
         renew(api, holder="")
 
-    await door_of(api, SECOND).open()
+    await writer_of(api, SECOND).open()
 
     assert home(api) == SECOND
 
@@ -116,23 +116,23 @@ async def test_an_installation_that_is_gone_is_followed_at_once(api, how):
 async def test_an_installation_that_renews_no_more_is_followed_after_its_duration(api):
     await managed_by_first(api)
     renew(api, holder="weir-a-0", duration=1e-9)
-    door = door_of(api, SECOND)
+    writer = writer_of(api, SECOND)
 
     with pytest.raises(ManagedElsewhereError):
-        await door.open()
-    await door.open()
+        await writer.open()
+    await writer.open()
 
     assert home(api) == SECOND
 
 
 async def test_an_installation_that_goes_on_renewing_is_never_followed(api):
     await managed_by_first(api)
-    door = door_of(api, SECOND)
+    writer = writer_of(api, SECOND)
 
     for _ in range(3):
         renew(api, holder="weir-a-0", duration=1e-9)
         with pytest.raises(ManagedElsewhereError):
-            await door.open()
+            await writer.open()
 
     assert home(api) == FIRST
 
@@ -150,14 +150,14 @@ async def test_a_lease_that_may_not_be_read_counts_as_renewed_and_the_remedy_is_
     closed.objects = api.objects
 
     with pytest.raises(ManagedElsewhereError, match=f"{ANNOTATION}: {SECOND}"):
-        await door_of(closed, SECOND).open()
+        await writer_of(closed, SECOND).open()
 
 
 async def test_the_annotation_hands_it_over_and_the_one_before_leaves_off(api):
     before = await managed_by_first(api)
     await api.patch(PATH, {"metadata": {"annotations": {ANNOTATION: SECOND}}})
 
-    await door_of(api, SECOND).open()
+    await writer_of(api, SECOND).open()
 
     with pytest.raises(LeaseLostError):
         await before.write({"observedGeneration": 7})
@@ -174,10 +174,10 @@ async def test_who_takes_it_over_waits_until_the_one_before_must_have_noticed(ap
         slept.append(seconds)
 
     monkeypatch.setattr("weir_operator.kubernetes.status.store.asyncio.sleep", sleep)
-    taken, own = door_of(api, SECOND), door_of(api, SECOND, term="later")
-    for door in (taken, own):
-        await door.open()
-        await door.settle()
+    taken, own = writer_of(api, SECOND), writer_of(api, SECOND, term="later")
+    for writer in (taken, own):
+        await writer.open()
+        await writer.settle()
 
     assert SETTLE - 1.0 < slept[0] <= SETTLE
     assert slept[1] == 0.0, "its own installation has a Lease for that"
@@ -187,12 +187,12 @@ async def test_who_takes_it_over_waits_until_the_one_before_must_have_noticed(ap
 
 
 async def test_an_annotation_that_only_the_watch_has_shown_is_enough(api):
-    door = await managed_by_first(api)
+    writer = await managed_by_first(api)
 
-    door.note({ANNOTATION: SECOND})
+    writer.note({ANNOTATION: SECOND})
 
     with pytest.raises(LeaseLostError, match="weir-b"):
-        await door.confirm()
+        await writer.confirm()
 
 
 async def test_of_two_installations_that_open_a_new_one_at_once_one_gets_it(api):
@@ -200,7 +200,7 @@ async def test_of_two_installations_that_open_a_new_one_at_once_one_gets_it(api)
     api.put(LEASE.replace("weir-a", "weir-b"), {"metadata": {"name": "w"}, "spec": renew_both})
 
     found = await asyncio.gather(
-        door_of(api, FIRST).open(), door_of(api, SECOND).open(), return_exceptions=True
+        writer_of(api, FIRST).open(), writer_of(api, SECOND).open(), return_exceptions=True
     )
 
     assert sum(isinstance(each, ManagedElsewhereError) for each in found) == 1

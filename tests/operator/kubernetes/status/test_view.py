@@ -14,7 +14,7 @@ from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.reporter import REFRESH, StatusWriter
 from weir_operator.kubernetes.status.conditions import Aspect, judge_tuning
-from weir_operator.kubernetes.status.store import StatusDoor
+from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
     first_facts,
@@ -270,10 +270,10 @@ class Desk:
         self.written = []
 
     async def open(self):
-        door = StatusDoor(self.api, Resource.of(self.api.objects[PATH]), AlwaysOpen())
-        await door.open()
+        writer = StatusClient(self.api, Resource.of(self.api.objects[PATH]), AlwaysOpen())
+        await writer.open()
         self.writer = StatusWriter(
-            door, self.facts, clock=self.clock, on_written=self.written.append
+            writer, self.facts, clock=self.clock, on_written=self.written.append
         )
         await self.writer.flush()
         return self

@@ -1,11 +1,21 @@
 """The script of a Flink container, run in a folder that stands for the image."""
 
 import os
+import re
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from weir_operator.runtime.kubernetes.configuration import provide_jar, start_script, use_archive
+from weir_operator.runtime.kubernetes.configuration import (
+    check_python,
+    hold_script,
+    provide_jar,
+    start_script,
+    use_archive,
+)
+from weir_operator.runtime.kubernetes.pods import PYTHON_JAR
 
 OPTIONS = ("-Xmx64m", "-Dsaid=a b")
 ENTRYPOINT = """\
@@ -58,7 +68,8 @@ class Image:
             options=OPTIONS, main="Main --configDir /conf", config_dir="/conf", before=before
         )
         for place in ("/opt/flink", "/docker-entrypoint.sh", "/tmp/weir", "/dev/termination-log"):
-            script = script.replace(place, f"{self.root}{place}")
+            # Not the beginning of a longer name, such as flink-python.jar.
+            script = re.sub(rf"{re.escape(place)}(?![\w-])", f"{self.root}{place}", script)
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
         (self.root / "dev").mkdir(exist_ok=True)
         process = subprocess.Popen(
@@ -163,6 +174,38 @@ def test_a_thin_jar_that_is_named_has_its_libraries_beside_it(image):
     )
 
 
+def test_a_pyflink_program_is_run_by_flinks_jar_whatever_its_version(image):
+    image.put("opt/flink/opt/flink-python-2.3.0.jar")
+
+    image.start(provide_jar(PYTHON_JAR))
+
+    link = image.root / "tmp/weir/flink-web-upload/weir_job.jar"
+    assert link.resolve() == image.root / "opt/flink/opt/flink-python-2.3.0.jar"
+    assert image.environment()["FLINK_OPT_DIR"] == str(image.root / "opt/flink/opt")
+
+
+@pytest.mark.parametrize("named", [None, "python3"])
+def test_an_image_without_pyflink_is_refused_with_the_interpreter_that_was_asked(image, named):
+    image.put("opt/flink/opt/flink-python-2.3.0.jar")
+    image.put(f"bin/{named or 'python'}", "#!/bin/sh\nexit 1\n", executable=True)
+
+    image.start(check_python(named) + provide_jar(PYTHON_JAR))
+
+    assert image.failed
+    assert image.said.startswith("spec.flink.image: expected an image with Python and apache-flink")
+    assert f"by its interpreter {named or 'python'};" in image.said
+
+
+def test_an_image_with_pyflink_starts(image):
+    image.put("opt/flink/opt/flink-python-2.3.0.jar")
+    image.put("bin/mine", '#!/bin/sh\necho "$2" > "$ROOT/asked"\n', executable=True)
+
+    image.start(check_python(None) + provide_jar(PYTHON_JAR), PYFLINK_CLIENT_EXECUTABLE="mine")
+
+    assert not image.failed, image.said
+    assert "pyflink.java_gateway" in (image.root / "asked").read_text()
+
+
 @pytest.mark.parametrize("class_path", ["", "file:/mine/its.jar"])
 def test_a_jar_that_stands_alone_has_the_class_path_that_the_user_gave(image, class_path):
     image.put("opt/flink/usrlib/job.jar")
@@ -193,6 +236,9 @@ def test_without_a_name_there_must_be_one_jar(image, jars):
         (None, [],
          "spec.flink.job.jar: expected one jar in /opt/flink/usrlib of the image, got nothing that"
          " can be read; name the one to run"),
+        (PYTHON_JAR, [],
+         "spec.flink.job.python: expected /opt/flink/opt/flink-python-*.jar in the image, got"
+         " nothing that can be read; put it there"),
         (None, ["a.jar", "b.jar"],
          "spec.flink.job.jar: expected one jar in /opt/flink/usrlib of the image, got"
          " /opt/flink/usrlib/a.jar /opt/flink/usrlib/b.jar; name the one to run"),
@@ -206,3 +252,51 @@ def test_a_jar_that_is_not_there_is_told_by_what_is_there_in_its_place(image, ja
 
     assert image.failed
     assert image.said.replace(str(image.root), "").strip() == sentence
+
+
+def job_manager(asked):
+    """Return what answers a TaskManager as Flink does; its slot is free from the third question on.
+
+    Args:
+        asked: Takes the paths that were asked for.
+    """
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = f'{{"id":"trips-1","slotsNumber":1,"freeSlots":{int(len(asked) >= 3)}}}'
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format, *args):  # noqa: A002
+            """Say nothing."""
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+
+
+def hold(port):
+    script = hold_script("127.0.0.1", port)
+    return subprocess.run(
+        ["bash", "-c", script], env={**os.environ, "POD_NAME": "trips-1"}, timeout=60, check=False
+    )
+
+
+def test_a_pod_is_held_until_its_slot_is_free():
+    asked: list[str] = []
+    with job_manager(asked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        hold(server.server_port)
+        server.shutdown()
+
+    assert asked == ["/taskmanagers/trips-1"] * 3
+
+
+def test_no_pod_is_held_for_a_job_manager_that_does_not_answer():
+    asked: list[str] = []
+    with job_manager(asked) as server:
+        port = server.server_port
+
+    hold(port)  # would run into its time limit
+
+    assert asked == []

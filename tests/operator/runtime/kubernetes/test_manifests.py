@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 from weir_operator.errors import PermanentError
-from weir_operator.runtime.kubernetes import manifests, pod_spec
+from weir_operator.runtime.kubernetes import configuration, job_manager, manifests, pod_spec
 from weir_operator.runtime.kubernetes.configuration import (
     config_map,
     job_manager_files,
@@ -19,6 +21,7 @@ from weir_operator.runtime.kubernetes.configuration import (
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, CONTAINER, merge
 from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods, fitting
 from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.wiring import assembly
 
 
 def manifest(**flink):
@@ -327,6 +330,58 @@ def test_the_jar_is_quoted_where_it_is_named():
     assert """set -- '/opt/my jobs/a'"'"'b.jar'""" in files["start.sh"]
 
 
+def test_a_script_is_run_by_weirs_jar_out_of_the_job_managers_config_map(tmp_path, monkeypatch):
+    (tmp_path / "weir-programs.jar").write_bytes(b"its classes")
+    monkeypatch.setattr(configuration, "find_programs", lambda: tmp_path / "weir-programs.jar")
+    app = parse_manifest(manifest(job={"sql": {"script": "INSERT INTO b SELECT x FROM a"}}))
+    pods = pods_of(job={"sql": {"script": "INSERT INTO b SELECT x FROM a"}})
+
+    job = assembly.job_spec(app, beside=Path("/nonexistent"))
+    files = job_manager.make_files(pods)
+
+    assert job.entry_class == "dev.weir.RunScript"
+    assert job.arguments == ("script", "INSERT INTO b SELECT x FROM a")
+    assert base64.b64decode(files["binaryData"]["weir-programs.jar"]) == b"its classes"
+    assert "set -- /etc/weir/flink/weir-programs.jar\n" in files["data"]["start.sh"]
+
+
+def test_a_script_in_the_image_is_read_there_and_never_here(tmp_path):
+    (tmp_path / "q.sql").write_text("the controller's own")
+    app = parse_manifest(manifest(job={"sql": {"file": str(tmp_path / "q.sql")}}))
+
+    job = assembly.job_spec(app, beside=tmp_path)
+
+    assert job.arguments == (str(tmp_path / "q.sql"),)
+
+
+def test_a_changed_script_is_an_upgrade():
+    def revision(script):
+        app = parse_manifest(manifest(job={"sql": {"script": script}}))
+        return assembly.revision_of(app, assembly.job_spec(app, beside=Path("/nonexistent")))
+
+    assert revision("INSERT INTO b SELECT x FROM a").id != revision("INSERT INTO b SELECT 1").id
+    [pods] = {
+        pods_of().with_revision(revision(script)).make.jar
+        for script in ("INSERT INTO b SELECT x FROM a", "INSERT INTO b SELECT 1")
+    }
+    assert pods == "/etc/weir/flink/weir-programs.jar"
+
+
+def test_a_pyflink_program_is_run_by_the_jar_in_flinks_image():
+    python = {"python": {"file": "/opt/flink/usrlib/job.py"}, "args": ["--window", "5m"]}
+    app = parse_manifest(manifest(job=python))
+
+    job = assembly.job_spec(app, beside=Path("/nonexistent"))
+    files = job_manager.make_files(pods_of(job=python))
+
+    assert job.entry_class == "org.apache.flink.client.python.PythonDriver"
+    assert job.arguments == ("--python", "/opt/flink/usrlib/job.py", "--window", "5m")
+    assert "set -- /opt/flink/opt/flink-python-*.jar\n" in files["data"]["start.sh"]
+    assert 'python="${PYFLINK_CLIENT_EXECUTABLE:-python}"\n' in files["data"]["start.sh"]
+    assert "pyflink" not in job_manager.make_files(pods_of())["data"]["start.sh"]
+    assert "binaryData" not in files
+
+
 def test_equal_content_is_the_same_config_map_and_other_content_another():
     pods = pods_of()
 
@@ -431,3 +486,16 @@ def test_another_agent_is_left_out_and_flink_starts_all_the_same(tmp_path):
 
     assert list((tmp_path / "mount").glob("*.jar")) == []
     assert "Flink starts without it" in said
+
+
+def test_an_evicted_task_manager_has_time_to_be_moved():
+    budget = manifests.disruption_budget(pods_of())
+    workload, job_manager = replica_set(pods_of()), manifests.job_manager(pods_of(), "x")
+    command = main_container(workload)["lifecycle"]["preStop"]["exec"]["command"]
+
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert command == ["bash", "/etc/weir/flink/hold.sh"]
+    assert "hold.sh" in task_manager_files(pods_of(), "match", "small")
+    assert workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 330
+    assert job_manager["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30
+    assert "lifecycle" not in main_container(job_manager)

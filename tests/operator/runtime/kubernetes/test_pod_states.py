@@ -9,6 +9,7 @@ from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pod_states import (
     cpu_of,
     is_alive,
+    is_held,
     node_is_going,
     replica,
     waiting_for,
@@ -172,3 +173,37 @@ def test_a_replica_tells_which_process_it_is_and_how_the_one_before_it_ended():
 @pytest.mark.parametrize("cpu", ["abc", "0", "500u", "1e1"])
 def test_a_pod_of_a_size_that_weir_never_gives_can_be_listed(cpu):
     assert replica(pod(cpu=cpu), pods_of(), terminating="").size == cpu
+
+
+EVICTED = condition("DisruptionTarget", reason="EvictionByEvictionAPI", message="evicted")
+RUNNING = container(state={"running": {}})
+ENDS = "2026-01-02T03:10:00Z"
+BEFORE, AFTER = 1767323399.0, 1767323401.0
+
+
+def test_an_evicted_pod_is_held_while_it_works():
+    evicted = pod(status={**EVICTED, **RUNNING}, deletionTimestamp=ENDS)
+
+    assert is_held(evicted, BEFORE)
+    assert not is_alive(evicted)
+    found = replica(evicted, pods_of(), terminating="")
+    assert found.evicted
+    assert found.terminating == "EvictionByEvictionAPI: evicted"
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "now"),
+    [
+        ({**EVICTED, **RUNNING}, {}, BEFORE),  # not deleted yet: alive
+        ({**EVICTED, **RUNNING}, {"deletionTimestamp": ENDS}, AFTER),  # its node may be lost
+        ({**EVICTED, **container(state={"terminated": {}})}, {"deletionTimestamp": ENDS}, BEFORE),
+        (RUNNING, {"deletionTimestamp": ENDS}, BEFORE),  # removed by Weir, or by a person
+        (
+            {**condition("DisruptionTarget", reason="DeletionByTaintManager"), **RUNNING},
+            {"deletionTimestamp": ENDS},
+            BEFORE,
+        ),
+    ],
+)
+def test_other_pods_are_not_held(status, metadata, now):
+    assert not is_held(pod(status=status, **metadata), now)

@@ -32,7 +32,7 @@ def test_a_place_follows_the_revision_and_not_the_manifest_of_today():
         controller_namespace="weir-system",
     )
 
-    spec = replica_set(today.made_of(before))["spec"]["template"]["spec"]
+    spec = replica_set(today.with_revision(before))["spec"]["template"]["spec"]
 
     assert spec["nodeSelector"] == {"weir.dev/pool": "small"}
     assert spec["containers"][0]["resources"]["limits"]["memory"] == "1024Mi"
@@ -45,7 +45,7 @@ def memory_of(graph, operator, pool="large", managed=None):
     app = parse_manifest(found)
     pods = FlinkPods.of(app, uid="uid-1", controller_namespace="weir-system")
     revision = revision_of(app).model_copy(update={"graph": graph})
-    return pods.made_of(revision).memory_of(operator, pool)
+    return pods.with_revision(revision).memory_of(operator, pool)
 
 
 def test_managed_memory_goes_to_the_operators_that_use_it():
@@ -86,7 +86,7 @@ def test_a_pool_that_the_revision_does_not_know_is_as_the_manifest_has_it():
     before = revision_of(changed())
     known = before.model_copy(update={"places": {"large": before.places["large"]}})
 
-    pods = pods_of().made_of(known)
+    pods = pods_of().with_revision(known)
 
     assert pods.place_named("small").node_selector == {"weir.dev/pool": "small"}
 
@@ -103,7 +103,7 @@ def test_a_pool_that_the_revision_does_not_know_is_as_the_manifest_has_it():
 def test_a_changed_pool_is_another_place_and_says_so_on_its_pods(pool):
     before, after = revision_of(changed()), revision_of(changed(**pool))
 
-    labels = replica_set(pods_of().made_of(after))["spec"]["template"]["metadata"]["labels"]
+    labels = replica_set(pods_of().with_revision(after))["spec"]["template"]["metadata"]["labels"]
 
     assert after.place_id("match", "small") != before.place_id("match", "small")
     assert after.place_id("match", "large") == before.place_id("match", "large")
@@ -131,7 +131,7 @@ def test_another_job_manager_or_storage_is_another_revision(flink):
     before = revision_of(parse_manifest(manifest()))
     after = revision_of(parse_manifest(manifest(**flink)))
 
-    pods = pods_of().made_of(after)
+    pods = pods_of().with_revision(after)
 
     assert after.id != before.id
     assert pods.revision == after.id
@@ -147,4 +147,4 @@ def test_a_revision_that_names_no_storage_has_that_of_the_manifest():
     named = revision_of(changed())
     silent = named.model_copy(update={"processes": {"image": "example/trips:1"}})
 
-    assert pods_of().made_of(silent).make.claim == "state"
+    assert pods_of().with_revision(silent).make.claim == "state"

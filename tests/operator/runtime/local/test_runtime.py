@@ -32,10 +32,14 @@ from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
 
-pytestmark = [pytest.mark.flink, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.flink,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600),
+]
 
 FIRST, SECOND = "a" * 32, "b" * 32
-LIMIT = 60.0
+LIMIT = 180.0
 SPECS = [
     ReplicaSpec(operator="numbers", pool="small", size="250m"),
     ReplicaSpec(operator="work", pool="small", size="250m"),

@@ -25,7 +25,8 @@ import org.apache.flink.util.OutputTag;
 /**
  * A job that knows nothing of Weir and gives no uid: chains that its author broke, a one-to-one edge
  * into keyed state, a side output, a window over all keys, a sink with a committer. Arguments:
- * records, records per second, milliseconds of sleep per record, folder.
+ * records, records per second, milliseconds of sleep per record, folder, and, if not all records are
+ * to take that long, how many.
  */
 public class Readings {
     private static final OutputTag<Long> ODD = new OutputTag<Long>("odd") {};
@@ -41,6 +42,7 @@ public class Readings {
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         GeneratorFunction<Long, Long> count = index -> index;
         long sleep = Long.parseLong(args[2]);
+        long slow = Long.parseLong(args[args.length > 4 ? 4 : 0]);
         SingleOutputStreamOperator<Tuple3<Long, Long, Long>> counted =
                 env.fromSource(
                                 new DataGeneratorSource<>(
@@ -70,7 +72,7 @@ public class Readings {
                             public void processElement(
                                     Long value, Context context, Collector<String> out)
                                     throws Exception {
-                                Thread.sleep(sleep);
+                                Thread.sleep(value < slow ? sleep : 0);
                                 out.collect(Long.toString(value));
                             }
                         })

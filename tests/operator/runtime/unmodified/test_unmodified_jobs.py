@@ -17,12 +17,13 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flink_home
 from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import SQL
 from weir_operator.flink.topology import Topology, discover
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -77,6 +78,7 @@ class Cluster:
     rest: FlinkRest
     jar: str
     arguments: tuple[str, ...]
+    entry_class: str | None = None
     job: str = ""
     restored_from: str | None = None
 
@@ -92,7 +94,7 @@ class Cluster:
         return await read_plan(
             self.rest,
             self.jar,
-            entry_class=None,
+            entry_class=self.entry_class,
             arguments=self.arguments,
             configuration=self.configuration({}),
         )
@@ -122,6 +124,7 @@ class Cluster:
         await self.rest.run_jar(
             self.jar,
             job_id=self.job,
+            entry_class=self.entry_class,
             arguments=self.arguments,
             savepoint_path=self.restored_from,
             configuration=self.configuration(sizes),
@@ -190,14 +193,14 @@ async def open_cluster(settings_of):
     """Open a session cluster whose processes load an agent, with a job's jar."""
     async with AsyncExitStack() as stack:
 
-        async def open_cluster(jar, *arguments, agent):
+        async def open_cluster(jar, *arguments, agent, entry_class=None):
             name = f"unmodified-{uuid.uuid4().hex[:6]}"
             runtime = await LocalRuntime.open(replace(settings_of(name), agent=agent, job_jar=jar))
             stack.push_async_callback(runtime.close)
             await runtime.ensure_job_manager()
             rest = await stack.enter_async_context(FlinkRest(runtime.rest_url))
             arguments = tuple(map(str, arguments))
-            return Cluster(runtime, rest, await runtime.provide_jar(), arguments)
+            return Cluster(runtime, rest, await runtime.provide_jar(), arguments, entry_class)
 
         yield open_cluster
 
@@ -323,6 +326,132 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
 
 
+SCRIPT = """\
+-- Counts; and a comment with a ';' and a quote that's open.
+SET 'pipeline.name' = 'counts; and totals';
+CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH (
+    'connector' = 'datagen', 'rows-per-second' = '150', 'fields.id.kind' = 'sequence',
+    'fields.id.start' = '1', 'fields.id.end' = '{records}');
+/* Two sinks; /* one job. */
+CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH (
+    'connector' = 'filesystem', 'path' = '{out}/counts', 'format' = 'csv');
+CREATE TABLE seen (id BIGINT, note STRING) WITH (
+    'connector' = 'filesystem', 'path' = '{out}/seen', 'format' = 'csv');
+SHOW TABLES;
+{begin}
+INSERT INTO counts SELECT id % 10, COUNT(*), SUM(id)
+    FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(due), INTERVAL '1' SECOND))
+    GROUP BY window_start, window_end, id % 10;
+INSERT INTO seen SELECT id, 'it''s; ' || 'here' FROM numbers;
+END;
+"""
+
+
+@pytest.fixture(scope="module")
+def programs_jar():
+    return JARS / JAR
+
+
+async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
+    open_cluster, agent, programs_jar, tmp_path
+):
+    # Flink has two forms that begin a set of statements.
+    begin, other = "BEGIN STATEMENT SET;", "EXECUTE STATEMENT SET BEGIN"
+    out = tmp_path / "out"
+    script, same = (
+        SCRIPT.format(records=RECORDS, out=out, begin=words) for words in (begin, other)
+    )
+    cluster = await open_cluster(programs_jar, "q.sql", script, agent=agent, entry_class=SQL)
+    plan = await cluster.plan()
+    plan_of_same = await replace(cluster, arguments=("q.sql", same)).plan()
+    source, *others = plan.operators
+    most = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
+    await cluster.provide(most)
+
+    small = await cluster.run(dict.fromkeys(most, 1))
+    await until_measured(cluster, others[0], least=20)
+    await cluster.stop()
+    large = await cluster.run(most)
+    await until_measured(cluster, others[0], least=20)
+    await cluster.stop()
+    last = await cluster.run(dict.fromkeys(most, 1))
+    await cluster.ended()
+
+    # The planner numbers what it translates, over all jobs of a process: names differ by that.
+    same_but_names, vertices = (
+        [replace(each, name="") for each in planned.vertices] for planned in (plan_of_same, plan)
+    )
+    assert same_but_names == vertices
+    assert (plan.agent, plan.groups) == ("ready", frozenset())
+    assert [pins(each) for each in (small, large)] == [
+        {name: [replicas] for name, replicas in sizes.items()}
+        for sizes in (dict.fromkeys(most, 1), most)
+    ]
+    assert ids(small) == ids(large) == ids(last)
+    counted = [tuple(map(int, line.split(","))) for line in committed(out / "counts")]
+    assert sum(n for _, n, _ in counted) == RECORDS
+    assert sum(total for _, _, total in counted) == RECORDS * (RECORDS + 1) // 2
+    rows = [line.split(",", 1) for line in committed(out / "seen")]
+    assert sorted(int(number) for number, _ in rows) == list(range(1, RECORDS + 1))
+    assert {note.strip('"') for _, note in rows} == {"it's; here"}
+
+
+TABLES = """\
+CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen');
+CREATE TABLE nowhere (id BIGINT) WITH ('connector' = 'blackhole');
+"""
+
+
+async def test_a_script_that_is_not_one_job_is_refused_with_its_line(
+    open_cluster, agent, programs_jar
+):
+    cluster = await open_cluster(programs_jar, agent=agent, entry_class=SQL)
+
+    async def refused(statements):
+        cluster.arguments = ("q.sql", TABLES + statements)
+        with pytest.raises(PermanentError) as refusal:
+            await cluster.plan()
+        return str(refusal.value)
+
+    insert = "INSERT INTO nowhere SELECT id FROM numbers;\n"
+    said = {
+        statements: await refused(statements)
+        for statements in (
+            insert + "\n-- once more\n" + insert,
+            "SELECT * FROM numbers",
+            "DROP TABLE numbers;",
+            "CREATE TABLE more WITH ('connector' = 'blackhole') AS SELECT id FROM numbers",
+            "INSERT INTO nowhere\nSELEC id FROM numbers",
+            "SET 'parallelism.default' = '4'",
+            "SET 'execution.runtime-mode' = 'batch'",
+            "BEGIN STATEMENT SET;\n" + insert,
+            "",
+            "CREATE TABLE odd (id BIGINT) WITH ('connector' = 'no-such');\n"
+            "INSERT INTO odd SELECT id FROM numbers",
+        )
+    }
+
+    for sentence, (start, part) in zip(
+        said.values(),
+        [
+            ("q.sql, line 6: ", "expected one job, got a second one; put all INSERT INTO between"),
+            ("q.sql, line 3: ", "write them into a table with INSERT INTO"),
+            ("q.sql, line 3: ", "got DROP TABLE numbers; remove it"),
+            ("q.sql, line 3: ", "fill the table with INSERT INTO"),
+            ("q.sql, line 3: ", ""),
+            ("q.sql, line 3: ", "remove it, because Weir sets it"),
+            ("q.sql, line 3: ", "because Weir runs streaming jobs"),
+            ("q.sql: ", "expected END;"),
+            ("q.sql: ", "expected an INSERT INTO"),
+            ("q.sql: ", "'no-such'"),
+        ],
+        strict=True,
+    ):
+        assert sentence.startswith(f"spec.flink.job.sql: {start}")
+        assert part in sentence
+    assert await cluster.rest.jobs() == ()
+
+
 async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
     open_cluster, agent, readings_jar, tmp_path
 ):
@@ -346,6 +475,15 @@ async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
     assert plan.vertices == ()
     [output] = (cluster.runtime.folder / "jm").rglob("output.txt")
     assert "[weir-agent] stepped back at the graph of the job" in output.read_text()
+
+
+async def test_a_batch_job_is_told_apart_before_it_runs(open_cluster, agent, example_jar):
+    cluster = await open_cluster(example_jar, "--execution-mode", "BATCH", agent=agent)
+
+    plan = await cluster.plan()
+
+    assert plan.not_restartable == "a batch job, of which Flink takes no savepoint"
+    assert await cluster.rest.jobs() == ()
 
 
 async def test_what_cannot_be_is_refused_before_a_job_runs(

@@ -8,6 +8,7 @@ import pytest
 from weir_policies.operator_manager.planner.state import EXPERTS, LONG_RULE, PLAN, SHORT_RULE
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
+from weir_simulator.state import AT_REPLICAS
 from weir_simulator.testing import an_experiment
 
 
@@ -55,6 +56,48 @@ def test_the_first_hours_cost_at_most_2_percent_more_than_with_queueing(cost, sl
     rates = waves(slots)
 
     assert cost(rates, "planner") <= 1.02 * cost(rates, "queueing")
+
+
+@pytest.fixture
+def restarts(tmp_path):
+    """Return a function that tells how many percent of the slots had a restart, in a world."""
+
+    def run(rates, policy, **world):
+        path = tmp_path / "rates.txt"
+        np.savetxt(path, rates)
+        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
+        experiment = an_experiment(operators=operators, trace={"file": path}, world=world)
+        return simulate(experiment, seed=1, policy=policy).reconfigurations
+
+    return run
+
+
+def steps(slots, *, every=20):
+    """Return a rate that falls to a half for `every` minutes, and comes back for as many."""
+    low = np.arange(slots) // every % 2
+    noise = np.random.default_rng(3).lognormal(0, 0.02, slots)
+    return np.where(low, 250.0, 500.0) * noise
+
+
+def test_where_restarts_bring_violations_a_short_fall_is_not_followed(restarts):
+    rates = steps(180)
+
+    free, dear = restarts(rates, "planner"), restarts(rates, "planner", downtime="25s")
+
+    assert dear < 0.5 * free
+    assert dear < 0.5 * restarts(rates, "queueing", downtime="25s")
+
+
+def test_where_restarts_bring_violations_a_fall_that_lasts_is_followed(tmp_path):
+    path = tmp_path / "rates.txt"
+    rates = np.where(np.arange(600) < 60, 800.0, 150.0)
+    np.savetxt(path, rates * np.random.default_rng(3).lognormal(0, 0.02, 600))
+    operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
+    experiment = an_experiment(operators=operators, trace={"file": path}, world={"downtime": "25s"})
+
+    history = simulate(experiment, seed=1, policy="planner", history=True).history
+
+    assert history[-1, AT_REPLICAS] < 0.5 * history[59, AT_REPLICAS]
 
 
 def test_a_rhythm_that_was_learned_is_planned_for(cost):

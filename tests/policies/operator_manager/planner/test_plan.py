@@ -12,7 +12,11 @@ from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import NO_LIMIT, empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.operator_manager.planner.candidates import build_menu, find_capacity, find_point
+from weir_policies.operator_manager.planner.candidates import (
+    choose_candidates,
+    find_capacity,
+    find_point,
+)
 from weir_policies.operator_manager.planner.rate import (
     foresee,
     note_block,
@@ -151,7 +155,7 @@ def test_where_moves_are_by_one_the_menu_is_of_one_type():
     view.model[0].one_step = 1
     own.chain = 2
 
-    build_menu(0, view, own)
+    choose_candidates(0, view, own)
 
     front, _, _ = menu_of(own)
     assert (front[:, :2] == 0).all()
@@ -162,7 +166,7 @@ def test_building_a_menu_leaves_the_view_as_it_was_and_stays_as_target():
     view, own = prepared(deployment=Deployment((2, 0, 1)))
     counts, speedup = view.counts.copy(), view.speedup.copy()
 
-    build_menu(0, view, own)
+    choose_candidates(0, view, own)
 
     assert (view.target == counts).all()
     assert (view.counts == counts).all()

@@ -14,6 +14,19 @@ final class Operator {
     int limit = NO_LIMIT;
     String why = "";
 
+    Operator(String name) {
+        this.name = name;
+    }
+
+    /** Adds the chains of another operator; the lower of both limits applies. */
+    void join(Operator other) {
+        chains.addAll(other.chains);
+        if (other.limit < limit) {
+            limit = other.limit;
+            why = other.why;
+        }
+    }
+
     int parallelism() {
         return chains.get(0).head().getParallelism();
     }

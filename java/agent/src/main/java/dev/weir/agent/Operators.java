@@ -26,10 +26,46 @@ import org.apache.flink.streaming.runtime.partitioner.ForwardPartitioner;
  */
 final class Operators {
     private static final int LONGEST_NAME = 40;
+    private static final String VERTICES = "weir.vertices.";
 
     private Operators() {}
 
-    /** Returns the operators in the order in which the program made them. */
+    /**
+     * Returns the operators in the order in which the program made them, joined as the settings ask.
+     *
+     * @throws Refusal the settings name an operator that does not exist
+     */
+    static List<Operator> of(StreamGraph graph, Map<String, String> settings) {
+        return join(of(graph), settings);
+    }
+
+    /** {@code weir.vertices.NAME} has the names of the operators that become the operator NAME. */
+    static List<Operator> join(List<Operator> operators, Map<String, String> settings) {
+        List<String> known = new ArrayList<>();
+        operators.forEach(operator -> known.add(operator.name));
+        Map<String, String> wanted = new HashMap<>();
+        settings.forEach(
+                (key, value) -> {
+                    if (!key.startsWith(VERTICES)) {
+                        return;
+                    }
+                    for (String vertex : value.trim().split("\\s+")) {
+                        if (!known.contains(vertex)) {
+                            throw new Refusal(
+                                    "Expected vertices of " + known + ", got " + vertex);
+                        }
+                        wanted.put(vertex, key.substring(VERTICES.length()));
+                    }
+                });
+        Map<String, Operator> joined = new LinkedHashMap<>();
+        for (Operator operator : operators) {
+            String name = wanted.getOrDefault(operator.name, operator.name);
+            joined.computeIfAbsent(name, Operator::new).join(operator);
+        }
+        return new ArrayList<>(joined.values());
+    }
+
+    /** Returns the operators before any are joined. */
     static List<Operator> of(StreamGraph graph) {
         Map<Integer, byte[]> ids = ids(graph);
         Groups chained = new Groups(graph);
@@ -57,7 +93,7 @@ final class Operators {
         Map<Integer, Operator.Chain> chains = new HashMap<>();
         for (Integer id : chained.members()) {
             Operator operator =
-                    operators.computeIfAbsent(joined.of(id), root -> new Operator());
+                    operators.computeIfAbsent(joined.of(id), root -> new Operator(""));
             Operator.Chain chain =
                     chains.computeIfAbsent(
                             chained.of(id),

@@ -27,6 +27,7 @@ import org.apache.flink.streaming.runtime.partitioner.RebalancePartitioner;
  * <pre>
  * weir.pin: true              without it nothing is changed
  * weir.parallelism.NAME       without it the program's own holds
+ * weir.vertices.NAME          operators that share the slots of one, separated by blanks
  * weir.managed-memory.NAME    what a slot asks for, beside the external resource op-NAME
  * </pre>
  *
@@ -70,7 +71,7 @@ public final class Rewriter {
     /** Pin a graph; where that fails, the graph is what it was. */
     static void change(StreamGraph graph, Map<String, String> settings) {
         Map<Integer, byte[]> before = Operators.ids(graph);
-        List<Operator> operators = Operators.of(graph);
+        List<Operator> operators = Operators.of(graph, settings);
         Map<Operator, Integer> wanted = parallelisms(operators, settings);
         List<Runnable> undo = new ArrayList<>();
         try {

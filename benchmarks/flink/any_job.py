@@ -1,0 +1,381 @@
+"""Jobs that know nothing of Weir, on five versions of Flink: what works unmodified.
+
+Each job is pinned by the agent, started with one replica of each operator, and rescaled three times
+over savepoints by Weir's engine: out, in, and out again. A change counts when records pass
+afterwards; where the output can be counted, every record must be committed once. Jobs that Weir
+cannot restart without loss must be refused before anything is started.
+
+An upgrade runs a job on one version of Flink, scales it out, stops it with a savepoint, and starts
+it from there on another version with one replica of each operator; then it scales out again.
+
+The gap is the time from the stop until Flink has counted a record again, so it includes up to one
+second that Weir takes to find out. `ANY_VERSIONS` (with upgrades such as `2.2.0-2.3.0`) and
+`ANY_JOBS` select what runs, separated by commas; Ctrl-C ends a run with what it has. What does not
+run keeps its kept outcome, which says of which commit it is and how busy the machine was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+
+from benchmarks.choices import choose_some
+from benchmarks.figures import Figure
+from benchmarks.flink import prepared_jobs
+from benchmarks.flink.prepared_jobs import JOBS, Prepared
+from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
+from benchmarks.raw_results import Result, ResultError, Table, find_commit, read_result
+from benchmarks.rows import RESULTS, write_outcomes
+from weir_operator.clock import SystemClock, wait_until
+from weir_operator.errors import WeirError
+from weir_operator.flink.jars import REPOSITORY, flink_home
+from weir_operator.rescale.journal import RescaleJournal, Step
+
+ABOUT = "Unmodified jobs on five versions of Flink: what can be rescaled, and what was exact"
+DURATION = "80 min"
+
+FOLDER = RESULTS / "any-job"
+OWN = "2.3.0"
+VERSIONS = ("1.20.5", "2.0.2", "2.1.3", "2.2.0", OWN)
+UPGRADES = ("1.20.5-2.3.0", "2.2.0-2.3.0")
+"""From a version of Flink to another."""
+UPGRADED = ("word-count", "sql", "kafka", "kinds")
+"""Jobs that are upgraded."""
+REFUSED = ("iteration", "batch")
+"""Jobs that are to be refused."""
+ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"iteration": ("1.20.5",)})
+"""Versions that have such jobs, where not all do."""
+CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        "env.java.opts.all": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # many short-lived JVMs
+        "execution.checkpointing.interval": "1 s",
+    }
+)
+LIMIT = 180.0
+"""Seconds until everything is committed."""
+CHANGES = 3
+INPUT: Mapping[str, int] = MappingProxyType(
+    {
+        name: getattr(prepared_jobs, name)
+        for name in ("LATEST", "LINES", "RATE", "RECORDS", "ROWS", "WINDOW")
+    }
+)
+"""What the jobs are given, as `prepared_jobs` says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """A job on a version of Flink, or upgraded from one to another."""
+
+    job: str
+    version: str
+    done: int = 0
+    """Changes that succeeded."""
+    seconds: float | None = None
+    """Median of a change, from its begin until records pass."""
+    gap: float | None = None
+    """Median from the stop until records pass."""
+    same_ids: bool = False
+    """Vertices kept their ids, which are the keys of their state."""
+    lost: int | None = None
+    """`None` where the output cannot be counted."""
+    wrong: int | None = None
+    compared: int | None = None
+    """Records that the committed output should have."""
+    refused: str = ""
+    """Why Weir did not start the job."""
+    failure: str = ""
+    date: str = ""
+    commit: str | None = None
+    load: float | None = None
+    """Processes that wanted the machine's processors, mean over the last minute of the run."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it ended as it should."""
+        if self.job in REFUSED:
+            return bool(self.refused)
+        return self.done == CHANGES and self.same_ids and not (self.lost or self.wrong)
+
+
+def run() -> list[Figure]:
+    """Run the chosen jobs on the chosen versions."""
+    versions = choose_some("ANY_VERSIONS", (*VERSIONS, *UPGRADES))
+    jobs = choose_some("ANY_JOBS", tuple(JOBS))
+    needed = dict.fromkeys(part for each in versions for part in each.split("-") if part != OWN)
+    subprocess.run([str(REPOSITORY / "scripts/flink"), *needed], check=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    outcomes = {(each.job, each.version): each for each in _kept()}
+    with suppress(KeyboardInterrupt):  # what has run by then is the result
+        for version, job in product(versions, jobs):
+            if not _exists(job, version):
+                continue
+            outcome = replace(
+                asyncio.run(_try(job, version)),
+                date=datetime.now(UTC).isoformat(timespec="seconds"),
+                commit=find_commit(),
+                load=round(os.getloadavg()[0], 1),
+            )
+            outcomes[job, version] = outcome
+            print(json.dumps(asdict(outcome)), flush=True)
+            write_outcomes("any-job", [asdict(each) for each in outcomes.values()])
+    return figures_of(list(outcomes.values()))
+
+
+def _exists(job: str, version: str) -> bool:
+    if "-" in version:
+        return job in UPGRADED
+    return version in ONLY.get(job, VERSIONS)
+
+
+def _kept() -> list[Outcome]:
+    """Return the outcomes of earlier runs that say of which commit they are, a clean one."""
+    try:
+        result = read_result("any-job")
+    except ResultError:
+        return []
+    return [
+        Outcome(**each)
+        for each in result.outcomes
+        if not (each.get("commit") or "-dirty").endswith("-dirty")
+    ]
+
+
+def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
+    """Return what the outcomes come to."""
+    scaled = [each for each in outcomes if each.job not in REFUSED]
+    unwanted = [each for each in outcomes if each.job in REFUSED]
+    counted = [each for each in scaled if each.lost is not None]
+    bad = sum((each.lost or 0) + (each.wrong or 0) for each in counted)
+    done = sum(each.done for each in scaled)
+    wanted = CHANGES * len(scaled)
+    seconds = [each.seconds for each in scaled if each.seconds is not None]
+    gaps = [each.gap for each in scaled if each.gap is not None]
+    loads = [each.load for each in outcomes if each.load is not None]
+    return [
+        Figure(
+            figure="changes that succeeded",
+            value=done,
+            unit=f"of {wanted}",
+            goal="all",
+            holds=done == wanted,
+        ),
+        Figure(
+            figure="records lost or doubled, where the output is counted",
+            value=bad,
+            unit="records",
+            goal="exactly 0",
+            holds=bad == 0,
+        ),
+        Figure(
+            figure="records compared",
+            value=sum(each.compared or 0 for each in counted),
+            unit="records",
+        ),
+        Figure(
+            figure="jobs whose output is counted",
+            value=len(counted),
+            unit=f"of {len(scaled)}",
+        ),
+        Figure(
+            figure="jobs whose vertices kept their ids",
+            value=sum(each.same_ids for each in scaled),
+            unit=f"of {len(scaled)}",
+            goal="all",
+            holds=all(each.same_ids for each in scaled),
+        ),
+        Figure(
+            figure="jobs that cannot be restarted without loss, refused before they were started",
+            value=sum(each.is_right for each in unwanted),
+            unit=f"of {len(unwanted)}",
+            goal="all",
+            holds=all(each.is_right for each in unwanted),
+        ),
+        Figure(
+            figure="a change, median over the jobs",
+            value=statistics.median(seconds) if seconds else None,
+            unit="s",
+        ),
+        Figure(
+            figure="from the stop until records pass, median over the jobs",
+            value=statistics.median(gaps) if gaps else None,
+            unit="s",
+        ),
+        Figure(
+            figure="load average beside the runs, median",
+            value=statistics.median(loads) if loads else None,
+            unit="",
+        ),
+    ]
+
+
+def table_of(result: Result) -> Table:
+    """Return what works, by kind of job and version of Flink, for a page."""
+    outcomes = {
+        (each["job"], each["version"]): Outcome(**each)  # as `asdict` wrote it
+        for each in result.outcomes
+    }
+    return Table(
+        columns=(
+            "job, unmodified",
+            *(f"Flink {version}" for version in VERSIONS),
+            *(each.replace("-", " to ") for each in UPGRADES),
+        ),
+        cells=tuple(
+            (
+                title,
+                *(
+                    _say(outcomes.get((job, version))) if _exists(job, version) else ""
+                    for version in (*VERSIONS, *UPGRADES)
+                ),
+            )
+            for job, (title, _) in JOBS.items()
+        ),
+    )
+
+
+def _say(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "not run"
+    if outcome.refused:
+        return "refused"
+    if outcome.done < CHANGES:
+        return f"**{outcome.done} of {CHANGES} changes**: {outcome.failure}".rstrip(": ")
+    if not outcome.same_ids:
+        return "**other ids**"
+    exact = "scaled" if outcome.lost is None else "scaled, exact"
+    if outcome.lost or outcome.wrong:
+        exact = f"scaled, **{outcome.lost} lost, {outcome.wrong} wrong**"
+    return f"{exact}; {outcome.seconds:.0f} s, gap {outcome.gap:.1f} s"
+
+
+async def _try(name: str, version: str) -> Outcome:
+    """Run a job; what goes wrong is its outcome."""
+    folder = FOLDER / f"{name}-{version}"
+    folder.mkdir()
+    outcome = Outcome(job=name, version=version)
+    homes = [
+        flink_home() if each == OWN else REPOSITORY / "build/flink" / each
+        for each in version.split("-")
+    ]
+    try:
+        with ExitStack() as stack:
+            prepared = JOBS[name][1](stack, folder)
+            feeding = asyncio.create_task(_feed(prepared))
+            try:
+                outcome = await _run(outcome, folder, homes, prepared, feeding)
+            finally:
+                await _stop(feeding)
+    except (WeirError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+        return replace(outcome, failure=_shorten(error))
+    return outcome
+
+
+async def _run(
+    outcome: Outcome,
+    folder: Path,
+    homes: Sequence[Path],
+    job: Prepared,
+    feeding: asyncio.Task[None],
+) -> Outcome:
+    """Rescale a job on one version of Flink, and go on with it on a second, if there is one."""
+    ends: list[RescaleJournal] = []
+    ids: list[tuple[str, ...]] = []
+    upgrades = 0
+    for home in homes:
+        unmodified = Unmodified(
+            name=f"any-{outcome.job}",
+            jar=await asyncio.to_thread(job.build, home),
+            folder=folder,
+            entry_class=job.entry_class,
+            arguments=job.arguments,
+            config={**CONFIG, **job.config},
+            home=home,
+        )
+        async with UnmodifiedJob(unmodified) as run:
+            run.join(job.join(run.plan))
+            small = dict.fromkeys(run.operators, 1)
+            large = {each: min(2, run.limit_of(each)) for each in run.operators}
+            try:
+                await run.start(small)
+            except WeirError as error:
+                if await _is_untouched(run):
+                    return replace(outcome, refused=_shorten(error))
+                raise
+            upgrades += home is not homes[0]
+            ids.append(await _vertex_ids(run))
+            for sizes in (large, small, large) if len(homes) == 1 else (large,):
+                ends.append(await run.rescale(sizes))
+                ids.append(await _vertex_ids(run))
+            if home is homes[-1]:
+                await _stop(feeding)
+                await _wait_for_output(job)
+            await run.lifecycle.suspend()
+    counted = None if job.count is None else await asyncio.to_thread(job.count)
+    done = [end for end in ends if end.step is Step.DONE]
+    return replace(
+        outcome,
+        done=len(done) + upgrades,
+        seconds=_median(done, Step.START),
+        gap=_median(done, Step.STOP),
+        same_ids=all(each == ids[0] for each in ids),
+        lost=None if counted is None else counted.lost,
+        wrong=None if counted is None else counted.wrong,
+        compared=None if counted is None else counted.compared,
+        failure="; ".join(end.failure for end in ends if end.failure),
+    )
+
+
+async def _is_untouched(run: UnmodifiedJob) -> bool:
+    """Return whether no TaskManager was started and no job submitted."""
+    return not await run.runtime.replicas() and not await run.jobs.live()
+
+
+async def _feed(job: Prepared) -> None:
+    while job.feed is not None:
+        await asyncio.to_thread(job.feed)
+        await asyncio.sleep(1.0)
+
+
+async def _stop(feeding: asyncio.Task[None]) -> None:
+    feeding.cancel()
+    await asyncio.wait([feeding])  # what it is writing counts
+
+
+async def _vertex_ids(run: UnmodifiedJob) -> tuple[str, ...]:
+    job = await (await run.jobs.rest()).job(run.store.load().job_id or "")
+    return () if job is None else tuple(vertex.id for vertex in job.vertices)
+
+
+async def _wait_for_output(job: Prepared) -> None:
+    """Wait until nothing of what was written for the job is missing, or too long."""
+    count = job.count
+    if job.feed is None or count is None:
+        return  # what the job has not read is not known
+
+    async def complete() -> bool | None:
+        return (await asyncio.to_thread(count)).lost <= 0 or None
+
+    await wait_until(complete, clock=SystemClock(), timeout=LIMIT, period=1.0)
+
+
+def _shorten(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error))[:300]
+
+
+def _median(ends: Sequence[RescaleJournal], since: Step) -> float | None:
+    taken = [end.times[str(Step.DONE)] - end.times[str(since)] for end in ends]
+    return statistics.median(taken) if taken else None

@@ -1,0 +1,438 @@
+"""The jobs that `any_job` tries: what each is made of, feeds on, and how its output is counted.
+
+Programs are Flink's own examples, as their authors published them, as far as there are some. What
+the examples lack stands in `benchmarks/jobs/kinds`. No program knows Weir.
+
+Jobs whose input Weir does not write do not end: at the end of its input, Flink drops windows on
+processing time that are still open. They are stopped with a savepoint and counted by what is
+committed then.
+"""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from benchmarks.flink.kafka import build_job, count_committed, run_broker
+from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
+from weir_operator.flink.job_graph import Plan
+from weir_operator.flink.programs import JAR
+from weir_operator.flink.scripts import SQL
+
+RECORDS = 300
+"""Written to Kafka each second."""
+RATE = 40
+"""Numbers per second of each of the three sources of `Kinds`."""
+ROWS = 100
+"""Of each table of the SQL jobs, each second."""
+WINDOW = 2
+"""Seconds of event time of a window in SQL."""
+LATEST = 10
+"""Seconds of event time at the end of a stopped query that are not compared: watermarks and the
+files of its sinks are that far behind at most."""
+TEXT = ("to be", "or not to be", "that is the question")
+LINES = 30
+"""Of a file whose words are counted, one each second."""
+SCRIPT = REPOSITORY / "tests/operator/runtime/unmodified/SqlScript.java"
+KINDS = REPOSITORY / "benchmarks/jobs/kinds"
+NEWEST, LAST_OF_1 = "2.3.0", "1.20.0"
+"""Of Flink's examples: not every release has its own in Maven Central."""
+
+Joined = Mapping[str, Sequence[str]]
+"""Vertices by operator."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Miscounted:
+    """What is not as it should be in the committed output."""
+
+    lost: int
+    """Records that are missing."""
+    wrong: int
+    """Records that are there more than once, or with the wrong count."""
+    compared: int
+    """Records that should be there."""
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """A job, what feeds it, and what counts its output."""
+
+    build: Callable[[Path], Path]
+    """Returns the jar, as the author has it for the Flink in a folder."""
+    entry_class: str | None = None
+    arguments: Sequence[str] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    join: Callable[[Plan], Joined] = lambda plan: {}
+    """Returns the operators that vertices are joined in; none where each is one."""
+    feed: Callable[[], None] | None = None
+    """Called every second, so that there is always something to read."""
+    count: Callable[[], Miscounted] | None = None
+    """`None` where the output cannot be counted."""
+
+
+Preparation = Callable[[ExitStack, Path], Prepared]
+
+
+def prepare_top_speed(stack: ExitStack, folder: Path) -> Prepared:
+    """Flink's example: windows over a generator, to standard output."""
+    return Prepared(build=partial(fetch_example, "TopSpeedWindowing"))
+
+
+def prepare_window_join(stack: ExitStack, folder: Path) -> Prepared:
+    """Flink's example: two generators joined by windows."""
+    return Prepared(build=partial(fetch_example, "WindowJoin"))
+
+
+def prepare_iteration(stack: ExitStack, folder: Path) -> Prepared:
+    """Flink's example: records that go round; Flink 2 has no iterations."""
+    return Prepared(build=partial(fetch_example, "Iteration"))
+
+
+def prepare_batch(stack: ExitStack, folder: Path) -> Prepared:
+    """Flink's example, as a batch job."""
+    return Prepared(
+        build=partial(fetch_example, "WordCount"), arguments=["--execution-mode", "BATCH"]
+    )
+
+
+def prepare_word_count(stack: ExitStack, folder: Path) -> Prepared:
+    """Flink's example: counts the words of files as they come, into files."""
+    given, out = folder / "in", folder / "out"
+    given.mkdir()
+    words = Counter[str]()
+
+    def feed() -> None:
+        lines = [TEXT[index % len(TEXT)] for index in range(LINES)]
+        words.update(" ".join(lines).split())
+        written = given / f".{len(list(given.iterdir()))}"  # hidden, until it is whole
+        written.write_text("".join(f"{line}\n" for line in lines))
+        written.rename(given / f"text-{written.name[1:]}")
+
+    def count() -> Miscounted:
+        found: dict[str, list[int]] = defaultdict(list)
+        for line in committed_lines(out):
+            word, number = line.strip("()").split(",")
+            found[word].append(int(number))
+        lost = sum(
+            len(set(range(1, total + 1)) - set(found[word])) for word, total in words.items()
+        )
+        expected = sum(words.values())
+        there = sum(map(len, found.values()))
+        return Miscounted(lost=lost, wrong=there - (expected - lost), compared=expected)
+
+    arguments = ["--input", str(given), "--discovery-interval", "1s", "--output", str(out)]
+    return Prepared(
+        build=partial(fetch_example, "WordCount"), arguments=arguments, feed=feed, count=count
+    )
+
+
+def prepare_kafka(stack: ExitStack, folder: Path) -> Prepared:
+    """Counts by key from a topic of two partitions into another, exactly once."""
+    broker = stack.enter_context(run_broker(folder / "kafka"))
+    broker.create_topic("payments", partitions=2)
+    broker.create_topic("counts", partitions=1)
+    written = 0
+
+    def feed() -> None:
+        nonlocal written
+        broker.write("payments", range(written, written + RECORDS), partitions=2)
+        written += RECORDS
+
+    def count() -> Miscounted:
+        found = count_committed(broker.read_committed("counts"), written)
+        return Miscounted(lost=found.lost, wrong=found.doubled + found.wrong, compared=written)
+
+    return Prepared(
+        build=build_job,
+        arguments=(broker.servers, "payments", "counts", "1"),
+        config={"taskmanager.memory.segment-size": "4kb"},
+        feed=feed,
+        count=count,
+    )
+
+
+def prepare_kinds(stack: ExitStack, folder: Path) -> Prepared:
+    """Sources of three kinds, asynchronous calls, co-location, a side output and two sinks."""
+    numbers, windows = folder / "numbers", folder / "windows"
+
+    def join(plan: Plan) -> Joined:
+        sources = _sources(plan)
+        files = [each for each in plan.operators if each.startswith(("numbers", "windows"))]
+        rest = [each for each in plan.operators if each not in {*sources, *files}]
+        return {"sources": sources, **{each: [each] for each in rest}, "files": files}
+
+    def count() -> Miscounted:
+        lines = committed_lines(numbers)
+        # What the sources gave before the stop: each has counted up from its own number. Of the
+        # last second, answers may be missing, out of order: their records are in the savepoint.
+        due = set[int]()
+        found = [int(line.partition(",")[0]) for line in lines]
+        for source in range(3):
+            last = max((number for number in found if number % 3 == source), default=source)
+            due.update(range(source, last - 3 * RATE + 1, 3))
+        counted = count_committed(lines, len(set(found)))
+        odd = [int(word) for line in committed_lines(windows) for word in line.split()]
+        strangers = len(set(odd) - set(found)) + len(odd) - len(set(odd))
+        return Miscounted(
+            lost=len(due - set(found)),
+            wrong=counted.doubled + counted.wrong + strangers,
+            compared=len(due),
+        )
+
+    return Prepared(
+        build=build_kinds,
+        arguments=[str(numbers), str(windows), str(RATE)],
+        join=join,
+        count=count,
+    )
+
+
+BIDS = (
+    "CREATE TABLE bids (auction INT, price INT, ts TIMESTAMP(3),"
+    " WATERMARK FOR ts AS ts - INTERVAL '3' SECOND) WITH ("
+    f"'connector' = 'datagen', 'rows-per-second' = '{ROWS}',"
+    " 'fields.auction.min' = '1', 'fields.auction.max' = '20', 'fields.price.min' = '1',"
+    " 'fields.price.max' = '1000', 'fields.ts.max-past' = '1 s')"
+)
+TOTALS = (
+    "INSERT INTO totals SELECT auction, window_start, COUNT(*), SUM(price)"
+    f" FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '{WINDOW}' SECOND))"
+    " GROUP BY auction, window_start, window_end"
+)
+SEEN_BIDS = "auction INT, price INT, ts TIMESTAMP(3)"
+SUMS = "auction INT, started TIMESTAMP(3), n BIGINT, total BIGINT"
+
+
+def prepare_sql(stack: ExitStack, folder: Path) -> Prepared:
+    """Windows over generated rows, and a copy of these, into files."""
+    statements = (
+        BIDS,
+        _files(folder, "seen_bids", SEEN_BIDS),
+        _files(folder, "totals", SUMS),
+        "INSERT INTO seen_bids SELECT auction, price, ts FROM bids",
+        TOTALS,
+    )
+
+    def count() -> Miscounted:
+        bids = [*_rows(folder / "seen_bids")]
+        end = _end_of([row[-1] for row in bids])
+        return _compare(_totals(bids, end), _until(_rows(folder / "totals"), 1, end))
+
+    def build(home: Path) -> Path:
+        return build_jar([SCRIPT], JARS / "sql-script.jar", entry_class="SqlScript")
+
+    return Prepared(build=build, arguments=statements, count=count)
+
+
+def prepare_nexmark(stack: ExitStack, folder: Path) -> Prepared:
+    """Queries like Nexmark's 2 (filter), 5 (windows) and 8 (join of windows), in one script."""
+    window = f"DESCRIPTOR(ts), INTERVAL '{WINDOW}' SECOND"
+    statements = (
+        BIDS,
+        "CREATE TABLE auctions (id INT, seller INT, ts TIMESTAMP(3),"
+        " WATERMARK FOR ts AS ts - INTERVAL '3' SECOND) WITH ("
+        "'connector' = 'datagen', 'rows-per-second' = '10',"
+        " 'fields.id.min' = '1', 'fields.id.max' = '20', 'fields.seller.min' = '1',"
+        " 'fields.seller.max' = '5', 'fields.ts.max-past' = '1 s')",
+        _files(folder, "seen_bids", SEEN_BIDS),
+        _files(folder, "seen_auctions", "id INT, seller INT, ts TIMESTAMP(3)"),
+        _files(folder, "third", SEEN_BIDS),
+        _files(folder, "totals", SUMS),
+        _files(folder, "offers", "auction INT, price INT, seller INT, started TIMESTAMP(3)"),
+        "BEGIN STATEMENT SET",
+        "INSERT INTO seen_bids SELECT auction, price, ts FROM bids",
+        "INSERT INTO seen_auctions SELECT id, seller, ts FROM auctions",
+        "INSERT INTO third SELECT auction, price, ts FROM bids WHERE MOD(auction, 3) = 0",
+        TOTALS,
+        "INSERT INTO offers SELECT b.auction, b.price, a.seller, b.window_start"
+        f" FROM (SELECT * FROM TABLE(TUMBLE(TABLE bids, {window}))) b"
+        f" JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auctions, {window}))) a"
+        " ON b.auction = a.id AND b.window_start = a.window_start"
+        " AND b.window_end = a.window_end",
+        "END",
+    )
+
+    def join(plan: Plan) -> Joined:
+        sources = _sources(plan)
+        ends = [
+            each for each in plan.operators if each not in sources and plan.limit_of([each]) == 1
+        ]
+        both = {*sources, *ends}
+        work = [each for each in plan.operators if each not in both]
+        return {"sources": sources, "work": work, **({"ends": ends} if ends else {})}
+
+    def count() -> Miscounted:
+        bids, auctions = [*_rows(folder / "seen_bids")], [*_rows(folder / "seen_auctions")]
+        end = min(_end_of([row[-1] for row in each]) for each in (bids, auctions))
+        sellers: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for auction, seller, at in auctions:
+            sellers[auction, _window_of(at)].append(seller)
+        offers = Counter[tuple[str, ...]](
+            (auction, price, seller, _window_of(at))
+            for auction, price, at in bids
+            if _window_of(at) < end
+            for seller in sellers[auction, _window_of(at)]
+        )
+        third = Counter(tuple(row) for row in bids if int(row[0]) % 3 == 0 and row[-1] < end)
+        compared = [
+            _compare(_totals(bids, end), _until(_rows(folder / "totals"), 1, end)),
+            _compare(offers, _until(_rows(folder / "offers"), 3, end)),
+            _compare(third, _until(_rows(folder / "third"), 2, end)),
+        ]
+        return Miscounted(
+            lost=sum(each.lost for each in compared),
+            wrong=sum(each.wrong for each in compared),
+            compared=sum(each.compared for each in compared),
+        )
+
+    def build(home: Path) -> Path:
+        return build_jar(PROGRAMS, JARS / JAR)
+
+    script = "".join(f"{statement};\n" for statement in statements)
+    return Prepared(
+        build=build,
+        entry_class=SQL,
+        arguments=("queries.sql", script),
+        join=join,
+        count=count,
+    )
+
+
+JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
+    {
+        "top-speed": ("Flink's example `TopSpeedWindowing`", prepare_top_speed),
+        "window-join": ("Flink's example `WindowJoin`, two sources", prepare_window_join),
+        "word-count": ("Flink's example `WordCount`, from files into files", prepare_word_count),
+        "sql": (
+            "SQL: event-time windows over `datagen`, a statement set of two sinks",
+            prepare_sql,
+        ),
+        "kafka": ("Kafka to Kafka, exactly-once sink, DataStream", prepare_kafka),
+        "kinds": (
+            "DataStream: union of three sources, one of the old kind; async I/O; co-location; "
+            "max parallelism 1; side output; `windowAll`; exactly-once files",
+            prepare_kinds,
+        ),
+        "nexmark": (
+            "SQL script like Nexmark 2, 5, 8: filter, windows, window join, five sinks",
+            prepare_nexmark,
+        ),
+        "iteration": ("Flink's example `Iteration`", prepare_iteration),
+        "batch": ("Flink's example `WordCount` in batch mode", prepare_batch),
+    }
+)
+
+
+def fetch_example(name: str, home: Path) -> Path:
+    """Return a jar of Flink's examples."""
+    version = LAST_OF_1 if is_flink_1(home) else NEWEST
+    folder = REPOSITORY / "build/downloads"
+    jar = folder / f"flink-examples-streaming-{version}-{name}.jar"
+    if not jar.exists():
+        artifact = f"org.apache.flink:flink-examples-streaming:{version}:jar:{name}"
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"]
+        subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True, timeout=300)
+    return jar
+
+
+def build_kinds(home: Path) -> Path:
+    """Build the job `Kinds` for the Flink in this folder; return its jar."""
+    old = KINDS / "OldSource.java"
+    name = "kinds-2"
+    if is_flink_1(home):
+        name = "kinds-1"
+        text = old.read_text().replace(".source.legacy.", ".source.")  # as the package was called
+        old = JARS / name / old.name
+        old.parent.mkdir(parents=True, exist_ok=True)
+        old.write_text(text)
+    sources = [KINDS / "Kinds.java", old]
+    return build_jar(sources, JARS / f"{name}.jar", entry_class="Kinds", home=home)
+
+
+def is_flink_1(home: Path) -> bool:
+    """Return whether the Flink in this folder is older than 2.0."""
+    [dist] = (home / "lib").glob("flink-dist-*.jar")
+    return dist.name.startswith("flink-dist-1.")
+
+
+def committed_lines(folder: Path) -> list[str]:
+    """Return the lines of committed files: others have hidden names."""
+    return [
+        line
+        for file in folder.rglob("*")
+        if file.is_file() and not file.name.startswith((".", "_"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+def _sources(plan: Plan) -> list[str]:
+    fed = {target for _, target in plan.edges}
+    return [each for each in plan.operators if each not in fed]
+
+
+def _files(folder: Path, name: str, columns: str) -> str:
+    """Return the statement for a table of files that are committed with every checkpoint."""
+    return (
+        f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'filesystem',"
+        f" 'path' = '{folder / name}', 'format' = 'csv',"
+        " 'sink.rolling-policy.rollover-interval' = '1 s',"
+        " 'sink.rolling-policy.check-interval' = '500 ms')"
+    )
+
+
+def _rows(folder: Path) -> Iterator[list[str]]:
+    """Yield the rows of a table of files; times as `YYYY-MM-DD HH:MM:SS.mmm`."""
+    for row in csv.reader(committed_lines(folder)):
+        yield [_say_time(datetime.fromisoformat(each)) if ":" in each else each for each in row]
+
+
+def _say_time(time: datetime) -> str:
+    return time.isoformat(sep=" ", timespec="milliseconds")
+
+
+def _window_of(time: str) -> str:
+    """Return when the window of a time begins."""
+    at = datetime.fromisoformat(time)
+    past = timedelta(seconds=at.second % WINDOW, microseconds=at.microsecond)
+    return _say_time(at - past)
+
+
+def _end_of(times: Sequence[str]) -> str:
+    """Return the beginning of the first window that is not compared."""
+    if not times:
+        return ""
+    latest = datetime.fromisoformat(max(times)) - timedelta(seconds=LATEST)
+    return _window_of(_say_time(latest))
+
+
+def _totals(bids: Sequence[Sequence[str]], end: str) -> Counter[tuple[str, ...]]:
+    prices: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for auction, price, at in bids:
+        prices[auction, _window_of(at)].append(int(price))
+    return Counter(
+        (auction, window, str(len(each)), str(sum(each)))
+        for (auction, window), each in prices.items()
+        if window < end
+    )
+
+
+def _until(rows: Iterator[list[str]], column: int, end: str) -> Counter[tuple[str, ...]]:
+    """Return the rows before an end, by the time in a column."""
+    return Counter(tuple(row) for row in rows if row[column] < end)
+
+
+def _compare(expected: Counter[tuple[str, ...]], found: Counter[tuple[str, ...]]) -> Miscounted:
+    return Miscounted(
+        lost=(expected - found).total(),
+        wrong=(found - expected).total(),
+        compared=expected.total(),
+    )

@@ -1,0 +1,317 @@
+package dev.weir;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.flink.table.api.EnvironmentSettings;
+import org.apache.flink.table.api.TableEnvironment;
+import org.apache.flink.table.api.TableException;
+import org.apache.flink.table.api.ValidationException;
+import org.apache.flink.table.api.internal.TableEnvironmentInternal;
+import org.apache.flink.table.operations.BeginStatementSetOperation;
+import org.apache.flink.table.operations.CreateTableASOperation;
+import org.apache.flink.table.operations.EndStatementSetOperation;
+import org.apache.flink.table.operations.ExplainOperation;
+import org.apache.flink.table.operations.LoadModuleOperation;
+import org.apache.flink.table.operations.ModifyOperation;
+import org.apache.flink.table.operations.Operation;
+import org.apache.flink.table.operations.QueryOperation;
+import org.apache.flink.table.operations.ReplaceTableAsOperation;
+import org.apache.flink.table.operations.ShowOperation;
+import org.apache.flink.table.operations.SinkModifyOperation;
+import org.apache.flink.table.operations.StatementSetOperation;
+import org.apache.flink.table.operations.UnloadModuleOperation;
+import org.apache.flink.table.operations.UseOperation;
+import org.apache.flink.table.operations.command.AddJarOperation;
+import org.apache.flink.table.operations.command.ResetOperation;
+import org.apache.flink.table.operations.command.SetOperation;
+import org.apache.flink.table.operations.ddl.CreateOperation;
+
+/**
+ * Runs a SQL script as one streaming job: the entry class of a job with {@code flink.job.sql}.
+ *
+ * <p>Flink's own parser classifies each statement. A script is run again for every plan, restart
+ * and upgrade, so only what can be repeated is allowed. What is not allowed ends the program with
+ * a {@link Refusal} before a job exists.
+ */
+public final class RunScript {
+    /** Begins the message of a refusal. */
+    public static final String MARK = "weir-script: ";
+
+    private static final String BY_WEIR = "remove it, because Weir sets it";
+    private static final String STORAGE = "set spec.flink.storage instead";
+
+    /** What a script may not set, and what to do instead. */
+    private static final Map<String, String> NOT_SET =
+            Map.of(
+                    "parallelism.default", BY_WEIR,
+                    "table.exec.resource.default-parallelism", BY_WEIR,
+                    "pipeline.jobvertex-parallelism-overrides", BY_WEIR,
+                    "pipeline.max-parallelism", "set spec.flink.maxParallelism instead",
+                    "execution.checkpointing.dir", STORAGE,
+                    "state.checkpoints.dir", STORAGE,
+                    "execution.checkpointing.savepoint-dir", STORAGE,
+                    "state.savepoints.dir", STORAGE,
+                    "execution.state-recovery.path", "set spec.flink.job.initialSavepoint instead",
+                    "execution.savepoint.path", "set spec.flink.job.initialSavepoint instead");
+
+    private final TableEnvironmentInternal env =
+            (TableEnvironmentInternal)
+                    TableEnvironment.create(EnvironmentSettings.inStreamingMode());
+    private final List<ModifyOperation> inserts = new ArrayList<>();
+    private final String name;
+    private int jobs;
+    private boolean inSet;
+
+    private RunScript(String name) {
+        this.name = name;
+    }
+
+    /**
+     * Run a script.
+     *
+     * @param arguments the path of the script; or its name, for messages, and its text
+     */
+    public static void main(String[] arguments) throws IOException {
+        String text =
+                arguments.length > 1 ? arguments[1] : Files.readString(Path.of(arguments[0]));
+        new RunScript(arguments[0]).run(text);
+    }
+
+    private void run(String text) {
+        for (Statement statement : Statement.split(text)) {
+            String at = name + ", line " + statement.line;
+            try {
+                take(statement);
+            } catch (Refusal refused) {
+                throw new Refusal(at + ": " + refused.getMessage(), refused.getCause());
+            } catch (Exception failed) {
+                throw new Refusal(at + ": " + innermost(failed), failed);
+            }
+        }
+        if (inSet) {
+            throw new Refusal(name + ": expected END; after BEGIN STATEMENT SET;, got nothing");
+        }
+        if (inserts.isEmpty()) {
+            throw new Refusal(
+                    name
+                            + ": expected an INSERT INTO, because Weir runs jobs, got none;"
+                            + " write the rows of a query into a table");
+        }
+        try {
+            env.executeInternal(inserts);
+        } catch (ValidationException failed) {
+            throw new Refusal(name + ": " + innermost(failed), failed);
+        } catch (TableException failed) {
+            // Flink's submission of the job, which may succeed the next time, is not the script's.
+            throw "Failed to execute sql".equals(failed.getMessage())
+                    ? failed
+                    : new Refusal(name + ": " + innermost(failed), failed);
+        }
+    }
+
+    private void take(Statement statement) {
+        Operation operation = env.getParser().parse(statement.text).get(0);
+        if (operation instanceof SetOperation) {
+            set((SetOperation) operation);
+        } else if (operation instanceof BeginStatementSetOperation) {
+            jobs++;
+            inSet = true;
+        } else if (operation instanceof EndStatementSetOperation) {
+            inSet = false;
+        } else if (operation instanceof StatementSetOperation) {
+            jobs++;
+            ((StatementSetOperation) operation).getOperations().forEach(this::insert);
+        } else if (operation instanceof ModifyOperation) {
+            jobs += inSet ? 0 : 1;
+            insert((ModifyOperation) operation);
+        } else if (operation instanceof QueryOperation) {
+            throw new Refusal(
+                    "expected statements of a job, got a query whose rows nothing takes;"
+                            + " write them into a table with INSERT INTO");
+        } else if (isRepeatable(operation)) {
+            env.executeInternal(operation);
+        } else if (!isSkipped(operation)) {
+            throw new Refusal(
+                    "expected SET, CREATE, USE or INSERT INTO, got "
+                            + statement.beginning()
+                            + "; remove it, because Weir runs the script again at each restart");
+        }
+        if (jobs > 1) {
+            throw new Refusal(
+                    "expected one job, got a second one; put all INSERT INTO between BEGIN"
+                            + " STATEMENT SET; and END;");
+        }
+    }
+
+    private void insert(ModifyOperation operation) {
+        if (operation instanceof CreateTableASOperation
+                || operation instanceof ReplaceTableAsOperation) {
+            throw new Refusal(
+                    "expected CREATE TABLE without AS, got a query in it; Weir runs the script"
+                            + " again at each restart, so fill the table with INSERT INTO");
+        }
+        boolean changesRows =
+                !(operation instanceof SinkModifyOperation)
+                        || ((SinkModifyOperation) operation).isUpdate()
+                        || ((SinkModifyOperation) operation).isDelete();
+        if (changesRows) {
+            throw new Refusal(
+                    "expected INSERT INTO, got another change of a table; remove it, because Weir"
+                            + " runs the script again at each restart");
+        }
+        inserts.add(operation);
+    }
+
+    private void set(SetOperation operation) {
+        if (operation.getKey().isEmpty() || operation.getValue().isEmpty()) {
+            return; // lists what is set
+        }
+        String key = operation.getKey().get().trim();
+        String value = operation.getValue().get().trim();
+        String remedy = NOT_SET.get(key);
+        if (key.equals("execution.runtime-mode") && !value.equalsIgnoreCase("streaming")) {
+            remedy = "remove it, because Weir runs streaming jobs";
+        } else if (key.equals("table.exec.uid.generation") && value.equalsIgnoreCase("ALWAYS")) {
+            remedy = "remove it, because operators would have another id at each restart";
+        }
+        if (remedy != null) {
+            throw new Refusal("expected no SET of " + key + ", got " + value + "; " + remedy);
+        }
+        env.getConfig().set(key, value);
+    }
+
+    private static boolean isRepeatable(Operation operation) {
+        return operation instanceof CreateOperation
+                || operation instanceof UseOperation
+                || operation instanceof LoadModuleOperation
+                || operation instanceof UnloadModuleOperation
+                || operation instanceof AddJarOperation;
+    }
+
+    /** What prints something that nobody reads; and RESET, which a script does not need. */
+    private static boolean isSkipped(Operation operation) {
+        return operation instanceof ShowOperation
+                || operation instanceof ExplainOperation
+                || operation instanceof ResetOperation
+                || operation.getClass().getSimpleName().startsWith("Describe");
+    }
+
+    private static String innermost(Throwable failure) {
+        Throwable cause = failure;
+        while (cause.getCause() != null) {
+            cause = cause.getCause();
+        }
+        String message = cause.getMessage();
+        return (message == null ? cause.toString() : message).trim().replaceAll("\\s+", " ");
+    }
+
+    /** Says why a script cannot be a job. */
+    public static final class Refusal extends RuntimeException {
+        private final String sentence;
+
+        Refusal(String sentence) {
+            this(sentence, null);
+        }
+
+        Refusal(String sentence, Throwable cause) {
+            super(MARK + sentence, cause);
+            this.sentence = sentence;
+        }
+
+        @Override
+        public String getMessage() {
+            return sentence;
+        }
+
+        @Override
+        public String toString() {
+            return getClass().getName() + ": " + MARK + sentence;
+        }
+    }
+
+    /** A statement, behind so many empty lines that the parser counts lines as the script does. */
+    static final class Statement {
+        final String text;
+        final int line;
+
+        private Statement(String text, int line) {
+            this.text = "\n".repeat(line - 1) + text;
+            this.line = line;
+        }
+
+        String beginning() {
+            String[] words = text.trim().split("\\s+", 4);
+            return String.join(" ", List.of(words).subList(0, Math.min(3, words.length)));
+        }
+
+        /** Return the statements, without comments; hints are no comments. */
+        static List<Statement> split(String script) {
+            List<Statement> found = new ArrayList<>();
+            StringBuilder text = new StringBuilder();
+            int at = 0;
+            while (at < script.length()) {
+                int end = endOfToken(script, at);
+                String token = script.substring(at, end);
+                if (token.equals(";") && !isOpenSet(text)) {
+                    add(found, text, script, at);
+                    text.setLength(0);
+                } else if (isComment(token)) {
+                    text.append(' ').append(token.replaceAll("[^\\n]", ""));
+                } else {
+                    text.append(token);
+                }
+                at = end;
+            }
+            add(found, text, script, at);
+            return found;
+        }
+
+        private static void add(
+                List<Statement> found, StringBuilder text, String script, int end) {
+            String whole = text.toString().stripTrailing();
+            String stripped = whole.stripLeading();
+            if (stripped.isEmpty()) {
+                return;
+            }
+            int last = lines(script.substring(0, end));
+            int after = lines(text.substring(whole.length()));
+            found.add(new Statement(stripped, 1 + last - after - lines(stripped)));
+        }
+
+        private static int lines(String text) {
+            return (int) text.chars().filter(each -> each == '\n').count();
+        }
+
+        private static boolean isComment(String token) {
+            return token.startsWith("--") || token.startsWith("/*") && !token.startsWith("/*+");
+        }
+
+        /** Return whether the text is of EXECUTE STATEMENT SET BEGIN, and END has not come yet. */
+        private static boolean isOpenSet(CharSequence text) {
+            String words = text.toString().trim().replaceAll("\\s+", " ").toUpperCase();
+            return words.startsWith("EXECUTE STATEMENT SET BEGIN") && !words.endsWith("; END");
+        }
+
+        /** Return where a quoted text, a comment or a single character ends. */
+        private static int endOfToken(String script, int at) {
+            char first = script.charAt(at);
+            if (first == '\'' || first == '`') {
+                return after(script, String.valueOf(first), at + 1);
+            }
+            if (script.startsWith("--", at)) {
+                int end = script.indexOf('\n', at);
+                return end < 0 ? script.length() : end;
+            }
+            return script.startsWith("/*", at) ? after(script, "*/", at + 2) : at + 1;
+        }
+
+        private static int after(String script, String mark, int from) {
+            int end = script.indexOf(mark, from);
+            return end < 0 ? script.length() : end + mark.length();
+        }
+    }
+}

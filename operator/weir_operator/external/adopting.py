@@ -1,0 +1,268 @@
+"""`weir adopt`: reads a FlinkDeployment and its job, moves it, and moves it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.clock import Clock, SystemClock, wait_until
+from weir_operator.errors import PermanentError, WeirError
+from weir_operator.external import flink_deployment
+from weir_operator.external.adoption import Adoption, plan_adoption, say_way_back
+from weir_operator.external.flink import ExternalFlink
+from weir_operator.external.flink_deployment import FlinkDeployment
+from weir_operator.external.moving import Moved, Mover, MoverApi, MoveRecord
+from weir_operator.external.view import ExternalJob
+from weir_operator.external.watch import JobWatch
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.objects import Body, ClusterReader
+from weir_operator.streamapp.loading import parse_manifest, read_document
+from weir_operator.streamapp.models import API_VERSION, KIND
+
+FLOWS_WITHIN = 25.0
+"""Seconds in which a record must arrive: Flink counts for its REST interface every ten seconds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a user asks `weir adopt`."""
+
+    namespace: str
+    name: str
+    """Of the FlinkDeployment."""
+    objective: str
+    """The response time that the job must meet, such as 500ms."""
+    manifest: Path | None
+    """The StreamApp to use; `None` makes one from the FlinkDeployment."""
+    timeout: float
+    """Seconds for each step that waits."""
+
+
+async def show(asked: Asked) -> tuple[FlinkDeployment, Adoption]:
+    """Return the FlinkDeployment, the StreamApp that would replace it, and what stops the move.
+
+    Nothing is changed. It asks the cluster that this process runs in, else the one that
+    `KUBECONFIG` names.
+
+    Raises:
+        PermanentError, TemporaryError: See `read_adoption`.
+    """
+    api = await KubernetesApi.connect()
+    try:
+        mover = _mover(api, asked, say=lambda sentence: None)
+        deployment, found, _ = await read_adoption(api, asked)
+        if found.stops:
+            return deployment, found
+        stops = await mover.find_stops(found.manifest)
+        return deployment, Adoption(manifest=found.manifest, stops=stops, remarks=found.remarks)
+    finally:
+        await api.close()
+
+
+async def move(asked: Asked, *, say: Callable[[str], None]) -> Moved:
+    """Move the job, or continue a move; if that fails, move it back.
+
+    Raises:
+        PermanentError: Something stops the move, and nothing was changed; or it failed, and the
+            job was moved back; or that failed, too. The sentence says which.
+        TemporaryError: The API server did not answer; the same command continues.
+    """
+    api = await KubernetesApi.connect()
+    try:
+        return await move_with(api, asked, say=say, clock=SystemClock())
+    finally:
+        await api.close()
+
+
+async def move_back(asked: Asked, *, say: Callable[[str], None]) -> str:
+    """Move the job back; return the state with which it runs.
+
+    Raises:
+        PermanentError, TemporaryError: See `Mover.go_back`.
+    """
+    api = await KubernetesApi.connect()
+    try:
+        return await _mover(api, asked, say=say).go_back()
+    finally:
+        await api.close()
+
+
+async def move_with(
+    api: MoverApi,
+    asked: Asked,
+    *,
+    say: Callable[[str], None],
+    clock: Clock,
+    period: float = 2.0,
+) -> Moved:
+    """Do what `move` says, with a client of the API server.
+
+    Raises:
+        PermanentError, TemporaryError: See `move`.
+    """
+    mover = _mover(api, asked, say=say, clock=clock, period=period)
+    record = await mover.record()
+    if record is None:
+        record = await _begin(api, mover, asked, say=say, clock=clock)
+    elif record.back:
+        raise PermanentError(
+            f"FlinkDeployment {asked.name} is being moved back; finish that first, with `weir "
+            f"adopt {asked.name} --namespace {asked.namespace} --back`"
+        )
+    else:
+        say(f"Continuing the move of FlinkDeployment {asked.name}")
+    try:
+        return await mover.go_on(record)
+    except WeirError as failure:
+        say(f"The move failed, and is taken back: {failure}")
+        try:
+            path = await mover.go_back()
+        except WeirError as error:
+            raise PermanentError(
+                f"The move failed ({failure}), and so did the way back: {error}; run `weir adopt "
+                f"{asked.name} --namespace {asked.namespace} --back` to try again"
+            ) from error
+        raise PermanentError(
+            f"The job was not moved: {failure}; FlinkDeployment {asked.name} runs it again"
+            + (f", from {path}" if path else "")
+        ) from failure
+
+
+async def _begin(
+    api: MoverApi,
+    mover: Mover,
+    asked: Asked,
+    *,
+    say: Callable[[str], None],
+    clock: Clock,
+) -> MoveRecord:
+    """Check everything, then suspend the FlinkDeployment; return the record of the move."""
+    deployment, found, flows = await read_adoption(api, asked, clock=clock)
+    stops = found.stops or await mover.find_stops(found.manifest)
+    if stops:
+        raise PermanentError(
+            "\n".join((*(f"Stops the move: {each}" for each in stops), "Nothing was changed"))
+        )
+    say(say_way_back(deployment, found.manifest["metadata"]["name"]))
+    await mover.begin(deployment.spec, found.manifest, flows=flows)
+    record = await mover.record()
+    if record is None:
+        raise PermanentError(
+            f"FlinkDeployment {asked.name} has lost its annotation: something else overwrites it, "
+            "such as a GitOps tool; pause that for the move"
+        )
+    return record
+
+
+def _mover(
+    api: MoverApi,
+    asked: Asked,
+    *,
+    say: Callable[[str], None],
+    clock: Clock | None = None,
+    period: float = 2.0,
+) -> Mover:
+    return Mover(
+        api,
+        asked.namespace,
+        asked.name,
+        clock=clock or SystemClock(),
+        say=say,
+        timeout=asked.timeout,
+        period=period,
+    )
+
+
+async def read_adoption(
+    api: ClusterReader, asked: Asked, *, clock: Clock | None = None
+) -> tuple[FlinkDeployment, Adoption, bool]:
+    """Return a FlinkDeployment, the StreamApp that would replace it, and whether records arrive.
+
+    Args:
+        api: The API server.
+        asked: What to move.
+        clock: With it, also wait for records to arrive; `None` says that none do.
+
+    Raises:
+        PermanentError: There is no such FlinkDeployment, it may not be read, the objective is no
+            response time, or the manifest cannot be right.
+        TemporaryError: The API server did not answer.
+    """
+    deployment = await flink_deployment.read(api, asked.namespace, asked.name)
+    given = None if asked.manifest is None else read_manifest(asked.manifest, asked.namespace)
+    app = parse_manifest(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": asked.name, "namespace": asked.namespace},
+            "spec": {
+                "mode": "Advise",
+                "flink": {"ref": {"kind": "FlinkDeployment", "name": asked.name}},
+                "objective": {"responseTime": asked.objective},
+            },
+        }
+    )
+    watch = JobWatch(app, api)
+    job: ExternalJob | None = None
+    version, flows = "", False
+    try:
+        job = await watch.refresh()
+        if watch.flink is not None:
+            version = await watch.flink.version()
+            flows = clock is not None and await _flows(watch.flink, job, clock)
+    except WeirError:
+        pass  # the plan says that the job does not run, or cannot be reached
+    finally:
+        await watch.close()
+    plan = plan_adoption(deployment, job, version=version, objective=asked.objective, given=given)
+    return deployment, plan, flows
+
+
+async def _flows(flink: ExternalFlink, job: ExternalJob, clock: Clock) -> bool:
+    """Return whether the sources of a job emit records; of a single vertex, Flink counts none."""
+
+    async def emitted() -> float:
+        counters = [each for id_ in job.entries for each in await flink.counters(job.id, id_)]
+        return sum(each.records_out for each in counters)
+
+    first = await emitted()
+
+    async def more() -> bool | None:
+        return True if await emitted() > first else None
+
+    return bool(await wait_until(more, clock=clock, timeout=FLOWS_WITHIN, period=1.0))
+
+
+def read_manifest(path: Path, namespace: str) -> Body:
+    """Return the manifest in a file as plain values, which a move can complete.
+
+    Raises:
+        PermanentError: The file cannot be read, is no valid StreamApp, or is for something else.
+    """
+    try:
+        manifest = read_document(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise PermanentError(
+            f"--filename: expected a manifest at {path}, got an error ({error}); correct the path"
+        ) from error
+    app = parse_manifest(manifest)
+    if not isinstance(manifest, dict):  # the parser has refused it
+        raise TypeError(f"Expected a mapping, got {type(manifest)}")
+    job = app.spec.flink.job
+    if job is None:
+        raise PermanentError(
+            f"spec.flink.job in {path}: expected the job to run, got none; write its jar"
+        )
+    if job.initial_savepoint is not None:
+        raise PermanentError(
+            f"spec.flink.job.initialSavepoint in {path}: expected none, got "
+            f"{job.initial_savepoint}; remove it, because the move takes a new one"
+        )
+    if (manifest["metadata"].get("namespace") or namespace) != namespace:
+        raise PermanentError(
+            f"metadata.namespace in {path}: expected {namespace}, where the FlinkDeployment is, "
+            f"got {manifest['metadata']['namespace']}; correct it, or --namespace"
+        )
+    metadata = {**manifest["metadata"], "namespace": namespace}
+    return {**manifest, "metadata": metadata}

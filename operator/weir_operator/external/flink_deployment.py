@@ -1,0 +1,272 @@
+"""A FlinkDeployment of the Flink Kubernetes Operator: what Weir reads of it and writes to it.
+
+Weir writes one key, `pipeline.jobvertex-parallelism-overrides` in `spec.flinkConfiguration`. The
+operator takes a change of it as scaling: where the job has the adaptive scheduler, it sends the new
+parallelism to the running job, and to every job that it submits later. From Flink 2.0 on, a job
+that is submitted again does not get it (FLINK-38770), see `in_place`.
+
+Server-side apply makes the write safe: it names the version of the object that was checked, and it
+fails if somebody else has set the key.
+
+Source: apache/flink-kubernetes-operator, `AbstractFlinkSpec` (a change of the key is of type SCALE)
+and `NativeFlinkService.scale` (what must hold for scaling in place), 1.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.transport import Json
+from weir_operator.kubernetes.api.client import ConflictError
+from weir_operator.kubernetes.api.objects import Body, ClusterReader
+
+GROUP_VERSION = "flink.apache.org/v1beta1"
+PATH = f"/apis/{GROUP_VERSION}/namespaces/{{}}/flinkdeployments/{{}}"
+OVERRIDES = "pipeline.jobvertex-parallelism-overrides"
+"""Key of Flink's configuration: `VERTEX:PARALLELISM,...`."""
+MANAGER = "weir"
+"""Under which name the API server notes the key."""
+FIRST_IN_PLACE = (1, 18)
+"""The first version of Flink whose running jobs take another parallelism."""
+FIRST_WITHOUT_OVERRIDES = (2, 0)
+"""The first version of Flink that ignores the key in a job that is submitted (FLINK-38770)."""
+_MIB = 2**20
+_BYTES = {
+    "": 1, "b": 1,
+    "k": 2**10, "kb": 2**10, "ki": 2**10,
+    "m": _MIB, "mb": _MIB, "mi": _MIB,
+    "g": 2**30, "gb": 2**30, "gi": 2**30,
+    "t": 2**40, "tb": 2**40, "ti": 2**40,
+}  # fmt: skip
+"""Units of memory, of Flink and of Kubernetes, in small letters."""
+
+
+class ClusterWriter(ClusterReader, Protocol):
+    """The part of `KubernetesApi` that scaling an external job needs."""
+
+    async def apply(
+        self, path: str, body: Body, manager: str = ..., *, force: bool = ..., dry_run: bool = ...
+    ) -> Body:
+        """Apply on the server's side."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlinkDeployment:
+    """A FlinkDeployment, as far as Weir needs it."""
+
+    name: str
+    namespace: str
+    version: str
+    """The object's resourceVersion."""
+    spec: Json
+    configuration: Mapping[str, str]
+    """Flink's, with flat keys."""
+
+    @property
+    def job(self) -> Json | None:
+        """The section `job`; `None` of a session cluster."""
+        return self.spec.get("job")
+
+    @property
+    def cores(self) -> float:
+        """CPU of one TaskManager."""
+        return float(self._resource("taskManager").get("cpu") or 1.0)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of memory of one TaskManager; `None` where the resource does not say."""
+        return read_memory(str(self._resource("taskManager").get("memory") or ""))
+
+    @property
+    def slots(self) -> int:
+        """Slots of one TaskManager."""
+        return _whole(self.configuration.get("taskmanager.numberOfTaskSlots")) or 1
+
+    @property
+    def most_slots(self) -> int | None:
+        """Slots of the whole cluster; `None` where they have no limit."""
+        return _whole(self.configuration.get("slotmanager.number-of-slots.max"))
+
+    @property
+    def overrides(self) -> dict[str, int]:
+        """Parallelism by vertex id, as the key has it; what cannot be read is left out."""
+        pairs = (part.partition(":") for part in self.configuration.get(OVERRIDES, "").split(","))
+        return {
+            vertex.strip(): int(number)
+            for vertex, _, number in pairs
+            if number.strip().isdigit() and vertex.strip()
+        }
+
+    def _resource(self, section: str) -> Json:
+        return (self.spec.get(section) or {}).get("resource") or {}
+
+
+def read_deployment(found: Json) -> FlinkDeployment:
+    """Return a FlinkDeployment from the object of the API server."""
+    meta, spec = found["metadata"], found.get("spec") or {}
+    return FlinkDeployment(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        version=meta.get("resourceVersion", ""),
+        spec=spec,
+        configuration=flatten(spec.get("flinkConfiguration") or {}),
+    )
+
+
+def refusals(deployment: FlinkDeployment) -> tuple[str, ...]:
+    """Return why Weir cannot scale the job in place, a sentence each; none where it can."""
+    return tuple(_refusals(deployment))
+
+
+def _refusals(deployment: FlinkDeployment) -> Iterator[str]:
+    this, configuration = f"FlinkDeployment {deployment.name}", deployment.configuration
+    if deployment.job is None:
+        yield f"{this} is a session cluster: expected spec.job, got none"
+        return
+    if deployment.spec.get("mode", "native") == "standalone":
+        yield (
+            f"spec.mode of {this}: expected native, got standalone, in which the operator restarts "
+            "the job for every change and starts no TaskManagers by itself"
+        )
+    yield from refuse_autoscaler(deployment)
+    if configuration.get("scheduler-mode", "").strip().lower() == "reactive":
+        yield (
+            f"spec.flinkConfiguration of {this}: expected no scheduler-mode, got reactive, in "
+            "which Flink itself sets the parallelism; remove it"
+        )
+    key = "kubernetes.operator.job.upgrade.inplace-scaling.enabled"
+    if configuration.get(key, "").strip().lower() == "false":
+        yield (
+            f"spec.flinkConfiguration of {this}: expected {key}: true, got false; remove it, "
+            "because the operator would restart the job for every change"
+        )
+    if OVERRIDES in configuration and OVERRIDES not in deployment.spec["flinkConfiguration"]:
+        yield (
+            f"spec.flinkConfiguration of {this}: expected the flat key {OVERRIDES}, got nested "
+            "keys; remove them"
+        )
+
+
+def refuse_autoscaler(deployment: FlinkDeployment) -> Iterator[str]:
+    """Yield a sentence where Flink's own autoscaler scales the job."""
+    for key in ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled"):
+        if deployment.configuration.get(key, "").strip().lower() == "true":
+            yield (
+                f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no other "
+                f"autoscaler, got {key}: true; set it to false"
+            )
+
+
+def refuse_flink(version: str, configuration: Mapping[str, str]) -> str:
+    """Return why Flink cannot scale the job in place; empty where it can.
+
+    Args:
+        version: Flink's, such as `1.20.5`.
+        configuration: Of the JobManager as it runs, so with the operator's own defaults.
+    """
+    if read_version(version) < FIRST_IN_PLACE:
+        return (
+            f"Flink's version: expected 1.18 or newer, got {version}; running jobs of older "
+            "versions cannot be scaled"
+        )
+    scheduler = configuration.get("jobmanager.scheduler", "Default")
+    if scheduler.lower() == "adaptive":
+        return ""
+    return (
+        f"jobmanager.scheduler of the job: expected Adaptive, got {scheduler}; set it in "
+        "spec.flinkConfiguration of the FlinkDeployment, which restarts the job once"
+    )
+
+
+def loses_overrides(version: str) -> bool:
+    """Return whether a job that is submitted again runs without the overrides, by Flink's version.
+
+    The operator can send them to the running job all the same.
+    """
+    return read_version(version) >= FIRST_WITHOUT_OVERRIDES
+
+
+def read_version(text: str) -> tuple[int, int]:
+    """Return Flink's version, such as (1, 20); (0, 0) of a text that is none."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def say_overrides(parallelism: Mapping[str, int]) -> str:
+    """Return the value of the key, the same for the same parallelism."""
+    return ",".join(f"{vertex}:{number}" for vertex, number in sorted(parallelism.items()))
+
+
+async def read(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
+    """Return the FlinkDeployment as it is now.
+
+    Raises:
+        PermanentError: There is none, or it may not be read.
+        TemporaryError: The API server did not answer.
+    """
+    return read_deployment(await api.get(PATH.format(namespace, name)))
+
+
+async def write_overrides(
+    api: ClusterWriter,
+    deployment: FlinkDeployment,
+    parallelism: Mapping[str, int],
+    *,
+    dry_run: bool = False,
+) -> None:
+    """Write the parallelism of the vertices, if `deployment` is still as it was read.
+
+    Raises:
+        TemporaryError: It has changed since it was read; read and check it again.
+        PermanentError: Somebody else has set the key, or Weir may not write it.
+    """
+    body = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "FlinkDeployment",
+        "metadata": {"name": deployment.name, "resourceVersion": deployment.version},
+        "spec": {"flinkConfiguration": {OVERRIDES: say_overrides(parallelism)}},
+    }
+    path = PATH.format(deployment.namespace, deployment.name)
+    try:
+        await api.apply(path, body, MANAGER, force=False, dry_run=dry_run)
+    except ConflictError as error:
+        if "conflict with" not in str(error):
+            raise TemporaryError(
+                f"FlinkDeployment {deployment.name} was changed at the same moment"
+            ) from error
+        raise PermanentError(
+            f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected "
+            f"{OVERRIDES} to be Weir's, but somebody else has set it; remove it ({error})"
+        ) from error
+
+
+def read_memory(text: str) -> int | None:
+    """Return bytes of an amount that Flink or Kubernetes writes; `None` of another text.
+
+    The operator takes `2048m` for mebibytes, as Flink does.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if found is None or found[2].lower() not in _BYTES:
+        return None
+    return int(float(found[1]) * _BYTES[found[2].lower()])
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.strip().isdigit() else None
+
+
+def flatten(configuration: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
+    """Return Flink's configuration with flat keys; a resource may nest them."""
+    flat: dict[str, str] = {}
+    for key, value in configuration.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            text = str(value)
+            flat[f"{prefix}{key}"] = text.lower() if isinstance(value, bool) else text
+    return flat

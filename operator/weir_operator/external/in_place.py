@@ -1,0 +1,288 @@
+"""Scales an external job where it runs: the parallelism of its vertices, and nothing else.
+
+The steps of a change, each written to the journal before it is taken:
+
+    START    the FlinkDeployment can be scaled, and nobody else scales it; else ABANDONED
+    SUBMIT   the parallelism is written to the FlinkDeployment; the Flink Kubernetes Operator
+             passes it on to the running job
+    VERIFY   every vertex runs with it; else the same two steps with the previous parallelism
+             (direction BACK, ROLLED_BACK), tried several times
+
+A change ends as ABANDONED at any step where the owner has deployed a program with other vertices.
+
+The adaptive scheduler restarts the job from its newest checkpoint, under the same id. A job of
+Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so for these
+versions Weir also sends the parallelism to the job, and sends it again whenever the job has lost
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external import flink_deployment
+from weir_operator.external.flink import ScaledFlink
+from weir_operator.external.flink_deployment import ClusterWriter, FlinkDeployment
+from weir_operator.external.view import ExternalJob
+from weir_operator.external.watch import JobWatch
+from weir_operator.fence import Guard
+from weir_operator.flink.answers import Job
+from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.journal import DeploymentMap, Direction, RescaleJournal, Step
+from weir_operator.rescale.rollback import WithdrawnError
+
+log = structlog.get_logger()
+
+Vertices = Mapping[str, int]
+"""Parallelism by vertex id."""
+
+
+class InPlace:
+    """Reads and sets the parallelism of one external job."""
+
+    def __init__(self, api: ClusterWriter, watch: JobWatch, *, guard: Guard | None) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            api: The API server, asked as the controller may.
+            watch: Knows the job as it runs.
+            guard: Asked before each request to Flink that changes something.
+        """
+        self._api = api
+        self._watch = watch
+        self._guard = guard
+        self._loses_overrides = False
+
+    async def check(self, *, dry_run: bool = False) -> FlinkDeployment:
+        """Return the FlinkDeployment, which Weir can scale.
+
+        Args:
+            dry_run: Also try whether Weir may write to it.
+
+        Raises:
+            PermanentError: Weir cannot scale it; one sentence for each reason.
+            TemporaryError: The API server or Flink did not answer.
+        """
+        reference, flink = self._watch.reference, self._watch.flink
+        if reference is None or flink is None or self._watch.job is None:
+            raise TemporaryError("The job of spec.flink.ref is not known yet")
+        deployment = await flink_deployment.read(self._api, reference.namespace, reference.name)
+        found = flink_deployment.refusals(deployment)
+        if not found:
+            version = await flink.version()
+            refusal = flink_deployment.refuse_flink(version, await flink.configuration())
+            found = (refusal,) if refusal else ()
+            self._loses_overrides = flink_deployment.loses_overrides(version)
+        if found:
+            raise PermanentError("; ".join(found))
+        if dry_run:
+            now = deployment.overrides or _parallelism(self._watch.job)
+            await flink_deployment.write_overrides(self._api, deployment, now, dry_run=True)
+        return deployment
+
+    def vertices(self, deployments: DeploymentMap) -> Vertices:
+        """Return the parallelism of each vertex in a deployment of the operators.
+
+        Raises:
+            WithdrawnError: The job has other operators: its owner has deployed another program.
+            TemporaryError: No job runs.
+        """
+        job = self._watch.job
+        if job is None:
+            raise TemporaryError("The job of spec.flink.ref is not running")
+        if set(job.topology.operators) != set(deployments):
+            raise WithdrawnError(
+                f"Expected job {job.name!r} to have the operators {', '.join(deployments)}, got "
+                f"{', '.join(job.topology.operators)}: its owner has deployed another program"
+            )
+        return {
+            vertex.id: sum(deployments[name].values())
+            for name, vertices in job.topology.vertices.items()
+            for vertex in vertices
+        }
+
+    async def write(self, wanted: Vertices) -> None:
+        """Write the parallelism to the FlinkDeployment, where it is not there already.
+
+        Raises:
+            PermanentError: Weir cannot scale it any more.
+            TemporaryError: It was changed at the same moment, or something did not answer.
+        """
+        deployment = await self.check()
+        if deployment.overrides != wanted:
+            await flink_deployment.write_overrides(self._api, deployment, wanted)
+        await self._send(wanted)
+
+    async def _send(self, wanted: Vertices) -> bool:
+        """Send the parallelism to a job of Flink 2.x that does not have it; return whether it was.
+
+        Raises:
+            PermanentError: Flink refuses it.
+            TemporaryError: It did not answer.
+        """
+        if not self._loses_overrides:
+            return False
+        job = await self._watch.run()
+        reference, flink = self._watch.reference, self._watch.flink
+        if reference is None or flink is None:
+            raise TemporaryError("The job of spec.flink.ref is not known at the moment")
+        now = await flink.requirements(job.id)
+        then = {vertex: wanted.get(vertex, number) for vertex, number in now.items()}
+        if then == now:
+            return False
+        async with ScaledFlink(reference.rest_url, guard=self._guard) as client:
+            await client.require(job.id, then)
+        return True
+
+    async def restore(self, *, dry_run: bool = False) -> bool:
+        """Give a restarted job of Flink 2.x the parallelism of its FlinkDeployment again.
+
+        Returns:
+            Whether it had lost it.
+
+        Raises:
+            PermanentError, TemporaryError: See `check`.
+        """
+        deployment = await self.check(dry_run=dry_run)
+        return bool(deployment.overrides) and await self._send(deployment.overrides)
+
+    async def runs_with(self, wanted: Vertices) -> bool:
+        """Return whether every vertex runs with its parallelism.
+
+        Raises:
+            WithdrawnError: The job has other vertices: its owner has deployed another program.
+            TemporaryError: It has none yet, or something did not answer.
+        """
+        job = await self._watch.run()
+        there = {vertex.id for vertex in job.vertices}
+        if not there:
+            raise TemporaryError(f"Flink does not show the vertices of job {job.name!r} yet")
+        if there != set(wanted):
+            raise WithdrawnError(
+                f"Job {job.name!r} has other vertices now: its owner has deployed another program"
+            )
+        return not _differences(job, wanted)
+
+    async def describe(self, wanted: Vertices) -> str:
+        """Return which vertices do not run as wanted, one sentence."""
+        job = await self._watch.run()
+        found = ", ".join(_differences(job, wanted)) or "all of its tasks ran too late"
+        return (
+            f"Job {job.name!r} ({job.state.value}) does not run with the new parallelism: {found}; "
+            "check whether its cluster has enough slots, and the events of the FlinkDeployment"
+        )
+
+
+def _differences(job: Job, wanted: Vertices) -> list[str]:
+    return [
+        f"{vertex.name} runs with {vertex.tasks.get('RUNNING', 0)} of {wanted[vertex.id]} subtasks"
+        for vertex in job.vertices
+        if vertex.id in wanted
+        and (vertex.parallelism != wanted[vertex.id] or not vertex.is_running)
+    ]
+
+
+def _parallelism(job: ExternalJob) -> dict[str, int]:
+    return {
+        vertex.id: vertex.parallelism
+        for vertices in job.topology.vertices.values()
+        for vertex in vertices
+    }
+
+
+class InPlaceRescaler(Rescaler):
+    """Executes the journal of a change of an external job."""
+
+    def __init__(self, *, in_place: InPlace, watch: JobWatch, **engine: Any) -> None:
+        """Create it with what every engine needs."""
+        super().__init__(**engine)
+        self._in_place = in_place
+        self._watch = watch
+
+    def can_resume(self, journal: RescaleJournal) -> bool:
+        """Return whether the change is one of an external job."""
+        return journal.in_place
+
+    async def execute(
+        self,
+        journal: RescaleJournal,
+        is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
+    ) -> RescaleJournal:
+        """Execute the remaining steps of `journal`, and return it at its end."""
+        if not journal.in_place:
+            journal = journal.model_copy(
+                update={"in_place": True, "new_job": journal.old_job or journal.new_job}
+            )
+        return await super().execute(journal, is_asked_for)
+
+    async def _start(self, journal: RescaleJournal) -> RescaleJournal:
+        """Check that the job can be scaled, before anything is written."""
+        if not self._is_asked_for(journal):
+            raise WithdrawnError("The StreamApp asks for another deployment now")
+        self._in_place.vertices(journal.target)
+        await self._retried(lambda: self._in_place.check(dry_run=True))
+        return journal.at(Step.SUBMIT, self._clock.now())
+
+    async def _submit(self, journal: RescaleJournal) -> RescaleJournal:
+        """Write the parallelism where the Flink Kubernetes Operator takes it."""
+        wanted = await self._wanted(journal)
+        await self._retried(lambda: self._in_place.write(wanted))
+        return journal.at(Step.VERIFY, self._clock.now())
+
+    async def _wanted(self, journal: RescaleJournal) -> Vertices:
+        """Return the parallelism that the journal leads to, of a job that runs, or will again."""
+
+        async def found() -> Vertices:
+            if self._watch.job is None:  # it was lost from view: its owner may have replaced it
+                await self._watch.refresh(whole=True)
+            return self._in_place.vertices(journal.wanted)
+
+        return await self._retried(found)
+
+    async def _verify(self, journal: RescaleJournal) -> RescaleJournal:
+        """Wait until every vertex runs with its parallelism, which may need new TaskManagers."""
+        wanted = await self._wanted(journal)
+
+        async def runs() -> bool | None:
+            if await self._in_place.runs_with(wanted):
+                return True
+            await self._in_place.restore()  # it may have been restarted just now
+            return None
+
+        limit = self._settings.start_deadline + self._settings.submit_deadline
+        if await self._until(runs, limit, period=1.0) is None:
+            raise PermanentError(await self._retried(lambda: self._in_place.describe(wanted)))
+        await self._retried(lambda: self._watch.refresh(whole=True))
+        step = Step.ROLLED_BACK if journal.is_back else Step.DONE
+        return journal.at(step, self._clock.now(), ran=True)
+
+    def _give_up(
+        self,
+        journal: RescaleJournal,
+        failure: str,
+        *,
+        ran: bool = False,
+        pending: tuple[tuple[str, str], ...] = (),
+        withdrawn: bool = False,
+    ) -> RescaleJournal:
+        """Take back what was written, or end the change where nothing was.
+
+        Nor is anything taken back of a job that is another one by now: its loops are made again,
+        and decide again.
+        """
+        log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
+        now = self._clock.now()
+        if withdrawn:
+            return journal.at(Step.ABANDONED, now, failure=failure, withdrawn=True)
+        failure, attempt = journal.failure or failure, journal.attempt + 1
+        if journal.is_back and attempt >= self._settings.back_attempts:
+            return journal.at(Step.FAILED, now, failure=failure)
+        if journal.is_back:
+            return journal.at(Step.SUBMIT, now, failure=failure, attempt=attempt)
+        if journal.step is Step.START:
+            return journal.at(Step.ABANDONED, now, failure=failure)
+        return journal.at(Step.SUBMIT, now, failure=failure, direction=Direction.BACK)

@@ -1,0 +1,204 @@
+"""The program of a job on this machine: a jar, a SQL script or a PyFlink file.
+
+A manifest may name any of them. A file alone is enough, too: `weir local FILE` and `weir graph
+FILE` then use the manifest that `default_manifest` makes for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.job_graph import Plan
+from weir_operator.flink.programs import find_programs
+from weir_operator.flink.scripts import find_python_jar, python_configuration
+from weir_operator.streamapp.loading import find_jar, load_manifest
+from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
+
+SUFFIXES = (".jar", ".sql", ".py")
+_POOL = "local"
+_MEMORY = "1Gi"
+_INTERVAL = "10s"
+_ADVISED_BOUND = "1s"
+_DEFAULT_REPLICAS = 10
+"""The manifest's own default, which is not written."""
+
+
+def is_program(file: Path) -> bool:
+    """Return whether the file is a program, by its name; anything else is a manifest."""
+    return file.suffix in SUFFIXES
+
+
+def load_app(manifest: Path) -> StreamApp:
+    """Return the StreamApp of a manifest, with the text of its SQL script.
+
+    The text is read once: a script that somebody edits while its job runs must not be what the next
+    restart submits.
+
+    Raises:
+        InvalidStreamAppError: The manifest cannot be right.
+        PermanentError: The script cannot be read.
+    """
+    return with_script(load_manifest(manifest), manifest)
+
+
+def with_script(app: StreamApp, manifest: Path) -> StreamApp:
+    """Return the StreamApp with the text of the SQL script that it names, if it names one.
+
+    Raises:
+        PermanentError: The script cannot be read.
+    """
+    job = app.spec.flink.job
+    if job is None or job.sql is None or job.sql.file is None:
+        return app
+    path = manifest.parent / job.sql.file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise PermanentError(
+            f"spec.flink.job.sql.file: expected a text in UTF-8, got {job.sql.file!r} ({reason}); "
+            "correct the path, relative to the manifest"
+        ) from error
+    sql = job.sql.model_copy(update={"file": path.name, "script": text})
+    flink = app.spec.flink.model_copy(update={"job": job.model_copy(update={"sql": sql})})
+    return app.model_copy(update={"spec": app.spec.model_copy(update={"flink": flink})})
+
+
+def find_program(app: StreamApp, manifest: Path) -> Path:
+    """Return the jar on this machine that has the job's entry class.
+
+    Raises:
+        InvalidStreamAppError: The StreamApp names no program, or there is no such file.
+        PermanentError: What runs scripts is not installed.
+    """
+    job = app.spec.flink.job
+    if job is not None and job.sql is not None:
+        return find_programs()
+    if job is not None and job.python is not None:
+        if not (manifest.parent / job.python.file).is_file():
+            raise PermanentError(
+                f"spec.flink.job.python.file: expected a file, got {job.python.file!r}, which does "
+                "not exist; correct its path, relative to the manifest"
+            )
+        return find_python_jar()
+    return find_jar(app, manifest)
+
+
+def flink_configuration(app: StreamApp) -> Mapping[str, str]:
+    """Return Flink's configuration on this machine: the user's keys, and Python's interpreter.
+
+    Raises:
+        PermanentError: A PyFlink program has no interpreter with PyFlink.
+    """
+    config = dict(app.spec.flink.config or {})
+    job = app.spec.flink.job
+    if job is None or job.python is None:
+        return config
+    return config | python_configuration(config)
+
+
+def default_manifest(
+    file: Path, *, entry_class: str | None = None, arguments: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a manifest for a program alone: one pool, which is this machine, and only advice.
+
+    Args:
+        file: A jar, a SQL script or a PyFlink program.
+        entry_class: Class whose `main` to run; `None` takes the jar's own.
+        arguments: Of the program; names of files become absolute.
+
+    Raises:
+        PermanentError: There is no such file.
+    """
+    if not file.is_file():
+        raise PermanentError(
+            f"Expected a manifest, a jar, a SQL script or a PyFlink program, got {str(file)!r}; "
+            "correct the path"
+        )
+    path = str(file.resolve())
+    programs: dict[str, dict[str, Any]] = {
+        ".jar": {"jar": path},
+        ".sql": {"sql": {"file": path}},
+        ".py": {"python": {"file": path}},
+    }
+    job = programs[file.suffix]
+    if entry_class is not None:
+        job["entryClass"] = entry_class
+    if arguments:
+        job["args"] = [str(Path(each).resolve()) if _is_file(each) else each for each in arguments]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": _name_of(file)},
+        "spec": {
+            "mode": "Advise",
+            "flink": {"job": job},
+            "objective": {"responseTime": _ADVISED_BOUND},
+            "nodePools": [{"name": _POOL, "sizes": ["1"], "memory": _MEMORY}],
+            # What the load needs now: a trial is too short to learn how the load changes.
+            "operatorManager": {"interval": _INTERVAL, "policy": {"name": "queueing"}},
+            # Its tasks wait for Python to import its libraries.
+            **({"rescale": {"submitDeadline": "2m"}} if file.suffix == ".py" else {}),
+        },
+    }
+
+
+def with_operators(manifest: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """Return a default manifest with the operators that the agent makes of the program.
+
+    Without any, the job runs as one operator. More replicas of an operator than the machine has
+    cores would not make it faster.
+    """
+    most = max(2, os.cpu_count() or 1)
+    if plan.agent != "ready" or not plan.vertices:
+        [pool] = manifest["spec"]["nodePools"]
+        limited: dict[str, Any] = {"nodePools": [{**pool, "maxReplicas": most}]}
+    else:
+        limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
+        limited = {
+            "operators": [
+                {"name": name, "maxReplicas": min(most, limits[name])} for name in plan.operators
+            ]
+        }
+    return {**manifest, "spec": {**manifest["spec"], **limited}}
+
+
+def operators_of(plan: Plan) -> list[dict[str, Any]]:
+    """Return the operators of a program as a manifest lists them."""
+    limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
+    return [
+        {
+            "name": name,
+            **({"maxReplicas": limits[name]} if limits[name] < _DEFAULT_REPLICAS else {}),
+        }
+        for name in plan.operators
+    ]
+
+
+def with_objective(manifest: Mapping[str, Any], bound: str) -> dict[str, Any]:
+    """Return a default manifest that scales the job to meet a bound on the response time."""
+    objective = {"responseTime": bound}
+    return {**manifest, "spec": {**manifest["spec"], "mode": "Auto", "objective": objective}}
+
+
+def write_manifest(manifest: Mapping[str, Any], folder: Path) -> Path:
+    """Write a default manifest into the folder of Weir's state; return its path."""
+    path = folder / f"{manifest['metadata']['name']}.yaml"
+    head = "# Written by `weir local`, again at each start: copy it to change it.\n"
+    path.write_text(head + yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _is_file(argument: str) -> bool:
+    return not argument.startswith("-") and Path(argument).is_file()
+
+
+def _name_of(file: Path) -> str:
+    return re.sub("[^a-z0-9]+", "-", file.stem.lower()).strip("-")[:40].strip("-") or "job"

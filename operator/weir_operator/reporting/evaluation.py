@@ -1,0 +1,265 @@
+"""An evaluation for people and for programs: the terminal, an HTML page, JSON. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import TypeAdapter
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from weir_operator.loop.evaluation import EvaluationReport
+from weir_simulator.reports import page, wording
+from weir_simulator.reports.page import SERIES, Json, figure_layout
+from weir_simulator.switchback import CONFIDENCE, MIN_PAIRS, BlockTotals, Effect, Side
+
+_PLAIN = TypeAdapter(EvaluationReport)
+COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
+
+
+def to_plain(report: EvaluationReport) -> object:
+    """Return the evaluation as JSON values; what is unknown is null."""
+    return _without_nan(_PLAIN.dump_python(report, mode="json"))
+
+
+def _without_nan(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """What was compared, of both sides."""
+
+    label: str
+    weir: str
+    baseline: str
+    difference: str
+    interval: str
+    found: bool
+
+
+def _figures(report: EvaluationReport) -> list[_Figure]:
+    weir, baseline, found = report.weir, report.baseline, report.estimate
+    bound = wording.seconds(report.bound)
+
+    def figure(
+        label: str, of: Callable[[float], str], sides: tuple[float, float], effect: Effect | None
+    ) -> _Figure:
+        left, right = (wording.UNKNOWN if math.isnan(side) else of(side) for side in sides)
+        known = effect is not None and not math.isnan(effect.low)
+        return _Figure(
+            label,
+            left,
+            right,
+            wording.UNKNOWN if effect is None else _signed(effect.mean, of),
+            f"{_signed(effect.low, of)} to {_signed(effect.high, of)}"
+            if effect is not None and known
+            else wording.UNKNOWN,
+            effect is not None and effect.found,
+        )
+
+    return [
+        figure(
+            "cost, relative",
+            wording.share,
+            (math.nan, math.nan),
+            None if found is None else found.relative_cost,
+        ),
+        figure(
+            "cost per hour",
+            wording.money,
+            (weir.cost_per_hour, baseline.cost_per_hour),
+            None if found is None else found.cost,
+        ),
+        figure(
+            f"intervals over {bound}",
+            wording.share,
+            (weir.late, baseline.late),
+            None if found is None else found.late,
+        ),
+        figure(
+            "restarts per hour",
+            lambda value: f"{value:.2f}",
+            (weir.restarts_per_hour, baseline.restarts_per_hour),
+            None if found is None else found.restarts,
+        ),
+    ]
+
+
+def _signed(value: float, of: Callable[[float], str]) -> str:
+    if not math.isfinite(value):
+        return wording.UNKNOWN
+    return f"{'-' if value < 0 else '+'}{of(abs(value))}"
+
+
+def summarise(report: EvaluationReport) -> str:
+    """Return what was found, one sentence."""
+    found = report.estimate
+    if found is None:
+        return f"Nothing can be said before {MIN_PAIRS} pairs of blocks are measured"
+    cost, over = found.relative_cost, wording.counted(found.pairs, "pair") + " of blocks"
+    if math.isnan(cost.low):
+        return f"All {over} have the same ratio of costs: chance cannot be judged"
+    low, high = (_signed(each, wording.share) for each in (cost.low, cost.high))
+    if not cost.found:
+        return f"No difference in cost was found over {over}: it is between {low} and {high}"
+    word = "less" if cost.mean < 0 else "more"
+    return (
+        f"Weir costs {wording.share(abs(cost.mean))} {word} than the baseline over {over}; with "
+        f"{wording.share(CONFIDENCE)} confidence between {low} and {high}"
+    )
+
+
+def _notices(report: EvaluationReport) -> list[str]:
+    """Return what to know of the figures, a sentence each."""
+    said = [
+        "The first quarter of each block is not judged; neither are restarts into the baseline",
+        "What a policy had not finished by then still counts against its side",
+    ]
+    found = report.estimate
+    if found is not None and found.left_out:
+        said.append(
+            f"{wording.counted(found.left_out, 'pair')} of blocks do not count, because less than "
+            "half of the judged time of a block was measured"
+        )
+    if report.ended:
+        said.insert(0, report.ended)
+    return said
+
+
+def _span(report: EvaluationReport) -> str:
+    design = report.design
+    return (
+        f"{_moment(report.began)} to {_moment(report.until)} UTC, policy {report.policy}, "
+        f"{wording.counted(report.weir.blocks + report.baseline.blocks, 'block')} of "
+        f"{2 * design.pairs} measured, {wording.clock(design.block)} each"
+    )
+
+
+def _moment(unix: float) -> str:
+    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def render_evaluation(report: EvaluationReport) -> RenderableType:
+    """Return the evaluation for the terminal."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in _COLUMNS:
+        table.add_column(name, justify="left" if name == "" else "right", overflow="fold")
+    for each in _figures(report):
+        cells = (each.label, each.weir, each.baseline, each.difference, each.interval)
+        table.add_row(*cells, style="bold" if each.found else "")
+    return Group(
+        Text.assemble((f"{report.app}: ", "bold"), _span(report)),
+        Text(),
+        Text(summarise(report), style="bold"),
+        Text(),
+        table,
+        Text(),
+        *(Text(f"- {notice}") for notice in _notices(report)),
+    )
+
+
+_COLUMNS = ("", "Weir", "baseline", "difference", f"{CONFIDENCE:.0%} interval")
+
+
+def render_evaluation_page(report: EvaluationReport) -> str:
+    """Return the evaluation as one self-contained HTML page."""
+    figures = _figures(report)
+    sections = [
+        page.Section(
+            title="",
+            blocks=[
+                page.Tiles(
+                    [
+                        page.Tile(
+                            label=each.label[0].upper() + each.label[1:],
+                            value=each.difference,
+                            note=each.interval,
+                        )
+                        for each in figures
+                    ]
+                ),
+                page.Prose(summarise(report) + "."),
+            ],
+        ),
+        page.Section(
+            title="Blocks",
+            blocks=[
+                page.Key([(COLOURS[Side.WEIR], "Weir"), (COLOURS[Side.BASELINE], "baseline")]),
+                page.Charts(
+                    [
+                        page.Chart(title="Cost per hour", figure=_blocks(report, _hourly_cost)),
+                        page.Chart(
+                            title="Share of intervals over the bound",
+                            figure=_blocks(report, _share_late),
+                        ),
+                    ]
+                ),
+            ],
+        ),
+        page.Section(
+            title="Totals",
+            blocks=[
+                page.Table(
+                    columns=[page.Column(name, "number" if name else "wide") for name in _COLUMNS],
+                    rows=[
+                        [
+                            page.Cell(text)
+                            for text in (
+                                each.label,
+                                each.weir,
+                                each.baseline,
+                                each.difference,
+                                each.interval,
+                            )
+                        ]
+                        for each in figures
+                    ],
+                    empty="",
+                )
+            ],
+        ),
+        page.Section(
+            title="What to know of these figures",
+            blocks=[page.Prose(f"{notice.removesuffix('.')}.") for notice in _notices(report)],
+        ),
+    ]
+    return page.render_page(f"{report.app}, evaluated", sections, subtitle=_span(report))
+
+
+def _hourly_cost(block: BlockTotals) -> float:
+    return 3600 * block.cost / block.seconds
+
+
+def _share_late(block: BlockTotals) -> float | None:
+    return block.late / block.measured if block.measured else None
+
+
+def _blocks(report: EvaluationReport, of: Callable[[BlockTotals], float | None]) -> dict[str, Json]:
+    """Return a bar for each block, in order of time."""
+    bars: list[Json] = [
+        {
+            "type": "bar",
+            "name": str(side),
+            "x": [number + 1 for number, each in report.blocks.items() if each.side is side],
+            "y": [of(each) for each in report.blocks.values() if each.side is side],
+            "marker": {"color": COLOURS[side]},
+            "hovertemplate": "%{y:.4~g}",
+        }
+        for side in Side
+    ]
+    xaxis: dict[str, Json] = {
+        "title": {"text": "block"},
+        "range": [0.5, 2 * report.design.pairs + 0.5],
+    }
+    return {"data": bars, "layout": figure_layout(unit="", xaxis=xaxis)}

@@ -1,0 +1,153 @@
+"""Reads what the newest evaluation of a StreamApp has come to from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weir_operator.errors import PermanentError
+from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.decision_records import JobTick, LoopStart, RecordStore
+from weir_operator.loop.evaluation import (
+    TO_BASELINE,
+    EvaluatedInterval,
+    EvaluationReport,
+    SideTotals,
+)
+from weir_operator.rescale.journal import Kind, RescaleJournal
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring.replay import app_of_start
+from weir_simulator.switchback import BlockTotals, Side, estimate
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the judged intervals of a block come to, so far."""
+
+    side: Side
+    seconds: float = 0.0
+    cost: float = 0.0
+    measured: int = 0
+    late: int = 0
+    restarts: int = 0
+
+
+def read_evaluation(path: Path, app: str) -> EvaluationReport:
+    """Return what the newest evaluation has come to.
+
+    Args:
+        path: The file of the records.
+        app: Name of the StreamApp, for people.
+
+    Raises:
+        PermanentError: The records hold none.
+    """
+    records = RecordStore(path)
+    try:
+        ticks = [tick for tick, _ in records.ticks(until=math.inf) if tick.evaluation is not None]
+        if not ticks:
+            raise PermanentError(
+                f"Expected records of an evaluation of {app!r}, found none: add spec.evaluation, "
+                "such as evaluation: {block: 1h}, and wait for the first block"
+            )
+        began = max(each.evaluation.began for each in ticks if each.evaluation is not None)
+
+        own = [(t, t.evaluation) for t in ticks if t.evaluation and t.evaluation.began == began]
+        starts = [each for each in records.starts() if each.time <= own[-1][0].time]
+        changes = [each for each in records.changes(since=began) if _counts(each)]
+        # The first of them says that it began.
+        ends = [
+            each.message
+            for each in records.events(since=began)
+            if each.reason == "EvaluationChanged"
+        ][1:]
+    finally:
+        records.close()
+    if not starts:
+        raise PermanentError(
+            f"Expected the manifest of the evaluation of {app!r} in {path}, found none: the "
+            "records of its start were deleted; evaluate again"
+        )
+    design = own[-1][1].design
+    blocks = _add_up(own, starts, changes)
+    written = app_of_start(starts[-1])
+    objective = written.spec.objective.response_time
+    return EvaluationReport(
+        app=app,
+        began=began,
+        until=own[-1][0].time,
+        policy=starts[-1].policy,
+        bound=objective.bound.seconds,
+        statistic=objective.statistic.value,
+        design=design,
+        ended=ends[0] if ends else "",
+        weir=_total(blocks, Side.WEIR),
+        baseline=_total(blocks, Side.BASELINE),
+        estimate=estimate(blocks, design),
+        blocks=blocks,
+    )
+
+
+def _counts(change: RescaleJournal) -> bool:
+    """Return whether a change is a restart that a side decided on."""
+    return (
+        change.kind is Kind.RESCALE
+        and change.has_submitted
+        and change.reason != TO_BASELINE
+        and change.source.keys() == change.target.keys()
+    )
+
+
+def _add_up(
+    ticks: Sequence[tuple[JobTick, EvaluatedInterval]],
+    starts: Sequence[LoopStart],
+    changes: Sequence[RescaleJournal],
+) -> dict[int, BlockTotals]:
+    """Return what the judged intervals come to, by block."""
+    sums: dict[int, _Sums] = {}
+    waiting, app = list(starts), app_of_start(starts[0])
+    for tick, evaluated in ticks:
+        while waiting and waiting[0].time <= tick.time:
+            app = app_of_start(waiting.pop(0))
+        place = evaluated.place
+        if not place.judged:
+            continue
+        block = sums.setdefault(place.block, _Sums(place.side))
+        block.seconds += tick.seconds
+        block.cost += _cost(app, tick) * tick.seconds / 3600
+        block.measured += tick.violated is not None
+        block.late += tick.violated is True
+        # Decided at the tick that begins the interval.
+        begin = tick.time - tick.seconds
+        block.restarts += sum(begin <= each.created < tick.time for each in changes)
+    return {
+        number: BlockTotals(
+            side=each.side,
+            seconds=each.seconds,
+            cost=each.cost,
+            measured=each.measured,
+            late=each.late,
+            restarts=each.restarts,
+        )
+        for number, each in sums.items()
+    }
+
+
+def _cost(app: StreamApp, tick: JobTick) -> float:
+    return cost_per_hour(tick.deployments, prices(app), job_manager=world.job_manager_price(app))
+
+
+def _total(blocks: dict[int, BlockTotals], side: Side) -> SideTotals:
+    own = [each for each in blocks.values() if each.side is side]
+    hours = sum(each.seconds for each in own) / 3600
+    measured = sum(each.measured for each in own)
+    return SideTotals(
+        blocks=len(own),
+        hours=hours,
+        cost_per_hour=sum(each.cost for each in own) / hours if hours else math.nan,
+        late=sum(each.late for each in own) / measured if measured else math.nan,
+        restarts=sum(each.restarts for each in own),
+    )

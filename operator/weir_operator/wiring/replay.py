@@ -1,0 +1,306 @@
+"""Reads the records of a StreamApp and decides them anew, by another policy or objective.
+
+The manifest is the recorded one, as it was at each start of the loops.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from weir_operator.errors import PermanentError
+from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.decision_records import LoopStart, RecordStore
+from weir_operator.loop.replay import (
+    Coverage,
+    Replay,
+    ReplayedInterval,
+    Replayer,
+    Terms,
+    Totals,
+    add_up,
+)
+from weir_operator.streamapp import world
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.quantities import Duration
+from weir_operator.tuning.store import TUNINGS, read_tunings
+from weir_operator.wiring import assembly
+from weir_policies import registry
+from weir_simulator.reports import wording
+
+MIN_INTERVALS = 3
+"""Decided intervals below which there is nothing to compare: a decision is followed only in the
+interval after it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a replay is to do."""
+
+    app: str
+    policy: str | None = None
+    """`None` for the recorded one."""
+    objective: str | None = None
+    """The bound on the response time, a duration; `None` for the recorded one."""
+    since: float = -math.inf
+    """Unix time."""
+    until: float = math.inf
+
+
+def replay_records(
+    path: Path,
+    asked: Asked,
+    *,
+    follow_from: float | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Replay:
+    """Decide the recorded intervals anew.
+
+    Args:
+        path: The file of the records.
+        asked: What is to be decided how.
+        follow_from: Unix time from which on the replay follows its own decisions, infinite for
+            never; `None` is `asked.since`.
+        progress: Told how many intervals are done, and of how many.
+
+    Raises:
+        PermanentError: The objective is no duration, or there are too few intervals.
+        UnknownPolicyError: No policy has this name.
+        ParameterError: The policy cannot decide for these operators together.
+    """
+    bound = _read_bound(asked.objective)
+    if asked.policy is not None:
+        registry.refuse_parameters(asked.policy, {})
+    records = RecordStore(path)
+    try:
+        times = records.tick_times(until=asked.until)
+        starts = [each for each in records.starts() if each.time <= times[-1]] if times else []
+        _refuse_without(times, starts, asked, records)
+        begin = partial(_begin, policy=asked.policy, bound=bound, objective=asked.objective)
+        replayer = Replayer(begin, follow_from=asked.since if follow_from is None else follow_from)
+        intervals: list[ReplayedInterval] = []
+        waiting = list(starts)
+        for done, (tick, decided) in enumerate(records.ticks(until=asked.until)):
+            while waiting and waiting[0].time <= tick.time:
+                replayer.start(waiting.pop(0))
+            interval = replayer.take(tick, decided)
+            if tick.time >= asked.since:
+                intervals.append(interval)
+            progress(done + 1, len(times))
+        if sum(bool(each.decisions) for each in intervals) < MIN_INTERVALS:
+            raise _too_few(sum(bool(each.decisions) for each in intervals), asked)
+        first, last = intervals[0], intervals[-1]
+        begun = first.time - first.seconds
+        changes = [each for each in records.changes(since=begun) if each.created <= last.time]
+    finally:
+        records.close()
+    written = app_of_start(starts[-1])
+    objective = written.spec.objective.response_time
+    policy = asked.policy or starts[-1].policy
+    totals = add_up(intervals, changes)
+    earlier = sum(time < asked.since for time in times)
+    return Replay(
+        app=asked.app,
+        since=begun,
+        until=last.time,
+        statistic=objective.statistic.value,
+        was_policy=" and ".join(replayer.coverage.policies),
+        was_bound=objective.bound.seconds,
+        policy=policy,
+        bound=objective.bound.seconds if bound is None else bound,
+        totals=totals,
+        notices=(
+            *_say_of_policy(replayer.coverage, asked, starts, policy, earlier),
+            *_say_of_objective(replayer.coverage, path, bound, begun, last.time),
+            *_say_of_time(replayer.coverage, totals),
+            "The model has no gap of a restart and no backlog after it: the restarts of the replay "
+            "take no time and delay no record",
+        ),
+        intervals=tuple(intervals),
+    )
+
+
+def _read_bound(objective: str | None) -> float | None:
+    """Return the seconds of an objective.
+
+    Raises:
+        PermanentError: It is no duration.
+    """
+    if objective is None:
+        return None
+    try:
+        return Duration(objective).seconds
+    except ValueError as error:
+        raise PermanentError(
+            f"--objective: expected {Duration.expected}, got {objective!r}"
+        ) from error
+
+
+def _refuse_without(
+    times: Sequence[float], starts: Sequence[LoopStart], asked: Asked, records: RecordStore
+) -> None:
+    """Refuse records that hold nothing to replay.
+
+    Raises:
+        PermanentError: They do not.
+    """
+    if times and starts and starts[0].time <= times[-1]:
+        return
+    if not times and asked.until == math.inf and records.decisions():
+        raise PermanentError(
+            f"Expected recorded intervals of {asked.app!r}, got decisions of an older version of "
+            "Weir alone, which did not record the job's dataflow; let this version run the job for "
+            "a while"
+        )
+    raise _too_few(0, asked)
+
+
+def _too_few(number: int, asked: Asked) -> PermanentError:
+    where = "" if asked.since == -math.inf and asked.until == math.inf else " in that time"
+    remedy = (
+        "choose an earlier --since or a later --until" if where else "let the job run for longer"
+    )
+    return PermanentError(
+        f"Expected at least {MIN_INTERVALS} intervals with decisions of {asked.app!r}{where}, got "
+        f"{number}; {remedy}"
+    )
+
+
+def _begin(
+    start: LoopStart, *, policy: str | None, bound: float | None, objective: str | None
+) -> Terms:
+    """Return with what is decided after a start of the loops."""
+    app = app_of_start(start, objective)
+    name = policy or start.policy
+    assembly.refuse_operators(app, policy=name)
+    return Terms(
+        managers=assembly.operator_managers(app, policy=name),
+        am=assembly.application_manager(app),
+        bound=app.spec.objective.response_time.bound.seconds,
+        shares=bound is not None
+        and bound != app_of_start(start).spec.objective.response_time.bound.seconds,
+        cost=partial(cost_per_hour, prices=prices(app), job_manager=world.job_manager_price(app)),
+        most_replicas=assembly.most_replicas(app, name),
+    )
+
+
+def app_of_start(start: LoopStart, objective: str | None = None) -> StreamApp:
+    """Return the StreamApp of a start, as far as it was recorded, with another objective.
+
+    Raises:
+        PermanentError: This version of Weir does not understand it, or the objective contradicts
+            the rest of it.
+    """
+    written: dict[str, Any] = json.loads(json.dumps(start.app))
+    # The program is not recorded, because no decision depends on it; but a StreamApp has one.
+    if "ref" not in written["spec"]["flink"]:
+        written["spec"]["flink"]["image"] = "not/recorded"
+    if objective is not None:
+        goal = written["spec"]["objective"]
+        given = goal["responseTime"]
+        statistic = {} if isinstance(given, str) else {"statistic": given.get("statistic", "mean")}
+        goal["responseTime"] = {"bound": objective, **statistic}
+    try:
+        return StreamApp.model_validate_json(json.dumps(written))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(each) for each in first["loc"])
+        raise PermanentError(
+            f"Expected the recorded StreamApp of {wording.time_of_day(start.time)} to be valid, "
+            f"got a mistake in {place}: {first['msg']}; choose a later --since, or another "
+            "--objective"
+        ) from error
+
+
+def _say_of_policy(
+    coverage: Coverage, asked: Asked, starts: Sequence[LoopStart], policy: str, earlier: int
+) -> list[str]:
+    """Return what is not known of what the policy had learned."""
+    said = []
+    before = (
+        f"; before the replay begins, it learns from {wording.counted(earlier, 'interval')}"
+        if earlier
+        else ""
+    )
+    if policy != starts[0].policy:
+        said.append(
+            f"Policy {policy} starts untrained and with its default settings, because the recorded "
+            f"policy is {starts[0].policy}{before}"
+        )
+    elif coverage.untaught:
+        said.append(
+            f"What Weir had learned before the records begin is not known: policy {policy} starts "
+            f"untrained{before}"
+        )
+    if registry.learns_by_trying(policy):
+        said.append(
+            f"Policy {policy} explores. A live job uses it only after training in a simulator; "
+            "here it learns from the recorded intervals alone"
+        )
+    stood_in = [name for name in coverage.policies if name not in {each.policy for each in starts}]
+    if stood_in:
+        said.append(
+            f"Some recorded decisions are those of {' and '.join(stood_in)}, which stood in for "
+            f"{starts[-1].policy}"
+        )
+    return said
+
+
+def _say_of_objective(
+    coverage: Coverage, path: Path, bound: float | None, since: float, until: float
+) -> list[str]:
+    said = []
+    tunings = read_tunings(path.with_name(TUNINGS))
+    tuned = tunings is not None and any(each.since <= until for each in tunings.versions)
+    if tuned and bound is not None:
+        said.append(
+            "The job was tuned for its recorded objective: the replay uses the tuned weights, and "
+            "divides the other objective among the operators without tuning"
+        )
+    elif tuned:
+        said.append("Weights and latency budgets are those that the recorded tunings had set")
+    if coverage.infeasible:
+        said.append(
+            f"The objective cannot be met ({coverage.infeasible}); the replay aims at the closest "
+            "one that can"
+        )
+    return said
+
+
+def _say_of_time(coverage: Coverage, totals: Totals) -> list[str]:
+    """Return which times and operators the replay does not cover."""
+    said = []
+    if totals.undecided:
+        said.append(
+            f"Nothing could be decided in {wording.counted(totals.undecided, 'interval')} of "
+            f"{totals.intervals} (a change under way, or measurements missing): both deployments "
+            "stay as they are, and cost"
+        )
+    if coverage.gaps:
+        said.append(
+            f"Nothing was recorded for {wording.clock(coverage.gap_seconds)} in "
+            f"{wording.counted(coverage.gaps, 'gap')}: that time counts on neither side"
+        )
+    if coverage.appeared:
+        names = ", ".join(
+            f"{name} ({wording.time_of_day(time)})" for name, time in coverage.appeared.items()
+        )
+        gone = f", {', '.join(coverage.gone)} disappeared" if coverage.gone else ""
+        said.append(
+            f"The job got other operators: {names} appeared{gone}. The replay takes them when they "
+            "appear and as they are deployed then; the restart counts on neither side"
+        )
+    if totals.predicted < totals.intervals - totals.undecided:
+        said.append(
+            f"The response time is predicted in {totals.predicted} of "
+            f"{totals.intervals - totals.undecided} decided intervals: in the others, the model "
+            "has not measured every operator yet"
+        )
+    return said

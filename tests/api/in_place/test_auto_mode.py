@@ -1,0 +1,184 @@
+"""In mode Auto, the loops scale the job of a FlinkDeployment, judge it, and take back what is bad.
+
+The stand-in for the operator does not run here: of Flink 2.x, Weir itself tells the running job.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.api.in_place.conftest import JOB, WithService, parallelism_of, until
+from weir_operator.clock import SystemClock
+from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.external.flink_deployment import read
+from weir_operator.flink.jars import build_jar
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.events import Event
+from weir_operator.loop.tick import Tick
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.rescale.testing import MemoryStatusStore
+from weir_operator.streamapp.testing import a_stream_app
+from weir_policies import registry
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.staying import Memoryless, find_unknown, hold, stay
+from weir_policies.model.node_types import Deployment
+from weir_policies.policy import Neighbourhood
+
+pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(600)]
+
+HERE = Path(__file__).parent
+LATER = "6" * 32
+INTERVAL = 4
+
+
+@pytest.fixture(scope="module")
+def scored_jar(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jars")
+    return build_jar([HERE / "Scored.java"], folder / "scored.jar", entry_class="Scored")
+
+
+class Auto:
+    """A StreamApp in mode Auto, with what it has said and done."""
+
+    def __init__(self, api, kube, folder, *, objective, most, policy="queueing"):
+        app = a_stream_app(
+            mode="Auto",
+            flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}},
+            objective={"responseTime": objective},
+            nodePools=[{"name": "taskmanagers", "price": 0.04}],
+            operators=[
+                {"name": "source-numbers", "maxReplicas": 1},
+                {"name": "score", "maxReplicas": most},
+                {"name": "nowhere-writer", "maxReplicas": 1},
+            ],
+            operatorManager={"interval": f"{INTERVAL}s", "policy": {"name": policy}},
+        )
+        metadata = app.metadata.model_copy(update={"namespace": kube.namespace})
+        self.store = MemoryStatusStore()
+        self.records = RecordStore(folder / "records.sqlite")
+        self.changes: list[RescaleJournal] = []
+        self.events: list[Event] = []
+        self.terms: list[ExternalTerms] = []
+        self.ticks: list[Tick] = []
+        self.stop = asyncio.Event()
+        self.app = ExternalApp(
+            app.model_copy(update={"metadata": metadata}),
+            ExternalDependencies(
+                api=api,
+                writer=api,
+                store=self.store,
+                records=self.records,
+                folder=folder,
+                prometheus=None,
+                clock=SystemClock(),
+                on_found=self.terms.append,
+                on_tick=self.ticks.append,
+                on_advice=lambda advice: None,
+                on_event=self.events.append,
+                on_change=self.changes.append,
+                poll_every=1.0,
+            ),
+        )
+
+    def ended(self, step):
+        return [each for each in self.changes if each.step is step]
+
+    def told(self, reason):
+        return [each.message for each in self.events if each.reason == reason]
+
+
+class Frugal(Memoryless):
+    """Wants a single replica, and expects the best of it."""
+
+    def decide(self, observation):
+        unknown = find_unknown(observation)
+        if unknown is not None:
+            return hold(observation, unknown)
+        if observation.deployment.size == 1:
+            return stay(observation, "Stays: one replica is left")
+        decision = explain_rule(observation, Deployment((1,)), "one replica is to be left")
+        expected = replace(decision.expectation, response_time=0.02)
+        return replace(decision, expectation=expected)
+
+
+@asynccontextmanager
+async def running(api, kube, folder, **asked):
+    auto = Auto(api, kube, folder, **asked)
+    task = asyncio.create_task(auto.app.run(auto.stop))
+    try:
+        yield auto
+    finally:
+        auto.stop.set()
+        await task
+        auto.records.close()
+
+
+async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_restart(
+    api, kube, flink_deployments, adaptive_flink, scored_jar, tmp_path
+):
+    api = WithService(api, adaptive_flink.ports[0])
+    async with FlinkRest(adaptive_flink.url) as rest:
+        jar = await rest.upload_jar(str(scored_jar))
+        await rest.run_jar(jar, job_id=JOB, arguments=["130", "10", "10"], parallelism=1)
+        await parallelism_of(rest)
+        async with running(api, kube, tmp_path / "state", objective="200ms", most=3) as auto:
+
+            async def is_done():
+                return auto.ended(Step.DONE)
+
+            (change, *_) = await until(is_done)
+            scaled = await parallelism_of(rest)
+            wanted = (await read(api, kube.namespace, "trips")).overrides
+            # As the operator does with an upgrade, but for the overrides, which 2.x ignores.
+            await rest.cancel(JOB)
+            await rest.run_jar(jar, job_id=LATER, arguments=["130", "10", "10"], parallelism=1)
+
+            async def is_restored():
+                told = auto.told("ParallelismRestored")
+                return told and await parallelism_of(rest, LATER) == scaled
+
+            await until(is_restored)
+            decided = auto.records.decisions(limit=50)
+
+    assert change.kind is Kind.RESCALE
+    assert change.source["score"] == {"taskmanagers/1": 1}
+    assert {"Source: numbers": 1, "nowhere: Writer": 1}.items() <= scaled.items()
+    assert scaled["score"] == sum(change.target["score"].values()) >= 2
+    assert sorted(wanted.values()) == sorted(scaled.values())
+    assert "score" in change.reason
+    assert any(record.operator == "score" for record in decided)
+    # One kind of TaskManager, of which the FlinkDeployment says the CPU and the manifest the price.
+    assert list(auto.terms[0].prices) == ["taskmanagers/1"]
+
+
+async def test_a_change_that_makes_the_response_time_worse_is_taken_back(
+    api, kube, flink_deployments, adaptive_flink, scored_jar, tmp_path, monkeypatch
+):
+    frugal = registry.Registered(lambda rng, values: Frugal(), Neighbourhood.ANY)
+    monkeypatch.setattr(registry, "POLICIES", {**registry.POLICIES, "frugal": frugal})
+    api = WithService(api, adaptive_flink.ports[0])
+    asked = {"objective": "150ms", "most": 2, "policy": "frugal"}
+    async with FlinkRest(adaptive_flink.url) as rest:
+        jar = await rest.upload_jar(str(scored_jar))
+        await rest.run_jar(jar, job_id=JOB, arguments=["4", "235", "20"], parallelism=2)
+        await parallelism_of(rest)
+        async with running(api, kube, tmp_path / "state", **asked) as auto:
+
+            async def is_taken_back():
+                return auto.told("ChangeDidWorse") and len(auto.ended(Step.DONE)) >= 2
+
+            await until(is_taken_back)
+            after = await parallelism_of(rest)
+            wanted = (await read(api, kube.namespace, "trips")).overrides
+
+    worse, back = auto.ended(Step.DONE)[:2]
+    assert sum(worse.target["score"].values()) == 1
+    assert back.target == worse.source
+    assert "rolls back" in back.reason
+    assert after["score"] == 2
+    assert set(wanted.values()) == {1, 2}
+    assert any(failed.deployment == worse.target for failed in auto.store.load().failed)

@@ -1,0 +1,205 @@
+"""What the committed output of unmodified jobs is compared with, and what the table says of it."""
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+import pytest
+
+from benchmarks.flink.any_job import (
+    REFUSED,
+    UPGRADED,
+    UPGRADES,
+    VERSIONS,
+    Outcome,
+    figures_of,
+    table_of,
+)
+from benchmarks.flink.prepared_jobs import JOBS, RATE, prepare_kinds, prepare_nexmark, prepare_sql
+from benchmarks.raw_results import Result, read_result
+
+BEGIN = datetime(2026, 1, 2, 3, 4)
+BIDS = 60
+"""One a second, so that the last `LATEST` seconds are not compared."""
+
+
+def write(folder, name, rows):
+    folder.joinpath(name).mkdir(exist_ok=True)
+    lines = "".join(",".join(map(str, row)) + "\n" for row in rows)
+    (folder / name / "part-0").write_text(lines)
+
+
+def at(second):
+    return (BEGIN + timedelta(seconds=second)).isoformat(sep=" ")
+
+
+def seen_bids():
+    return [(second % 2, second, f'"{at(second)}.25"') for second in range(BIDS)]
+
+
+def totals():
+    return [
+        (auction, f'"{at(start)}"', 1, start + auction)
+        for start in range(0, BIDS - 12, 2)
+        for auction in (0, 1)
+    ]
+
+
+def prepared(prepare, folder):
+    with ExitStack() as stack:
+        count = prepare(stack, folder).count
+    assert count is not None
+    return count
+
+
+@pytest.fixture
+def query(tmp_path):
+    """A query whose output is as it should be, and its count."""
+    write(tmp_path, "seen_bids", seen_bids())
+    write(tmp_path, "totals", totals())
+    return tmp_path, prepared(prepare_sql, tmp_path)
+
+
+def test_windows_that_fit_the_copied_rows_are_exact(query):
+    _, count = query
+
+    found = count()
+
+    assert (found.lost, found.wrong, found.compared) == (0, 0, len(totals()))
+
+
+def test_a_window_that_is_missing_doubled_or_has_another_sum_is_found(query):
+    folder, count = query
+
+    write(folder, "totals", totals()[1:])
+    assert (count().lost, count().wrong) == (1, 0)
+    write(folder, "totals", [*totals(), totals()[3]])
+    assert (count().lost, count().wrong) == (0, 1)
+    write(folder, "totals", [(*totals()[0][:-1], 77), *totals()[1:]])
+    assert (count().lost, count().wrong) == (1, 1)
+
+
+def test_windows_at_the_end_may_be_missing_because_a_stopped_job_has_them_in_its_state(query):
+    folder, count = query
+
+    write(folder, "totals", [*totals(), (0, f'"{at(BIDS - 2)}"', 1, BIDS - 2)])
+
+    assert (count().lost, count().wrong) == (0, 0)
+
+
+def test_a_join_of_windows_is_compared_with_the_pairs_of_copied_rows(tmp_path):
+    write(tmp_path, "seen_bids", seen_bids())
+    write(tmp_path, "totals", totals())
+    write(tmp_path, "third", [row for row in seen_bids() if row[0] == 0])
+    sellers = [(0, 5, f'"{at(4)}.5"'), (0, 6, f'"{at(4)}.75"'), (1, 7, f'"{at(BIDS - 1)}"')]
+    write(tmp_path, "seen_auctions", sellers)
+    offers = [(0, 4, seller, f'"{at(4)}"') for seller in (5, 6)]
+    write(tmp_path, "offers", offers)
+    count = prepared(prepare_nexmark, tmp_path)
+
+    exact = count()
+    write(tmp_path, "offers", offers[:1])
+    lacks = count()
+
+    assert (exact.lost, exact.wrong, lacks.lost, lacks.wrong) == (0, 0, 1, 0)
+    assert exact.compared == len(totals()) + 2 + (BIDS - 12) // 2
+
+
+def placed(numbers):
+    """Return each number with its place among those of its key, in order."""
+    places = Counter[int]()
+    for number in numbers:
+        places[number % 64] += 1
+        yield number, places[number % 64]
+
+
+def test_numbers_of_three_sources_are_exact_up_to_the_last_second_of_each(tmp_path):
+    count = prepared(prepare_kinds, tmp_path)
+    # One second and ten numbers of each source, of the last source nine.
+    sent = range(3 * (RATE + 10) - 1)
+    numbers = [*placed(sent)]
+    write(tmp_path, "windows", [["1 3"], ["5 7"]])
+
+    write(tmp_path, "numbers", numbers)
+    exact = count()
+    write(tmp_path, "numbers", placed(number for number in sent if number != 6))
+    lost = count()
+    write(tmp_path, "numbers", placed(number for number in sent if number != sent[-6]))
+    waiting = count()
+    write(tmp_path, "numbers", [*numbers, numbers[4]])
+    doubled = count()
+    write(tmp_path, "numbers", [(0, 2), *numbers[1:]])
+    miscounted = count()
+    write(tmp_path, "numbers", numbers)
+    write(tmp_path, "windows", [["1 3"], ["3 7"]])
+    twice = count()
+
+    assert (exact.lost, exact.wrong, exact.compared) == (0, 0, 29)
+    assert (lost.lost, lost.wrong) == (1, 0)
+    assert (waiting.lost, waiting.wrong) == (0, 0)
+    assert doubled.wrong > 0
+    assert miscounted.wrong > 0
+    assert twice.wrong == 1
+
+
+def an_outcome(job="kafka", version=VERSIONS[0], **values):
+    given = {"done": 3, "seconds": 12.0, "gap": 4.0, "same_ids": True, "lost": 0, "wrong": 0}
+    return Outcome(**{"job": job, "version": version, **given, **values})
+
+
+def a_result(*outcomes):
+    return Result(
+        benchmark="any-job",
+        date=None,
+        commit=None,
+        load=None,
+        processors=None,
+        seeds={},
+        settings={},
+        figures=(),
+        outcomes=[asdict(each) for each in outcomes],
+    )
+
+
+def cells(*outcomes):
+    table = table_of(a_result(*outcomes))
+    return {
+        (job, column): cell
+        for job, row in zip(JOBS, table.cells, strict=True)
+        for column, cell in zip((*VERSIONS, *UPGRADES), row[1:], strict=True)
+    }
+
+
+def test_the_table_says_what_was_exact_what_was_refused_and_what_did_not_run():
+    found = cells(
+        an_outcome(),
+        an_outcome("sql", lost=37),
+        an_outcome("kinds", done=2, failure="no slot"),
+        an_outcome("batch", done=0, same_ids=False, refused="a batch job"),
+        an_outcome("top-speed", lost=None, wrong=None),
+    )
+
+    assert found["kafka", VERSIONS[0]] == "scaled, exact; 12 s, gap 4.0 s"
+    assert found["sql", VERSIONS[0]] == "scaled, **37 lost, 0 wrong**; 12 s, gap 4.0 s"
+    assert found["kinds", VERSIONS[0]] == "**2 of 3 changes**: no slot"
+    assert found["batch", VERSIONS[0]] == "refused"
+    assert found["top-speed", VERSIONS[0]] == "scaled; 12 s, gap 4.0 s"
+    assert found["kafka", VERSIONS[1]] == "not run"
+    assert found["iteration", VERSIONS[1]] == ""
+    assert {job for job in JOBS if found[job, UPGRADES[0]]} == set(UPGRADED)
+
+
+def test_a_job_that_should_be_refused_and_ran_is_no_success():
+    ran, refused = an_outcome(REFUSED[1]), an_outcome(REFUSED[1], refused="a batch job")
+
+    def verdict(outcome):
+        return next(each for each in figures_of([outcome]) if "refused" in each.figure)
+
+    assert (verdict(ran).holds, verdict(refused).holds) == (False, True)
+
+
+def test_every_kept_outcome_is_of_committed_code():
+    outcomes = read_result("any-job").outcomes
+
+    assert all(len(each["commit"]) == 40 and each["load"] >= 0 for each in outcomes)

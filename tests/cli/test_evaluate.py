@@ -1,0 +1,87 @@
+"""`weir evaluate` finds the records, and says what it needs in one sentence."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.recorded import START, write_records
+from weir_cli import main
+from weir_operator.loop.decision_records import RECORDS, RecordStore
+from weir_operator.loop.evaluation import EvaluatedInterval
+from weir_simulator.switchback import Design, Side
+
+DESIGN = Design(block=600.0, pairs=3, seed=0)
+
+
+def evaluate(state, *arguments):
+    return CliRunner().invoke(
+        main.app, ["evaluate", "trips", "--state", str(state), *arguments], env={"COLUMNS": "100"}
+    )
+
+
+@pytest.fixture
+def state(tmp_path):
+    write_records(tmp_path / "state/default.trips", 6)
+    return tmp_path / "state"
+
+
+def evaluated(state, *, replicas):
+    """Record all blocks, with so many replicas of each side in each pair."""
+    records = RecordStore(state / "default.trips" / RECORDS)
+    [*_, (model, _)] = records.ticks(until=START + 1e6)
+    for n in range(60):
+        begin = 60.0 * n
+        place = DESIGN.place(begin, begin + 60)
+        assert place is not None
+        count = replicas[place.side][place.block // 2]
+        records.note_tick(
+            replace(
+                model,
+                time=START + 1000 + begin + 60,
+                seconds=60.0,
+                deployments={name: {"small/1": count} for name in model.deployments},
+                violated=place.side is Side.BASELINE and n % 10 == 9,
+                evaluation=EvaluatedInterval(began=START + 1000, design=DESIGN, place=place),
+            )
+        )
+    records.close()
+
+
+def test_what_was_saved_comes_with_its_interval(state, tmp_path):
+    evaluated(state, replicas={Side.WEIR: [40, 81, 159], Side.BASELINE: [50, 100, 200]})
+    page = tmp_path / "new" / "evaluation.html"
+
+    result = evaluate(state, "--json", "--report", str(page))
+
+    found = json.loads(result.stdout)
+    cost = found["estimate"]["relative_cost"]
+    assert cost["low"] < -0.2 < cost["high"] < 0
+    assert found["estimate"]["late"]["mean"] < 0
+    assert found["estimate"]["late"]["low"] is None
+    assert (found["weir"]["blocks"], found["baseline"]["blocks"]) == (3, 3)
+    assert page.stat().st_size > 10_000
+
+
+def test_equal_sides_are_found_equal(state):
+    evaluated(state, replicas={Side.WEIR: [49, 101, 200], Side.BASELINE: [50, 100, 201]})
+
+    found = json.loads(evaluate(state, "--json").stdout)["estimate"]["relative_cost"]
+
+    assert found["low"] < 0 < found["high"]
+    assert evaluate(state).exit_code == 0
+
+
+def test_records_without_an_evaluation_say_how_to_begin_one(state):
+    result = evaluate(state)
+
+    assert result.exit_code == 1
+    assert "spec.evaluation" in result.stderr
+
+
+def test_a_streamapp_without_records_is_named(tmp_path):
+    result = evaluate(tmp_path)
+
+    assert result.exit_code == 1
+    assert "--state" in result.stderr

@@ -1,0 +1,223 @@
+"""`weir local FILE` and `weir graph FILE` for a program without a manifest."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from weir_cli.main import app
+from weir_operator.errors import PermanentError
+from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
+from weir_operator.local.program import (
+    default_manifest,
+    flink_configuration,
+    load_app,
+    with_objective,
+    with_operators,
+    with_script,
+    write_manifest,
+)
+from weir_operator.streamapp.loading import load_manifest, parse_manifest
+from weir_operator.streamapp.models import Mode
+from weir_operator.wiring import assembly
+
+
+def a_plan(agent="ready", **limits):
+    vertices = tuple(
+        PlannedVertex(operator=name, id="0" * 32, parallelism=2, limit=limit, name=name)
+        for name, limit in limits.items()
+    )
+    return Plan(groups=frozenset(), agent=agent, vertices=vertices)
+
+
+@pytest.fixture
+def program(tmp_path):
+    def program(name, text=""):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("name", "app_name"),
+    [("query.sql", "query"), ("Word_Count-1.0.jar", "word-count-1-0"), ("--.py", "job")],
+)
+def test_a_program_alone_has_a_right_manifest_that_only_advises(program, name, app_name):
+    made = parse_manifest(default_manifest(program(name)))
+
+    assert made.metadata.name == app_name
+    assert made.spec.mode is Mode.ADVISE
+    assert [pool.name for pool in made.spec.node_pools] == ["local"]
+
+
+def test_an_objective_lets_weir_scale_the_job(program):
+    made = parse_manifest(with_objective(default_manifest(program("a.jar")), "500ms"))
+
+    assert made.spec.mode is Mode.AUTO
+    assert made.spec.objective.response_time.bound.seconds == 0.5
+
+
+def test_the_operators_are_those_that_the_agent_makes_of_the_program(program, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    plan = a_plan(source=NO_LIMIT, window=1)
+
+    made = parse_manifest(with_operators(default_manifest(program("a.jar")), plan))
+
+    assert {each.name: each.max_replicas for each in made.spec.operators} == {
+        "source": 4,
+        "window": 1,
+    }
+
+
+def test_a_program_that_the_agent_cannot_pin_runs_as_one_operator(program):
+    plan = a_plan(agent="batch jobs are left alone", source=NO_LIMIT)
+
+    made = parse_manifest(with_operators(default_manifest(program("a.jar")), plan))
+
+    assert made.spec.operators == ()
+
+
+def test_the_written_manifest_runs_the_same_job_from_anywhere(program, tmp_path):
+    script = program("query.sql", "INSERT INTO b SELECT x FROM a")
+    (tmp_path / "state").mkdir()
+
+    written = write_manifest(default_manifest(script), tmp_path / "state")
+
+    job = assembly.job_spec(load_app(written), beside=written.parent)
+    assert job.arguments == ("query.sql", "INSERT INTO b SELECT x FROM a")
+
+
+def test_a_script_that_is_edited_while_its_job_runs_is_not_what_a_restart_submits(program):
+    script = program("query.sql", "INSERT INTO b SELECT x FROM a")
+    app = with_script(parse_manifest(default_manifest(script)), script)
+
+    script.write_text("INSERT INTO b SELECT 1")
+
+    job = assembly.job_spec(app, beside=script.parent)
+    assert job.arguments == ("query.sql", "INSERT INTO b SELECT x FROM a")
+
+
+def test_arguments_that_name_files_are_found_from_anywhere(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program("trace.txt")
+
+    made = default_manifest(program("a.py"), arguments=("--trace", "trace.txt", "--n", "3"))
+
+    assert made["spec"]["flink"]["job"]["args"] == [
+        *("--trace", str(tmp_path / "trace.txt"), "--n", "3")
+    ]
+
+
+def test_a_script_takes_no_arguments(program):
+    made = parse_manifest(default_manifest(program("q.sql", "INSERT INTO b SELECT 1")))
+
+    with pytest.raises(PermanentError, match="no arguments for a SQL script, got '--a'; remove"):
+        assembly.job_spec(made, beside=program("q.sql").parent, extra=("--a",))
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path):
+    manifest = default_manifest_of_sql("missing.sql")
+    (tmp_path / "app.yaml").write_text(yaml.safe_dump(manifest))
+
+    with pytest.raises(PermanentError, match=r"flink\.job\.sql\.file: .* got 'missing\.sql'"):
+        load_app(tmp_path / "app.yaml")
+
+
+def default_manifest_of_sql(path):
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": "trips"},
+        "spec": {
+            "flink": {"job": {"sql": {"file": path}}},
+            "objective": {"responseTime": "200ms"},
+            "nodePools": [{"name": "small"}],
+        },
+    }
+
+
+def test_a_pyflink_program_without_pyflink_is_refused_with_what_is_missing(program):
+    app = parse_manifest(default_manifest(program("job.py")))
+
+    with pytest.raises(PermanentError) as refusal:
+        flink_configuration(app)
+
+    assert "python.client.executable" in str(refusal.value)
+    assert "which has no PyFlink; install apache-flink" in str(refusal.value)
+
+
+def test_an_interpreter_that_is_not_there_is_named(program, monkeypatch):
+    monkeypatch.setenv("PYFLINK_CLIENT_EXECUTABLE", "/no/python")
+    app = parse_manifest(default_manifest(program("job.py")))
+
+    with pytest.raises(PermanentError, match="got '/no/python', which does not run"):
+        flink_configuration(app)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["local", "nowhere.sql"], "Expected a manifest, a jar, a SQL script or a PyFlink program"),
+        (["graph", "nowhere.jar"], "Expected a manifest, a jar, a SQL script or a PyFlink program"),
+        (["local", "app.yaml", "--objective", "1s"], "set the field in the manifest instead"),
+        (["local", "app.yaml", "--entry-class", "A"], "set the field in the manifest instead"),
+        (["local", "q.sql", "--objective", "fast"], "spec.objective.responseTime"),
+        (["local", "q.sql", "--job-args", "--a"], "nothing together with sql"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(
+    program, tmp_path, monkeypatch, options, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    program("q.sql", "INSERT INTO b SELECT 1")
+
+    done = CliRunner().invoke(app, options)
+
+    assert done.exit_code == 1
+    assert sentence in done.output
+    assert list(tmp_path.iterdir()) == [tmp_path / "q.sql"]
+
+
+SCRIPT = """\
+CREATE TABLE numbers (id BIGINT) WITH (
+    'connector' = 'datagen', 'rows-per-second' = '100', 'fields.id.kind' = 'sequence',
+    'fields.id.start' = '1', 'fields.id.end' = '1500');
+CREATE TABLE seen (id BIGINT) WITH (
+    'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv');
+INSERT INTO seen SELECT id FROM numbers;
+"""
+
+
+@pytest.mark.flink
+@pytest.mark.timeout(600)
+def test_a_script_alone_runs_to_its_end_and_writes_every_row(program, tmp_path):
+    out = tmp_path / "out"
+    script = program("all.sql", SCRIPT.format(out=out))
+
+    done = CliRunner().invoke(
+        app, ["local", str(script), "--state", str(tmp_path / "state"), "--duration", "8m"]
+    )
+
+    assert done.exit_code == 0, done.output
+    assert "to scale it, add an objective" in done.output
+    manifest = load_manifest(tmp_path / "state/all.yaml")
+    assert [each.name for each in manifest.spec.operators] == ["source-numbers", "end-writer"]
+    rows = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
+    assert sorted(map(int, rows)) == list(range(1, 1501))
+
+
+@pytest.mark.flink
+@pytest.mark.timeout(300)
+def test_a_script_that_is_no_job_is_refused_before_anything_starts(program, tmp_path):
+    script = program("q.sql", "CREATE TABLE a (x INT) WITH ('connector' = 'datagen');\nTABLE a;")
+
+    done = CliRunner().invoke(app, ["local", str(script), "--state", str(tmp_path / "state")])
+
+    assert done.exit_code == 1
+    assert "spec.flink.job.sql: q.sql, line 2: expected statements of a job" in done.output
+    assert not (tmp_path / "state").exists()

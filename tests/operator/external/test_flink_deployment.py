@@ -1,0 +1,240 @@
+"""What Weir reads of a FlinkDeployment, what it refuses, and the StreamApp that replaces it."""
+
+import json
+import re
+
+import pytest
+
+from weir_operator.external.adoption import plan_adoption, say_move
+from weir_operator.external.flink_deployment import (
+    OVERRIDES,
+    loses_overrides,
+    read_deployment,
+    read_memory,
+    refusals,
+    refuse_flink,
+    say_overrides,
+)
+from weir_operator.external.reference import Reference, pools_of
+from weir_operator.external.view import join_forward, view_job
+from weir_operator.flink.answers import Edge, Job, JobState, Vertex
+from weir_operator.kubernetes.app.preflight import find_refusals
+from weir_operator.kubernetes.status.view import first_facts
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.testing import a_manifest, a_stream_app
+
+REF = {"ref": {"kind": "FlinkDeployment", "name": "trips"}}
+
+
+def a_deployment(configuration=None, **spec):
+    return read_deployment(
+        {
+            "metadata": {"name": "trips", "namespace": "streams", "resourceVersion": "7"},
+            "spec": {
+                "image": "example/trips:1.4",
+                "flinkVersion": "v2_0",
+                "flinkConfiguration": {
+                    "jobmanager.scheduler": "adaptive",
+                    "taskmanager.numberOfTaskSlots": "2",
+                    "execution.checkpointing.savepoint-dir": "s3://bucket/trips",
+                    "restart-strategy.type": "fixed-delay",
+                    **(configuration or {}),
+                },
+                "jobManager": {"resource": {"cpu": 0.5, "memory": "1024m"}},
+                "taskManager": {"resource": {"cpu": 1, "memory": "3072m"}},
+                "job": {
+                    "jarURI": "local:///opt/flink/usrlib/trips.jar",
+                    "entryClass": "example.Trips",
+                    "args": ["--window", "5m"],
+                    "upgradeMode": "savepoint",
+                },
+                **spec,
+            },
+        }
+    )
+
+
+def a_vertex(id_, *, parallelism=2):
+    return Vertex(
+        id=id_,
+        name=id_,
+        parallelism=parallelism,
+        max_parallelism=128,
+        slot_sharing_group=None,
+        tasks={"RUNNING": parallelism},
+    )
+
+
+def a_job(*edges, vertices="abcd"):
+    return Job(
+        id="5" * 32,
+        name="trips",
+        state=JobState.RUNNING,
+        started=0.0,
+        vertices=tuple(a_vertex(each) for each in vertices),
+        edges=tuple(Edge(source=s, target=t, ship_strategy=how) for s, t, how in edges),
+    )
+
+
+def test_a_deployment_with_the_adaptive_scheduler_can_be_scaled():
+    deployment = a_deployment()
+
+    assert refusals(deployment) == ()
+    assert refuse_flink("1.20.5", deployment.configuration) == ""
+    assert (deployment.cores, deployment.memory, deployment.slots) == (1.0, 3 * 2**30, 2)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "spec", "sentence"),
+    [
+        ({}, {"job": None}, "is a session cluster"),
+        ({}, {"mode": "standalone"}, "expected native, got standalone"),
+        ({"job.autoscaler.enabled": "true"}, {}, "got job.autoscaler.enabled: true"),
+        ({"scheduler-mode": "REACTIVE"}, {}, "expected no scheduler-mode"),
+        (
+            {"kubernetes.operator.job.upgrade.inplace-scaling.enabled": "false"},
+            {},
+            "the operator would restart the job for every change",
+        ),
+        ({"pipeline": {"jobvertex-parallelism-overrides": "a:1"}}, {}, "expected the flat key"),
+    ],
+)
+def test_what_cannot_be_scaled_is_refused_with_the_field(configuration, spec, sentence):
+    (refusal,) = refusals(a_deployment(configuration, **spec))
+
+    assert sentence in refusal
+
+
+def test_another_scheduler_and_an_old_flink_are_refused():
+    assert "expected Adaptive, got Default" in refuse_flink("2.0.1", {})
+    assert "expected 1.18 or newer, got 1.17.2" in refuse_flink("1.17.2", {})
+    assert not loses_overrides("1.20.5")
+    assert loses_overrides("2.0.0")
+
+
+def test_overrides_are_read_as_they_are_written():
+    written = say_overrides({"b" * 32: 2, "a" * 32: 1})
+
+    assert written == f"{'a' * 32}:1,{'b' * 32}:2"
+    assert a_deployment({OVERRIDES: written}).overrides == {"b" * 32: 2, "a" * 32: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2048m", 2**31), ("2g", 2**31), ("1.5Gi", 3 * 2**29), ("much", None)]
+)
+def test_memory_is_read_as_the_operator_does(text, size):
+    assert read_memory(text) == size
+
+
+def test_vertices_that_one_to_one_edges_join_are_one_operator():
+    job = a_job(("a", "b", "HASH"), ("b", "c", "FORWARD"), ("c", "d", "FORWARD"))
+    separate = a_job(("a", "b", "HASH"), ("b", "c", "REBALANCE"), ("c", "d", "RESCALE"))
+    named = {each: each for each in "abcd"}
+
+    assert join_forward(job, named) == {"a": "a", "b": "b", "c": "b", "d": "b"}
+    assert join_forward(separate, named) == named
+
+
+def test_groups_that_a_later_edge_joins_become_one_operator():
+    job = a_job(("a", "c", "FORWARD"), ("b", "d", "FORWARD"), ("c", "d", "FORWARD"))
+
+    assert set(join_forward(job, {each: each for each in "abcd"}).values()) == {"a"}
+
+
+def test_a_streamapp_without_pools_has_the_one_kind_of_task_manager():
+    manifest = a_manifest(flink=REF, operators=[{"name": "score", "maxReplicas": 3}])
+    del manifest["spec"]["nodePools"]
+    app = parse_manifest(manifest)
+    reference = Reference(
+        kind="FlinkDeployment",
+        name="trips",
+        namespace="streams",
+        rest_url="",
+        job_manager_labels="",
+        deployment=a_deployment(),
+    )
+
+    (pool,) = pools_of(app, reference)
+    priced = a_stream_app(flink=REF, nodePools=[{"name": "fast", "price": 0.04, "sizes": ["4"]}])
+    (own,) = pools_of(priced, reference)
+
+    assert (pool.name, [str(size) for size in pool.sizes]) == ("taskmanagers", ["1"])
+    assert pool.memory.bytes == 3 * 2**30
+    assert (own.name, own.price, [str(size) for size in own.sizes]) == ("fast", 0.04, ["1"])
+    assert find_refusals(app) == ()
+    assert first_facts(1, app).prices == {}
+
+
+def test_the_streamapp_that_replaces_a_deployment_is_right_and_has_the_same_job():
+    deployment = a_deployment({"kubernetes.jobmanager.replicas": "2"}, podTemplate={"spec": {}})
+
+    found = plan_adoption(deployment, None, version="2.0.1", objective="500ms")
+
+    app = parse_manifest(found.manifest)
+    assert find_refusals(app) == ()
+    job = app.spec.flink.job
+    assert job is not None
+    assert (job.jar, job.entry_class, job.args) == (
+        "/opt/flink/usrlib/trips.jar",
+        "example.Trips",
+        ("--window", "5m"),
+    )
+    assert app.spec.flink.config == {"restart-strategy.type": "fixed-delay"}
+    assert app.spec.flink.storage is not None
+    assert app.spec.flink.storage.uri == "s3://bucket/trips"
+    (pool,) = app.spec.node_pools
+    assert ([str(size) for size in pool.sizes], str(pool.memory)) == (["500m"], "1536Mi")
+    assert any("jobmanager.scheduler" in sentence for sentence in found.remarks)
+    # The max parallelism is the job's own, which only a running job shows.
+    assert len(found.stops) == 1
+    assert "does not run, or cannot be reached" in found.stops[0]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "spec", "version", "sentence"),
+    [
+        ({}, {}, "1.20.5", "expected 2.0 or newer, got 1.20.5"),
+        ({}, {"job": {"jarURI": "https://example.com/a.jar"}}, "2.0.0", "put the jar into"),
+        ({}, {"job": {"state": "suspended"}}, "2.0.0", "expected running, got suspended"),
+        ({"job.autoscaler.enabled": "true"}, {}, "2.0.0", "expected no other autoscaler"),
+        (
+            {"execution.checkpointing.savepoint-dir": "file:///state"},
+            {},
+            "2.0.0",
+            "spec.flink.storage.claim",
+        ),
+    ],
+)
+def test_what_stops_the_move_is_said(configuration, spec, version, sentence):
+    deployment = a_deployment(configuration, **spec)
+
+    found = plan_adoption(deployment, None, version=version, objective="1s")
+
+    assert any(sentence in each for each in found.stops)
+
+
+def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
+    external = view_job(
+        a_job(), dict.fromkeys("abcd", ()), {}, pools=(NodePool(name="taskmanagers"),), url=""
+    )
+    job = {"jar": "/opt/flink/usrlib/trips.jar"}
+    right, wrong = (a_manifest(flink={"job": job, "maxParallelism": most}) for most in (128, 720))
+
+    assert plan(external, right).stops == ()
+    assert plan(external, right).manifest == right
+    (sentence,) = plan(external, wrong).stops
+    assert "expected 128, the job's, got 720" in sentence
+
+
+def plan(job, given):
+    deployment = a_deployment({"execution.checkpointing.savepoint-dir": "file:///state"})
+    return plan_adoption(deployment, job, version="2.0.0", objective="1s", given=given)
+
+
+def test_the_move_names_the_way_back():
+    said = say_move(a_deployment(job={"savepointRedeployNonce": 4}))
+
+    assert "weir adopt trips --namespace streams --back" in said
+    (patch,) = re.findall(r"-p '(.*initialSavepointPath.*)'", said)
+    assert json.loads(patch)["spec"]["job"]["savepointRedeployNonce"] == 5

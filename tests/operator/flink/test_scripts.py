@@ -1,0 +1,28 @@
+"""What Flink says of scripts, read from traces and logs."""
+
+from weir_operator.flink.scripts import read_python_error, read_refusal
+
+TRACE = """\
+<Exception on server side:
+org.apache.flink.client.program.ProgramInvocationException: The main method caused an error: q.sql
+Caused by: dev.weir.RunScript$Refusal: weir-script: q.sql, line 3: Object 'b' not found
+\tat dev.weir.RunScript.run(RunScript.java:120)
+Caused by: org.apache.flink.table.api.ValidationException: Object 'b' not found
+"""
+LOG = """\
+2026-11-23T18:38:44,880 INFO  o.a.f.c.p.PythonDriver - ------ Python Process Started ------
+2026-11-23T18:38:44,884 INFO  o.a.f.c.p.PythonDriver - Traceback (most recent call last):
+2026-11-23T18:38:44,884 INFO  o.a.f.c.p.PythonDriver - ModuleNotFoundError: No module named 'x'
+2026-11-23T18:38:44,909 INFO  o.a.f.c.p.PythonDriver - ------ Python Process Exited ------
+2026-11-23T18:38:44,909 ERROR o.a.f.c.p.PythonDriver - Run python process failed
+"""
+
+
+def test_a_refusal_is_the_scripts_sentence_and_not_flinks():
+    assert read_refusal(TRACE) == "spec.flink.job.sql: q.sql, line 3: Object 'b' not found"
+    assert read_refusal("Caused by: java.io.IOException: disk full") is None
+
+
+def test_what_a_python_program_printed_last_is_its_error():
+    assert read_python_error(LOG) == "ModuleNotFoundError: No module named 'x'"
+    assert read_python_error("") is None

@@ -1,0 +1,132 @@
+"""A restart is done when records pass, not when tasks run."""
+
+import math
+
+import pytest
+
+from tests.operator.rescale.bench import ONE, Bench
+from weir_operator.flink.reading import Reading
+from weir_operator.loop.planned_changes import say_end
+from weir_operator.rescale.flow import Flow, judge_flow
+from weir_operator.rescale.journal import Kind, Step
+from weir_operator.rescale.settings import RescaleSettings
+
+TWO = {"match": {"small/250m": 1, "large/1": 1}}
+SETTINGS = RescaleSettings()
+
+
+def a_reading(records=0.0, pending=math.nan, *, ended=False):
+    return Reading(records=records, pending=pending, ended=ended)
+
+
+@pytest.mark.parametrize(
+    ("reading", "waited", "expected"),
+    [
+        pytest.param(a_reading(1.0), 0.0, Flow.FLOWS, id="a record has passed"),
+        pytest.param(a_reading(1.0, ended=True), 0.0, Flow.FLOWS, id="a short stream has passed"),
+        pytest.param(a_reading(0.0, 0.0), 0.0, Flow.IDLE, id="the sources say that none waits"),
+        pytest.param(a_reading(0.0, 9.0), 29.0, None, id="records wait: the time limit tells"),
+        pytest.param(a_reading(0.0), 4.0, None, id="a silent source may be about to read"),
+        pytest.param(a_reading(0.0), 5.0, Flow.IDLE, id="a silent source has had its time"),
+        pytest.param(a_reading(math.nan), 29.0, None, id="nothing is counted yet"),
+        pytest.param(a_reading(0.0, ended=True), 29.0, None, id="the job's end is to be seen"),
+    ],
+)
+def test_records_pass_or_nothing_waits(reading, waited, expected):
+    assert judge_flow(reading, waited, SETTINGS) is expected
+
+
+async def test_a_job_that_reads_none_of_what_waits_is_rolled_back():
+    bench = await Bench().started()
+    bench.world.readings[2] = a_reading(0.0, 7.0)
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ROLLED_BACK
+    assert "7 records wait, and none was read within 30 s" in (end.failure or "")
+    assert bench.store.load().failed[-1].deployment == TWO
+    assert bench.exact()
+
+
+@pytest.mark.parametrize("reading", [a_reading(0.0, 0.0), a_reading(0.0), a_reading(math.nan)])
+async def test_a_stream_without_input_is_no_failure(reading):
+    bench = await Bench().started()
+    bench.world.readings[2] = reading
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert bench.exact()
+
+
+@pytest.mark.parametrize("reading", [a_reading(0.0, 7.0), a_reading(0.0, ended=True)])
+async def test_a_start_that_nothing_follows_is_left_running(reading):
+    bench = Bench()
+    bench.world.readings[1] = reading
+
+    end = await bench.change(ONE, Kind.START)
+
+    assert end.step is Step.DONE
+    assert len(bench.world.running()) == 1
+
+
+async def test_a_job_that_stands_still_on_the_way_back_is_left_running():
+    bench = await Bench().started()
+    bench.world.readings[2] = a_reading(0.0, 7.0)
+    bench.world.readings[3] = a_reading(0.0, ended=True)
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ROLLED_BACK
+    assert len(bench.world.jobs) == 3
+    assert bench.exact()
+
+
+async def test_a_job_that_had_read_all_before_its_savepoint_ends_once_and_says_so():
+    bench = await Bench().started()
+    # At the end of the input, a window chained to the sink fires: no count of records shows it.
+    bench.world.dry_totals = {2}
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert end.ended_unread
+    assert len(bench.world.jobs) == 2, "begun again, the window would fire twice"
+    assert bench.store.load().restore_path == end.restore_path
+    reason, sentence = say_end(end)[-1]
+    assert reason == "EndedUnread"
+    assert f"initialSavepoint to {end.restore_path}" in sentence
+
+
+@pytest.mark.parametrize("reading", [a_reading(0.0, ended=True), a_reading(0.0, 7.0, ended=True)])
+async def test_sources_that_have_ended_are_judged_alike_while_the_job_still_runs(reading):
+    bench = await Bench().started()
+    bench.world.readings[2] = reading
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert len(bench.world.jobs) == 2
+
+
+async def test_a_job_that_ends_at_once_on_the_way_back_stays_ended():
+    bench = await Bench().started()
+    bench.world.broken_totals = {2}
+    bench.world.dry_totals = {1}
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.ROLLED_BACK
+    assert bench.world.running() == []
+    assert len(bench.world.jobs) == 3
+    assert [reason for reason, _ in say_end(end)] == ["RolledBack", "EndedUnread"]
+
+
+async def test_a_first_start_may_have_nothing_to_read():
+    bench = Bench()
+    bench.world.dry_totals = {1}
+
+    end = await bench.change(ONE, Kind.START)
+
+    assert end.step is Step.DONE
+    assert not end.ended_unread

@@ -1,0 +1,33 @@
+"""What loops and engine are told of a StreamApp."""
+
+import pytest
+
+from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring import assembly
+
+PYTHON = {"image": "trips:1", "job": {"python": {"file": "/opt/flink/usrlib/job.py"}}}
+
+
+def test_a_pyflink_job_has_time_to_end_a_bundle_and_to_start_python():
+    settings = assembly.rescale_settings(a_stream_app(flink=PYTHON))
+
+    assert (settings.savepoint_deadline, settings.submit_deadline) == (60.0, 120.0)
+    assert assembly.loop_settings(a_stream_app(flink=PYTHON)).python
+
+
+@pytest.mark.parametrize("flink", [PYTHON, {"image": "trips:1"}])
+def test_longer_deadlines_of_the_manifest_hold(flink):
+    given = {"savepointDeadline": "5m", "submitDeadline": "4m"}
+
+    settings = assembly.rescale_settings(a_stream_app(flink=flink, rescale=given))
+
+    assert (settings.savepoint_deadline, settings.submit_deadline) == (300.0, 240.0)
+
+
+def test_other_jobs_keep_the_short_deadlines():
+    app = a_stream_app()
+
+    settings = assembly.rescale_settings(app)
+
+    assert (settings.savepoint_deadline, settings.submit_deadline) == (10.0, 30.0)
+    assert not assembly.loop_settings(app).python

@@ -1,0 +1,250 @@
+"""The operators of a job are found in what its program builds."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir_operator.errors import PermanentError
+from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import parse_manifest
+from weir_operator.wiring.discovery import (
+    discover_operators,
+    group_vertices,
+    separate_vertices,
+    share_operators,
+    vertices_of,
+)
+
+CHAIN = (("source", "parse"), ("parse", "count"), ("count", "sink"), ("sink", "commit"))
+
+
+def a_plan(*edges, agent="ready", groups=(), pins_itself=False, joins=True, limits=None, uids=None):
+    names = list(dict.fromkeys(name for edge in edges for name in edge))
+    return Plan(
+        groups=frozenset(groups),
+        agent=agent,
+        vertices=tuple(
+            PlannedVertex(
+                operator=name,
+                id=f"{number:032x}",
+                parallelism=1,
+                limit=(limits or {}).get(name, NO_LIMIT),
+                name=f"{name.title()} -> Map",
+                uids=(uids or {}).get(name, ()),
+            )
+            for number, name in enumerate(names)
+        ),
+        edges=edges,
+        pins_itself=pins_itself,
+        joins=joins,
+    )
+
+
+def an_app(*operators, paths=(), most=128):
+    return parse_manifest(
+        {
+            "apiVersion": "weir.dev/v1alpha1",
+            "kind": "StreamApp",
+            "metadata": {"name": "trips"},
+            "spec": {
+                "flink": {"job": {"jar": "trips.jar"}, "maxParallelism": most},
+                "objective": {
+                    "responseTime": "500ms",
+                    "paths": [{"sink": sink, "responseTime": "100ms"} for sink in paths],
+                },
+                "nodePools": [{"name": "any", "sizes": ["500m", "1"]}],
+                "operators": list(operators),
+            },
+        }
+    )
+
+
+def found(app, plan, known=()):
+    return vertices_of(discover_operators(app, plan, known))
+
+
+def test_a_job_of_which_nothing_is_known_is_one_operator():
+    assert found(an_app(), a_plan(*CHAIN)) == {
+        "job": ("source", "parse", "count", "sink", "commit")
+    }
+
+
+def test_a_vertex_named_as_the_whole_job_is_not_taken_for_separated():
+    assert set(found(an_app(), a_plan(("source", "job"), ("job", "sink")), ("job",))) == {"job"}
+
+
+def test_a_separated_vertex_divides_the_others_into_those_before_and_behind_it():
+    assert found(an_app(), a_plan(*CHAIN), known=["job", "count"]) == {
+        "source-and-1-more": ("source", "parse"),
+        "count": ("count",),
+        "sink-and-1-more": ("sink", "commit"),
+    }
+
+
+def test_a_vertex_that_is_left_alone_has_its_own_name():
+    assert found(an_app(), a_plan(("source", "count"), ("count", "sink")), known=["count"]) == {
+        "source": ("source",),
+        "count": ("count",),
+        "sink": ("sink",),
+    }
+
+
+def test_a_sink_with_a_bound_of_its_own_is_an_operator_of_its_own():
+    operators = found(an_app(paths=["sink"]), a_plan(*CHAIN))
+
+    assert operators["sink"] == ("sink",)
+
+
+def test_what_is_listed_is_as_listed_and_the_others_share():
+    app = an_app(
+        {"name": "count", "maxReplicas": 4}, {"name": "ends", "vertices": ["sink", "commit"]}
+    )
+
+    discovered = discover_operators(app, a_plan(*CHAIN), ())
+
+    assert vertices_of(discovered) == {
+        "source-and-1-more": ("source", "parse"),
+        "count": ("count",),
+        "ends": ("sink", "commit"),
+    }
+    assert world.operator_named(discovered, "count").max_replicas == 4
+
+
+def test_a_star_joins_all_that_no_operator_names():
+    app = an_app({"name": "whole", "vertices": ["*"]})
+
+    assert found(app, a_plan(*CHAIN), known=["count"]) == {
+        "whole": ("source", "parse", "count", "sink", "commit")
+    }
+
+
+@pytest.mark.parametrize("asked", ["count", f"{2:032x}", "my uid", "Count -> Map", "count-map"])
+def test_a_vertex_is_named_by_name_id_uid_functions_or_as_in_an_advice(asked):
+    plan = a_plan(*CHAIN, uids={"count": ("my uid",)})
+
+    assert found(an_app({"name": "hot", "vertices": [asked]}), plan)["hot"] == ("count",)
+
+
+def test_an_operator_has_no_more_replicas_than_its_vertices_can_have():
+    plan = a_plan(*CHAIN, limits={"count": 1, "parse": 6})
+
+    app = discover_operators(an_app({"name": "count", "maxReplicas": 5}, most=8), plan, ())
+
+    assert [each.max_replicas for each in app.spec.operators] == [6, 1, 8]
+
+
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [
+        (
+            [{"name": "nobody"}],
+            r'operators\["nobody"\].name: expected a vertex of the job \(source, parse, count, '
+            r"sink, commit\), got 'nobody'",
+        ),
+        (
+            [{"name": "hot", "vertices": ["coutn"]}],
+            r'operators\["hot"\].vertices: expected a vertex of the job \(source, .*got \'coutn\'',
+        ),
+        (
+            [
+                {"name": "hot", "vertices": ["count"]},
+                {"name": "hotter", "vertices": ["Count -> Map"]},
+            ],
+            r'operators\["hotter"\].vertices: .* no other operator has, got .*, which hot has',
+        ),
+        (
+            [{"name": "parse", "vertices": ["count"]}],
+            r'operators\["parse"\].name: expected a name that no other vertex has',
+        ),
+        (
+            [{"name": "ends", "vertices": ["source", "sink"]}],
+            r'operators\["ends"\].vertices: expected vertices that records do not leave and come',
+        ),
+        (
+            [
+                {"name": "all", "vertices": [*dict(CHAIN), "commit"]},
+                {"name": "x", "vertices": ["*"]},
+            ],
+            r'operators\["x"\].vertices: expected vertices that are left, got none',
+        ),
+    ],
+    ids=["name", "vertex", "twice", "taken", "circle", "nothing left"],
+)
+def test_operators_that_do_not_fit_the_job_are_refused_with_the_vertices_that_there_are(
+    operators, said
+):
+    with pytest.raises(PermanentError, match=said):
+        discover_operators(an_app(*operators), a_plan(*CHAIN), ())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        a_plan(*CHAIN, agent="absent"),
+        a_plan(*CHAIN, agent="The job is a batch job"),
+        a_plan(*CHAIN, groups=["count"], pins_itself=True),
+        a_plan(*CHAIN, joins=False),
+    ],
+    ids=["not read", "no agent", "batch", "pins itself", "earlier agent"],
+)
+def test_where_the_agent_pins_nothing_the_manifest_stands_as_it_is(plan):
+    app = an_app()
+
+    assert discover_operators(app, plan, ()) is app
+    with pytest.raises(PermanentError, match="vertices: expected"):
+        discover_operators(an_app({"name": "hot", "vertices": ["count"]}), plan, ())
+
+
+def test_separated_vertices_keep_the_replicas_of_the_operator_they_were_in():
+    app, plan = an_app(), a_plan(*CHAIN, limits={"parse": 1})
+
+    target, vertices = separate_vertices(
+        app, plan, {"job": {"any/1": 2, "any/500m": 1}}, {"count": 0.7, "parse": 0.2}
+    )
+
+    assert target == {
+        "source": {"any/1": 1},
+        "parse": {"any/1": 1},
+        "count": {"any/1": 2, "any/500m": 1},
+        "sink-and-1-more": {"any/1": 1},
+    }
+    assert vertices == found(app, plan, known=target)
+
+
+def test_only_operators_that_the_manifest_does_not_name_are_measured_by_vertex():
+    app, plan = an_app({"name": "ends", "vertices": ["sink", "commit"]}), a_plan(*CHAIN)
+
+    shared = share_operators(app, plan, found(app, plan))
+
+    assert shared is not None
+    assert list(shared.vertices) == ["source-and-2-more"]
+    assert shared.find_busy({f"{1:032x}": 0.4, f"{2:032x}": 0.05, f"{3:032x}": 0.9}) == {
+        "parse": 0.4
+    }
+    assert share_operators(app, plan, {}) is None
+
+
+@given(st.data())
+def test_operators_never_form_a_circle_and_the_same_status_gives_the_same_ones(data):
+    names = [f"v{number}" for number in range(data.draw(st.integers(2, 9)))]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    edges = data.draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1))
+    plan = a_plan(*edges)
+    busy = data.draw(st.sets(st.sampled_from(plan.operators)))
+
+    vertices = group_vertices(plan, (), busy)
+
+    owner = {vertex: name for name, parts in vertices.items() for vertex in parts}
+    feeders: dict[str, set[str]] = {}
+    for source, target in edges:
+        if owner[source] != owner[target]:
+            feeders.setdefault(owner[target], set()).add(owner[source])
+    assert sorted(owner) == sorted(plan.operators)
+    assert all(vertices[name] == (name,) for name in busy)
+    tuple(TopologicalSorter(feeders).static_order())  # which refuses a circle
