@@ -284,7 +284,7 @@ def plan(
         operators=names,
         edges=tuple(Edge(source=one, target=other) for one, other in pairwise(names)),
     )
-    minds = [
+    policies = [
         registry.build(policy, rng=np.random.default_rng([seed, row])) for row in range(len(names))
     ]
     world = [_begin(name, truth) for name in names]
@@ -292,10 +292,10 @@ def plan(
     for tick in range(ticks):
         seen = _observe(truth, rate, bound, here, tick, world, flow, rng)
         decisions = []
-        for operator, mind, now in zip(world, minds, seen, strict=True):
+        for operator, each, now in zip(world, policies, seen, strict=True):
             if operator.last is not None:
-                mind.learn(_transition(*operator.last, now))
-            decision = mind.decide(now)
+                each.learn(_transition(*operator.last, now))
+            decision = each.decide(now)
             operator.last = (now, decision)
             decisions.append(decision)
         following = tuple(decision.target.size for decision in decisions)
@@ -623,19 +623,19 @@ def _latency() -> Iterator[Figure]:
 
 
 def _transfer() -> Iterator[Figure]:
-    """WordCount from 300k/s to 350k/s: a search anew, and both transfers."""
+    """WordCount from 300k/s to 350k/s: a search from scratch, and both transfers."""
     truth, bound = word_count(), WORD_COUNT_BOUND
     floors = {
         rate: search_throughput(truth, rate, (1,) * 4).target
         for rate in (TRANSFER_RATE, WORD_COUNT_RATE)
     }
-    outcomes: dict[str, list[Outcome]] = {"anew": [], "traditional": [], "lightweight": []}
+    outcomes: dict[str, list[Outcome]] = {"from scratch": [], "traditional": [], "lightweight": []}
     for seed in range(TRANSFER_SEEDS):
         old = search_latency(
             truth, TRANSFER_RATE, bound, floors[TRANSFER_RATE], seed=seed + 100
         ).learned
         for name, found in outcomes.items():
-            way = Transfer.NONE if name == "anew" else Transfer(name)
+            way = Transfer.NONE if name == "from scratch" else Transfer(name)
             found.append(
                 search_latency(
                     truth,
@@ -644,13 +644,15 @@ def _transfer() -> Iterator[Figure]:
                     floors[WORD_COUNT_RATE],
                     seed=seed,
                     settings=replace(SETTINGS, transfer=way),
-                    old=None if name == "anew" else old,
+                    old=None if name == "from scratch" else old,
                 )
             )
     for name in outcomes:
         figure, value = f"Transfer, {name}: runs until met", _runs(outcomes[name])
         if name == "traditional":
-            yield at_most(figure=figure, value=value, unit="", limit=_runs(outcomes["anew"]))
+            yield at_most(
+                figure=figure, value=value, unit="", limit=_runs(outcomes["from scratch"])
+            )
         else:
             yield Figure(figure=figure, value=value, unit="")
         yield Figure(figure=f"Transfer, {name}: replicas", value=_replicas(outcomes[name]), unit="")

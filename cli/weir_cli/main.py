@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "replay": (
         "weir_cli.replay:replay",
-        "Decide the recorded intervals of a StreamApp anew, beside what was decided.",
+        "Decide the recorded intervals of a StreamApp again, beside what was decided.",
     ),
     "evaluate": (
         "weir_cli.evaluate:evaluate",

@@ -1,4 +1,4 @@
-"""`weir replay`: decides recorded intervals anew, by another policy or another objective."""
+"""`weir replay`: decides recorded intervals again, by another policy or another objective."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Decide the recorded intervals of a StreamApp anew, beside what was decided.
+    """Decide the recorded intervals of a StreamApp again, beside what was decided.
 
     The model predicts the response time of both deployments under the recorded load. It has no gap
     of a restart and no backlog; the output says what else is not known.

@@ -113,7 +113,7 @@ def divide(part: Floats, whole: Floats | Ints) -> Floats:
 def share(part: Floats, whole: Floats) -> Floats:
     """Return a ratio within [0, 1].
 
-    Flink books an idle stretch when it ends or after 5 s at the latest, so busy time may run ahead
+    Flink counts an idle stretch when it ends or after 5 s at the latest, so busy time may run ahead
     in one minute and be set back in the next: what is beyond the bounds is that, and no share.
     """
     return np.clip(divide(part, whole), 0.0, 1.0)

@@ -1,6 +1,6 @@
 """A switchback experiment: blocks of time in which one side or the other decides, and what it says.
 
-Blocks come in pairs, one for each side. Which side is first is drawn anew for each pair, so that a
+Blocks come in pairs, one for each side. Which side is first is drawn for each pair, so that a
 load that rises or falls over a pair favours neither. The first quarter of each block is wash-out:
 the job still is in the other side's deployment, or restarts, or works off a backlog, so nothing in
 it is judged.

@@ -1,4 +1,4 @@
-"""A run of `weir local` on real Flink, decided anew from its records by `weir replay`."""
+"""A run of `weir local` on real Flink, decided again from its records by `weir replay`."""
 
 import json
 from itertools import takewhile

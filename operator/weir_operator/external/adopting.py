@@ -113,7 +113,7 @@ async def move_with(
     else:
         say(f"Continuing the move of FlinkDeployment {asked.name}")
     try:
-        return await mover.go_on(record)
+        return await mover.resume(record)
     except WeirError as failure:
         say(f"The move failed, and is taken back: {failure}")
         try:

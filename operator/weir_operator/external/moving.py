@@ -271,7 +271,7 @@ class Mover:
             raise TemporaryError(f"FlinkDeployment {self._name} cannot be changed; try again")
         self._say(f"Suspended FlinkDeployment {self._name}; waiting for its savepoint")
 
-    async def go_on(self, record: MoveRecord) -> Moved:
+    async def resume(self, record: MoveRecord) -> Moved:
         """Take the steps of a move that was begun, those that are done excepted.
 
         Raises:

@@ -346,7 +346,7 @@ class JobTick:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopStart:
-    """With what the loops of a StreamApp began, or began anew."""
+    """With what the loops of a StreamApp began, or began again."""
 
     time: float
     """Unix seconds."""

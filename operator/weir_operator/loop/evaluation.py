@@ -218,7 +218,7 @@ class Evaluator:
         )
         try:
             write_atomically(self._path, _STATE.dump_json(state).decode())
-        except WeirError as error:  # without it, a restart would begin the evaluation anew
+        except WeirError as error:  # without it, a restart would begin the evaluation again
             log.warning("evaluation cannot begin", failure=str(error))
             return None
         self._state = state
@@ -273,7 +273,9 @@ class Evaluator:
             text = read_if_present(self._path)
             return None if text is None else _STATE.validate_json(text)
         except (OSError, ValidationError) as error:
-            log.warning("evaluation cannot be read, it begins anew", failure=str(error))
+            log.warning(
+                "evaluation cannot be read and starts from the beginning", failure=str(error)
+            )
             return None
 
 

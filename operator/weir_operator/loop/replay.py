@@ -1,4 +1,4 @@
-"""Decides recorded intervals anew, decision by decision beside what was done: `weir replay`.
+"""Decides recorded intervals again, decision by decision beside what was done: `weir replay`.
 
 Two deployments pass through the same recorded load: the one that ran, and a shadow deployment that
 follows the replay's own decisions (`shadow`). The model predicts the response time of both, so that
@@ -39,14 +39,14 @@ recorded."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """With what intervals are decided anew, from a start of the loops on."""
+    """With what intervals are decided again, from a start of the loops on."""
 
     managers: Managers
     am: ApplicationManager
     bound: float
     """The objective, seconds."""
     shares: bool
-    """Whether the objective is another than the recorded one, so that budgets are shared anew."""
+    """Whether the objective differs from the recorded one, so that budgets are shared again."""
     cost: Callable[[DeploymentMap], float]
     """Returns currency per hour, the JobManager's included."""
     most_replicas: int | None = None
@@ -161,7 +161,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replay:
-    """A recording, decided anew."""
+    """A recording, decided again."""
 
     app: str
     since: float
@@ -231,7 +231,7 @@ class Replayer:
         self._terms, self._shadow = terms, shadow
 
     def take(self, tick: JobTick, records: Sequence[DecisionRecord]) -> ReplayedInterval:
-        """Decide an interval anew.
+        """Decide an interval again.
 
         The loops must have been started.
         """

@@ -18,7 +18,7 @@ from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, Se
 from weir_policies.kernels.wording import say_rate
 
 BUSY_TIME_LAG = 6.0
-"""Seconds by which Flink's busy time may run ahead of the truth: it books idle time every 5 s
+"""Seconds by which Flink's busy time may run ahead of the truth: it counts idle time every 5 s
 (`rates.settled_rise`), and a busy machine is late."""
 
 

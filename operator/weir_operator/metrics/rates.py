@@ -101,21 +101,21 @@ def counter_rise(series: Series | None) -> Rise:
     return Rise(amount, times[-1] - times[0])
 
 
-_BOOKED_EVERY = 6.0
-"""Seconds after which Flink has booked an idle stretch in progress: five, and some delay."""
+_COUNTED_EVERY = 6.0
+"""Seconds after which Flink has counted an idle stretch in progress: five, and some delay."""
 
 
-def booked_rise(series: Series | None) -> Rise:
+def counted_rise(series: Series | None) -> Rise:
     """Return the rise of an accumulated time like `settled_rise`, without the last seconds.
 
     In those, Flink counts an idle stretch in progress as busy, which would make a task that is
     nearly idle look busy. Unknown for a series that is shorter than that.
     """
     times, values = _finite(series)
-    booked = [place for place, time in enumerate(times) if time <= times[-1] - _BOOKED_EVERY]
-    if len(booked) < 2:
+    counted = [place for place, time in enumerate(times) if time <= times[-1] - _COUNTED_EVERY]
+    if len(counted) < 2:
         return UNKNOWN
-    last = booked[-1]
+    last = counted[-1]
     return Rise(min(values[last:]) - min(values), times[last] - times[0])
 
 
@@ -123,7 +123,7 @@ def settled_rise(series: Series | None) -> Rise:
     """Return the rise of an accumulated time that runs ahead and is set back.
 
     Flink computes busy time as elapsed minus idle minus back-pressured time, and an idle stretch
-    is booked only when it ends or at the next update, every 5 s. So the series can fall without a
+    is counted only when it ends or at the next update, every 5 s. So the series can fall without a
     restart (which would begin a new series: the attempt is among its labels). A later, lower
     reading bounds all the earlier ones; what the last reading runs ahead cannot be known, at most
     the idle stretch in progress.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.rates import booked_rise
+from weir_operator.metrics.rates import counted_rise
 from weir_operator.metrics.replica import MS
 from weir_operator.metrics.scope import job_series
 from weir_operator.metrics.source import Window
@@ -28,7 +28,7 @@ def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]
     for name in layout.operators:
         for scope in series.of_operator(layout, name):
             for each in scope.get(names.BUSY_MS, ()):
-                rise, vertex = booked_rise(each), each.labels.get("task_id")
+                rise, vertex = counted_rise(each), each.labels.get("task_id")
                 if vertex is not None and rise.seconds > 0:
                     found[vertex] = found.get(vertex, 0.0) + rise.rate * MS
     return found

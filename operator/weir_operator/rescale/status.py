@@ -28,7 +28,7 @@ ROUNDING = 1.0
 
 
 class _Passing(BaseModel):
-    """Something that is kept in mind for a while."""
+    """Something that is remembered for a while."""
 
     model_config = ConfigDict(frozen=True)
 

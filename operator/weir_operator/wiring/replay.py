@@ -1,4 +1,4 @@
-"""Reads the records of a StreamApp and decides them anew, by another policy or objective.
+"""Reads the records of a StreamApp and decides them again, by another policy or objective.
 
 The manifest is the recorded one, as it was at each start of the loops.
 """
@@ -61,7 +61,7 @@ def replay_records(
     follow_from: float | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Replay:
-    """Decide the recorded intervals anew.
+    """Decide the recorded intervals again.
 
     Args:
         path: The file of the records.

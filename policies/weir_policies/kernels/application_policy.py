@@ -65,7 +65,7 @@ class KernelApplicationPolicy:
     """Decides for all operators of an application with the kernels of a joint algorithm.
 
     The memory is made for the operators and the dataflow that it first meets. Where operators,
-    edges, node types or a most of replicas change later, it is made anew.
+    edges, node types or the maximum of replicas change later, it is made again.
     """
 
     def __init__(self, algorithm: Algorithm, rng: np.random.Generator) -> None:

@@ -158,8 +158,8 @@ def test_a_deployment_that_fails_again_waits_twice_as_long_and_is_known_once():
 
     assert waited == [0.5, 1, 2, 4, 6, 6]
     assert len(known) == 1
-    [anew] = add_failed(known, TWO, first=1800.0, reason="it broke", now=now + 2 * DAY)
-    assert anew.lasts == 1800.0
+    [second] = add_failed(known, TWO, first=1800.0, reason="it broke", now=now + 2 * DAY)
+    assert second.lasts == 1800.0
 
 
 def test_a_target_with_which_not_even_the_way_back_came_to_run_counts_as_failed():

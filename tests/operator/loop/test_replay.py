@@ -1,4 +1,4 @@
-"""Recorded intervals decided anew: open loop as it was, closed loop as it would have been."""
+"""Recorded intervals decided again: open loop as it was, closed loop as it would have been."""
 
 import math
 from dataclasses import replace

@@ -177,7 +177,7 @@ def test_zero_input_while_busy_is_impossible():
     assert "80% busy" in problems[0].sentence
 
 
-def test_in_a_short_window_idle_time_that_flink_has_not_booked_yet_is_no_work():
+def test_in_a_short_window_idle_time_that_flink_has_not_counted_yet_is_no_work():
     layout = a_layout()
     idle = {name: replace(load, rate=0.0, busy=0.9) for name, load in STEADY.items()}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weir_operator.metrics.rates import (
     UNKNOWN,
-    booked_rise,
+    counted_rise,
     counter_rise,
     is_poisoned,
     last_value,
@@ -55,7 +55,7 @@ def test_samples_that_are_no_numbers_are_left_out_of_a_rise():
 
 
 def test_busy_time_that_is_set_back_is_no_restart():
-    # Idle from the second sample on: Flink books the idle time at the fourth.
+    # Idle from the second sample on: Flink counts the idle time at the fourth.
     rise = settled_rise(a_series(1000, 3000, 5000, 1000))
 
     assert rise.amount == 0
@@ -98,19 +98,19 @@ def test_a_restart_between_any_two_samples_loses_nothing_that_was_counted(start,
     assert rise.amount == sum(steps)
 
 
-def test_what_is_nearly_idle_is_not_taken_for_busy_between_two_bookings_of_its_idle_time():
-    # Flink books an idle stretch every five seconds: until then, all of it looks busy.
+def test_what_is_nearly_idle_is_not_taken_for_busy_between_two_counts_of_its_idle_time():
+    # Flink counts an idle stretch every five seconds: until then, all of it looks busy.
     times = tuple(map(float, range(44)))
     values = tuple(200 + 1000 * (time % 5) for time in times)
     sawtooth = Series(name="x", labels={}, times=times, values=values)
 
-    rise = booked_rise(sawtooth)
+    rise = counted_rise(sawtooth)
 
     assert rise.amount == 0
-    assert booked_rise(a_series(1000, 2000)) is UNKNOWN
+    assert counted_rise(a_series(1000, 2000)) is UNKNOWN
 
 
 def test_what_is_busy_all_the_time_is_seen_so():
-    rise = booked_rise(a_series(*(1000 * place for place in range(45))))
+    rise = counted_rise(a_series(*(1000 * place for place in range(45))))
 
     assert rise.rate == pytest.approx(500)

@@ -47,7 +47,7 @@ def listed(view):
 
 
 @pytest.mark.parametrize("limit", [None, 3])
-def test_a_small_menu_has_every_deployment_that_keeps_the_limits(limit):
+def test_a_short_list_has_every_deployment_that_keeps_the_limits(limit):
     types = node_types(4, limit=limit)
 
     found = listed(a_view(types, 6))
@@ -60,13 +60,13 @@ def test_a_small_menu_has_every_deployment_that_keeps_the_limits(limit):
     }
 
 
-def test_limits_can_make_a_menu_small_enough_to_be_complete():
+def test_limits_can_make_a_list_short_enough_to_be_complete():
     types = node_types(8, per_pool=1, limit=2)
 
     assert (2, 2, 2, 2, 2, 2, 2, 2) in listed(a_view(types, 20))
 
 
-def test_a_large_menu_has_mixes_of_two_and_what_is_near():
+def test_a_long_list_has_mixes_of_two_and_what_is_near():
     here = (2, 0, 1, 0, 0, 0, 1, 0)
     types = node_types(8)
 

@@ -63,7 +63,7 @@ reads one. */}}
   verbs: [list]
 {{- end -}}
 
-{{/* Whom roles are bound to. */}}
+{{/* The account that roles are bound to. */}}
 {{- define "weir.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "weir.serviceAccountName" . }}

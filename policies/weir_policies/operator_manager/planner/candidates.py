@@ -11,8 +11,8 @@ Only deployments that carry more than all cheaper ones are of interest. The set 
 
 Node types that the operator may not run on make no difference, as if they were not listed.
 
-Where moves are by one replica, a ladder of several node types cannot be climbed; the menu is then
-replicas of one type, chosen by `plan.choose_chain`.
+Where a move changes one replica, deployments of several node types may be out of reach; the points
+are then replicas of one type, chosen by `plan.choose_chain`.
 
 What experience says of the model: speeds, waiting times, and what a restart and an excess cost.
 
@@ -205,7 +205,7 @@ def _keep_efficient(own: PlannerMemory) -> int:
     """Leave in the order only what carries more than all that is cheaper; return how many."""
     best, kept = 0.0, 0
     peak = own.highest_rate
-    own.menu_top = np.inf
+    own.candidates_reach = np.inf
     for place in range(own.candidates_used):
         row = own.order[place]
         capacity = own.candidate_capacity[row]
@@ -214,7 +214,7 @@ def _keep_efficient(own: PlannerMemory) -> int:
             own.order[kept] = row
             kept += 1
             if peak > 0 and capacity > ROOM_ABOVE * peak:
-                own.menu_top = float(capacity)
+                own.candidates_reach = float(capacity)
                 break
     return kept
 

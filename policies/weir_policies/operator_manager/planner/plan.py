@@ -329,7 +329,7 @@ def value_outside_candidates(
     nearly as much, but dearer by what it costs more until the next plan. Where moves are by one
     replica only the former holds, or a mix on the way between two types would be put off for ever.
     """
-    capacity = own.capacity_off_menu
+    capacity = own.capacity_outside
     price = price_of(o, view, view.counts[o])
     season = own.season[block_of_plan(own)]
     excess = 1.0
@@ -373,13 +373,13 @@ def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
     need = rate_to_carry(o, view, own)
     largest = find_largest(o, view, own)
     if largest >= 0 and own.point_capacity[largest] < need:
-        return here if here < 0 and own.capacity_off_menu >= need else largest
+        return here if here < 0 and own.capacity_outside >= need else largest
     best = here
     if here >= 0:
         least = value_of(o, view, own, here, peak, short)
     else:
         least = value_outside_candidates(o, view, own, peak, short)
-    carried = own.point_capacity[here] if here >= 0 else own.capacity_off_menu
+    carried = own.point_capacity[here] if here >= 0 else own.capacity_outside
     if carried < need:
         least += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:

@@ -148,7 +148,7 @@ def violations_of_restart(own: PlannerMemory) -> float:
 
 
 @compiled
-def need_of_brief(o: int, view: View, own: PlannerMemory) -> float:
+def need_of_short_rule(o: int, view: View, own: PlannerMemory) -> float:
     """Return records/s that a deployment must carry for `SHORT_RULE` to stay there.
 
     It leaves for lack of headroom only where that brings no violation: else it waits for a reason.
@@ -178,7 +178,7 @@ def strain_of(o: int, view: View, own: PlannerMemory, carries: float) -> float:
 
 
 @compiled
-def need_of_long(o: int, view: View, own: PlannerMemory) -> float:
+def need_of_long_rule(o: int, view: View, own: PlannerMemory) -> float:
     """Return records/s that a deployment must carry for `LONG_RULE` to be there."""
     most = max(own.long_peak, rate_to_carry(o, view, own))
     return most * (1 + LONG_HEADROOM)
@@ -197,7 +197,7 @@ def chance_of(o: int, view: View, rate: float) -> float:
 @compiled_apart
 def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
     """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
-    need = need_of_brief(o, view, own) * strain_of(o, view, own, carries)
+    need = need_of_short_rule(o, view, own) * strain_of(o, view, own, carries)
     if carries < need:
         growth = MARGIN + HEADROOM * min(violations_of_restart(own), 1.0)
         row = _find_cheapest(o, view, own, need * (1 + growth), SAVING)
@@ -266,12 +266,12 @@ def _find_worth_restart(o: int, view: View, own: PlannerMemory, need: float) -> 
 
 
 @compiled_apart
-def choose_for_long(o: int, view: View, own: PlannerMemory, carries: float) -> int:
+def choose_long_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
     """Return the candidate that `LONG_RULE` goes to, -1 to stay.
 
     Arguments are those of `choose_short_window`.
     """
-    need = need_of_long(o, view, own)
+    need = need_of_long_rule(o, view, own)
     if carries >= need:
         room = need * (1 + chance_of(o, view, need))
         return _if_it_saves(o, view, own, _find_cheapest(o, view, own, room, 0.0), 0.0)
@@ -323,12 +323,12 @@ def _if_it_saves(o: int, view: View, own: PlannerMemory, row: int, saving: float
 
 
 FADE = 1 - 1 / (2 * DAY)
-"""Part of the books that is left after a block: two days are remembered."""
+"""Part of an expert's cost that is left after a block: two days are remembered."""
 RESTARTS_LOST = 2.0
-"""Restarts by which another book must be cheaper: to change the course and back takes two."""
+"""Restarts by which another expert must be cheaper: to follow it and return takes two."""
 PART_LOST = 0.03
-"""Part of the followed book by which it must be cheaper besides: what two good experts differ by
-over two days by chance."""
+"""Part of the followed expert's cost by which it must be cheaper besides: what two good experts
+differ by over two days by chance."""
 UNKNOWN = -1.0
 """Stands for what a deployment carries, until it is worked out."""
 
@@ -359,7 +359,7 @@ def is_planned(own: PlannerMemory) -> bool:
 def is_pressed(o: int, view: View, own: PlannerMemory) -> bool:
     """Return whether what was in force at the last tick has less room than `SHORT_RULE` wants."""
     carries = own.carries[own.followed]
-    return need_of_brief(o, view, own) > carries
+    return need_of_short_rule(o, view, own) > carries
 
 
 @compiled
@@ -397,7 +397,7 @@ def update_expert_costs(o: int, view: View, own: PlannerMemory) -> None:
         o: Row of the operator.
         view: Its speeds are the corrected ones. Counts and target are worked with, and are both the
             present deployment in the end.
-        own: The planner's; `capacity_off_menu` is of the present deployment.
+        own: The planner's; `capacity_outside` is of the present deployment.
     """
     counts = view.counts[o]
     advised = own.advised
@@ -410,19 +410,19 @@ def update_expert_costs(o: int, view: View, own: PlannerMemory) -> None:
     for expert in range(EXPERTS):
         _charge(o, view, own, expert)
     _choose_expert(o, view, own)
-    present, off_menu = advised[EXPERTS], own.capacity_off_menu
+    present, outside = advised[EXPERTS], own.capacity_outside
     copy_counts(present, counts)
     copy_counts(advised[own.followed], counts)
     for expert in range(EXPERTS):
         if expert != own.followed:
             copy_counts(counts, advised[expert])
             carries = own.carries[expert]
-            own.capacity_off_menu = carries
+            own.capacity_outside = carries
             _advise(o, view, own, expert, carries)
             if view.model[o].one_step == 1:
                 step_towards(o, view)
             _move(o, view, own, expert, view.target[o])
-    own.capacity_off_menu = off_menu
+    own.capacity_outside = outside
     copy_counts(counts, present)
     copy_counts(view.target[o], present)
 
@@ -439,7 +439,7 @@ def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float)
             copy_counts(target, own.points[point])
         return
     if expert == LONG_RULE:
-        row = choose_for_long(o, view, own, carries)
+        row = choose_long_window(o, view, own, carries)
     else:
         row = choose_short_window(o, view, own, carries)
     if row >= 0:
@@ -489,9 +489,9 @@ def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
         exists = expert != PLAN or own.plans > 0
         if exists and own.expert_cost[expert] < own.expert_cost[best]:
             best = expert
-    book = own.expert_cost[followed]
-    enough = RESTARTS_LOST * price_of_restart(o, view, own) + PART_LOST * book
-    if book - own.expert_cost[best] > enough:
+    cost = own.expert_cost[followed]
+    enough = RESTARTS_LOST * price_of_restart(o, view, own) + PART_LOST * cost
+    if cost - own.expert_cost[best] > enough:
         own.followed = best
         own.carries[best] = own.carries[followed]
 
@@ -530,21 +530,21 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
 def _say_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
     if own.followed == LONG_RULE:
-        need = need_of_long(0, view, own)
+        need = need_of_long_rule(0, view, own)
         rule = f"the highest recent rate plus a margin, {say_rate(need)}, must be carried"
     else:
-        need = need_of_brief(0, view, own)
+        need = need_of_short_rule(0, view, own)
         rule = f"the current rate plus a margin, {say_rate(need)}, must be carried"
         violations = violations_of_restart(own)
         if violations > FREE:
             rule += f", and a restart, which brings {violations:.2g} violations, must pay"
     if own.plans == 0:
         return f"there is no plan yet, so {rule}"
-    books = own.expert_cost
-    followed = books[own.followed]
+    costs = own.expert_cost
+    followed = costs[own.followed]
     return (
         f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
-        f"{books[PLAN]:.3g}"
+        f"{costs[PLAN]:.3g}"
     )
 
 
@@ -614,7 +614,7 @@ OUTAGE = 0.3
 feeds the job has stopped for a while."""
 BELOW_FLOOR = 0.7
 """Rates below this part of the least capacity are all the same."""
-WITHOUT_MENU = 1e-3
+WITHOUT_CANDIDATES = 1e-3
 """Records/s below which they are, where nothing is known to carry any."""
 
 
@@ -687,7 +687,7 @@ def _floor(own: PlannerMemory) -> float:
     """Return the logarithm of the rate below which all rates are the same."""
     if own.front_used > 0:
         return np.log(BELOW_FLOOR * own.point_capacity[0])
-    return np.log(WITHOUT_MENU)
+    return np.log(WITHOUT_CANDIDATES)
 
 
 def _expect(o: int, memory: Memory, season: Season) -> None:
@@ -742,7 +742,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     put_corrections(o, view, own)
     model = read_model(o, view, own)
     moved = abs(model - own.fingerprint)
-    outgrown = 1.2 * own.highest_rate > own.menu_top
+    outgrown = 1.2 * own.highest_rate > own.candidates_reach
     due = own.blocks >= own.next_plan or is_beyond_levels(o, view, own)
     afresh = False
     room = read_room(o, view)
@@ -758,7 +758,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     if due and own.blocks >= FIRST_PLAN:
         _plan(o, view, own, afresh)
     if find_point(o, view, own, view.counts[o]) < 0:
-        own.capacity_off_menu = find_capacity(o, view, own, view.counts[o])
+        own.capacity_outside = find_capacity(o, view, own, view.counts[o])
     update_expert_costs(o, view, own)
     remove_corrections(o, view, own)
 

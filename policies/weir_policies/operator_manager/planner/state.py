@@ -120,8 +120,8 @@ class PlannerMemory(Fields):
     last_capacity: float
     fingerprint: float
     room: float
-    menu_top: float
-    capacity_off_menu: float
+    candidates_reach: float
+    capacity_outside: float
     chain: int
     """Node type, where moves are by one replica."""
     candidates_used: int

@@ -67,16 +67,16 @@ def test_the_same_seed_finds_the_same():
 
 
 def test_a_search_that_is_lent_an_old_model_needs_fewer_runs():
-    anew = len(search_latency(0).runs)
+    from_scratch = len(search_latency(0).runs)
     traditional = AutrascaleSettings(transfer=Transfer.TRADITIONAL)
 
     light = search_latency(0, old=learn_old_rate(0))
     heavy = search_latency(0, old=learn_old_rate(0), settings=traditional)
 
     assert light.met
-    assert len(light.runs) < anew / 2
+    assert len(light.runs) < from_scratch / 2
     assert heavy.met
-    assert len(heavy.runs) < anew
+    assert len(heavy.runs) < from_scratch
 
 
 def test_an_old_model_is_left_after_so_many_runs():

@@ -63,10 +63,10 @@ def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
 
 def test_a_box_that_fails_at_its_least_begins_anew_as_large_as_the_cube():
     least = a_region([BEST] * 12)
-    anew = a_region([BEST] * 16)
+    renewed = a_region([BEST] * 16)
 
     assert least.edge == LEAST_EDGE
-    assert anew.edge == WHOLE_EDGE
+    assert renewed.edge == WHOLE_EDGE
 
 
 def test_a_box_that_failed_often_is_narrow_until_it_begins_anew():

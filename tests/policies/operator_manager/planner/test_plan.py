@@ -1,4 +1,4 @@
-"""What the planner is made of: the menu, the season, the dynamics, the plan."""
+"""What the planner is made of: candidates, season, dynamics, plan."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prepared(model=MODEL, deployment=None):
     return view, PlannerMemory(algorithm.prepare(view, 1000)[0])
 
 
-def menu_of(own):
+def front_of(own):
     used = int(own.front_used)
     return own.points[:used], own.point_capacity[:used], own.point_price[:used]
 
@@ -86,7 +86,7 @@ def test_what_can_never_keep_the_budget_has_no_capacity():
 def test_a_dearer_point_carries_more():
     _view, own = prepared()
 
-    _, capacity, price = menu_of(own)
+    _, capacity, price = front_of(own)
 
     assert (np.diff(price) > 0).all()
     assert (np.diff(capacity) > 0).all()
@@ -94,7 +94,7 @@ def test_a_dearer_point_carries_more():
 
 def test_no_deployment_of_one_type_beats_a_point():
     view, own = prepared()
-    _, capacity, price = menu_of(own)
+    _, capacity, price = front_of(own)
 
     for place, node_type in enumerate(TYPES):
         for count in range(1, 11):
@@ -105,23 +105,23 @@ def test_no_deployment_of_one_type_beats_a_point():
             assert not no_dearer.any() or carried <= capacity[no_dearer].max() * (1 + 1e-6)
 
 
-def test_many_deployments_are_thinned_to_a_menu_of_fixed_length():
+def test_many_deployments_are_thinned_to_a_front_of_fixed_length():
     types = tuple(
         NodeType(name=f"t{place}", pool=f"t{place}", speedup=0.5 + 0.13 * place, price=1 + place)
         for place in range(10)
     )
     _view, own = prepared(a_model(node_types=types, max_replicas=200, keyed=True))
 
-    _, capacity, _ = menu_of(own)
+    _, capacity, _ = front_of(own)
 
     assert 16 <= capacity.size <= FRONT
 
 
-def test_under_proportional_sharing_mixes_are_on_the_menu():
+def test_under_proportional_sharing_mixes_are_on_the_front():
     model = a_model(node_types=TYPES, max_replicas=10, keyed=True, sharing=Sharing.PROPORTIONAL)
     _view, own = prepared(model)
 
-    front, _, _ = menu_of(own)
+    front, _, _ = front_of(own)
 
     assert ((front > 0).sum(axis=1) > 1).any()
 
@@ -135,13 +135,13 @@ def test_no_point_exceeds_a_pool():
     ]
     _view, own = prepared(a_model(node_types=tuple(limited), max_replicas=10, keyed=True))
 
-    front, _, _ = menu_of(own)
+    front, _, _ = front_of(own)
 
     assert front.max() <= 2
     assert front.sum(axis=1).max() > 2
 
 
-def test_resizes_of_a_point_are_on_the_menu():
+def test_resizes_of_a_point_are_on_the_front():
     half = NodeType(name="p/1", pool="p", speedup=1.0, price=1.0)
     whole = NodeType(name="p/2", pool="p", speedup=2.0, price=2.0)
     view, own = prepared(a_model(node_types=(half, whole), max_replicas=4, keyed=True))
@@ -150,19 +150,19 @@ def test_resizes_of_a_point_are_on_the_menu():
     assert find_point(0, view, own, np.array([0, 4], dtype=np.int64)) >= 0
 
 
-def test_where_moves_are_by_one_the_menu_is_of_one_type():
+def test_where_moves_are_by_one_the_front_is_of_one_type():
     view, own = prepared()
     view.model[0].one_step = 1
     own.chain = 2
 
     choose_candidates(0, view, own)
 
-    front, _, _ = menu_of(own)
+    front, _, _ = front_of(own)
     assert (front[:, :2] == 0).all()
     assert (np.diff(front[:, 2]) == 1).all()
 
 
-def test_building_a_menu_leaves_the_view_as_it_was_and_stays_as_target():
+def test_choosing_candidates_leaves_the_view_as_it_was_and_stays_as_target():
     view, own = prepared(deployment=Deployment((2, 0, 1)))
     counts, speedup = view.counts.copy(), view.speedup.copy()
 
