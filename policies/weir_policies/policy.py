@@ -165,6 +165,9 @@ class Observation:
     most_replicas: int | None = None
     """How many these are instead of k_max: those of all operators together, where the cost of the
     operator counts as a part of the application's."""
+    restarts_anyway: bool = False
+    """Whether the job is restarted at this tick for another operator, so that a restart for this one
+    costs nothing more. Policies that make use of it are asked a second time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,6 +265,19 @@ class Compilable(Protocol):
 
     def compile(self) -> None:
         """Compile it now, before it is asked."""
+        ...
+
+
+@runtime_checkable
+class JoinsRestarts(Protocol):
+    """A policy that may decide otherwise where the job is restarted for another operator anyway.
+
+    It is then asked a second time at the same tick, with `Observation.restarts_anyway`.
+    """
+
+    @property
+    def joins_restarts(self) -> bool:
+        """Whether it makes use of that."""
         ...
 
 

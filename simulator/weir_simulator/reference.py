@@ -27,6 +27,7 @@ from weir_policies.policy import (
     Aggregation,
     ApplicationPolicy,
     CostParts,
+    JoinsRestarts,
     Observation,
     OperatorModel,
     OperatorPolicy,
@@ -423,7 +424,23 @@ class _World:
             self.manage_all(self.policies.application, t)
         for name, policy in self.policies.operators.items():
             self.manage(self.operators[name], policy, t)
+        if self.provisioned_at <= t:
+            self.join_restart()
         return self.cut_targets()
+
+    def join_restart(self) -> None:
+        """Where an operator's target restarts the job, let the others decide again."""
+        restarting = {
+            name
+            for name, each in self.operators.items()
+            if self.classify(each.deployment, each.target) == RESTART
+        }
+        for name, policy in self.policies.operators.items() if restarting else ():
+            operator = self.operators[name]
+            joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
+            if joins and name not in restarting and operator.before is not None:
+                again = policy.decide(replace(operator.before, restarts_anyway=True))
+                operator.target, operator.urgency = again.target, again.urgency
 
     def price_of(self, t: int, name: str) -> float:
         """Return what an operator's replicas cost per hour, those being provisioned included."""

@@ -106,6 +106,7 @@ def run_compiled(
         algorithm.learn,
         algorithm.decide,
         algorithm.joint,
+        algorithm.joins_restarts,
         scene.view,
         memory,
         draws,

@@ -225,6 +225,22 @@ def _observe_all(t: int, time: float, rules: Rules, truth: View, state: State, v
 
 
 @compiled
+def _join_restart(rules: Rules, state: State, view: View, decide: Kernel, memory: Memory) -> None:
+    """Where an operator's target restarts the job, let the others decide again, knowing that."""
+    restarts = False
+    for o in range(view.counts.shape[0]):
+        restarts = restarts or classify(o, rules, state, view) == RESTART
+    for o in range(view.counts.shape[0] if restarts else 0):
+        if state.complete[o] == 0 or classify(o, rules, state, view) == RESTART:
+            continue
+        if rules.pool_limits:
+            limit_pools(o, state, view)
+        view.seen[o].restarts_anyway = True
+        decide(o, view, memory)
+        view.seen[o].restarts_anyway = False
+
+
+@compiled
 def _agree(rules: Rules, state: State, view: View) -> int:
     """Cut all targets to what can be; return what going there takes."""
     kind = NOTHING
@@ -309,6 +325,7 @@ def _count_replicas(truth: View, state: State, outcome: Outcome) -> int:
         KERNEL_TYPE,
         KERNEL_TYPE,
         types.boolean,
+        types.boolean,
         VIEW_TYPE,
         MEMORY_TYPE,
         types.float64[:, :, ::1],
@@ -324,6 +341,7 @@ def run_world(
     learn: Kernel,
     decide: Kernel,
     joint: bool,
+    joins_restarts: bool,
     view: View,
     memory: Memory,
     draws: Floats,
@@ -340,6 +358,7 @@ def run_world(
         learn: The policy's kernel that learns.
         decide: The one that decides.
         joint: One call decides for all operators.
+        joins_restarts: Where one operator restarts the job, the others decide again.
         view: The operators as the policy believes them to be. It shares what both know with
             `truth`: deployments, order of joining, prices.
         memory: The policy's.
@@ -385,6 +404,9 @@ def run_world(
                 view.draws[o, 1] = draws[state.learned[o], o, 1]
             if provisioned_at <= t:
                 decide(o, view, memory)
+
+        if joins_restarts and provisioned_at <= t:
+            _join_restart(rules, state, view, decide, memory)
 
         if provisioned_at > t:  # the change that is under way is not to be touched
             kind = NOTHING

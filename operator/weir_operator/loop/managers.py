@@ -16,9 +16,12 @@ from weir_operator.loop.operator_manager import (
     PendingTransition,
 )
 from weir_policies.kernels.table_storage import TableStorage
+from weir_policies.model.cost import kind_of_change
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
     ApplicationPolicy,
+    ChangeKind,
     Compilable,
     Decision,
     Neighbourhood,
@@ -166,12 +169,27 @@ class SeparateManagers(Managers):
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
     ) -> dict[str, Decision]:
-        """Make every scaled operator's manager learn, then decide."""
-        return {
+        """Make every scaled operator's manager learn, then decide.
+
+        Where a decision restarts the job, the other managers decide again, knowing that: one
+        restart then serves several operators.
+        """
+        decisions = {
             name: self._managers[name].propose(seen)
             for name, seen in observations.items()
             if self._managers[name].fixed is None
         }
+        restarting = {
+            name
+            for name, decision in decisions.items()
+            if _restarts(observations[name], decision.target)
+        }
+        if restarting:
+            for name in decisions.keys() - restarting:
+                again = self._managers[name].join_restart(observations[name])
+                if again is not None:
+                    decisions[name] = again
+        return decisions
 
     def imagine(
         self,
@@ -239,6 +257,12 @@ class SeparateManagers(Managers):
         """Keep the tables of every operator's policy in a room."""
         for manager in self._managers.values():
             manager.keep_tables_in(room)
+
+
+def _restarts(observation: Observation, target: Deployment) -> bool:
+    """Return whether going to a deployment restarts the job."""
+    kind = kind_of_change(observation.deployment, target, observation.model.node_types)
+    return kind is ChangeKind.RESCALE
 
 
 class JointManagers(Managers):

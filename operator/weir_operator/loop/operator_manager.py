@@ -26,6 +26,7 @@ from weir_policies.policy import (
     CostParts,
     CostWeights,
     Decision,
+    JoinsRestarts,
     Neighbourhood,
     Observation,
     OperatorModel,
@@ -322,6 +323,21 @@ class OperatorManager(ObservedOperator):
             self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
             return decision
+        self._lesson = PendingTransition(before=observation, proposed=decision.target)
+        return decision
+
+    def join_restart(self, observation: Observation) -> Decision | None:
+        """Decide again at the same tick, because the job is restarted for another operator.
+
+        Returns:
+            The decision in place of the last one; `None` where that stands, because the policy
+            makes no use of it.
+        """
+        policy = self._deciding
+        joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
+        if not joins or self._lesson is None:
+            return None
+        decision = policy.decide(replace(observation, restarts_anyway=True))
         self._lesson = PendingTransition(before=observation, proposed=decision.target)
         return decision
 

@@ -69,6 +69,8 @@ class Algorithm:
     memory that `prepare` made; `None` has no use for it."""
     grow: Callable[[Memory], Memory] | None = None
     """Makes space in its tables for what is learned next; `None` where none can become full."""
+    joins_restarts: bool = False
+    """It may decide otherwise where the job is restarted anyway, and is then asked again."""
     joint: bool = False
     """One call decides for all operators, as an `ApplicationPolicy` does. What is explained is then
     one operator at a time, with a view of its row alone."""
@@ -143,6 +145,11 @@ class KernelPolicy:
     def neighbourhood(self) -> Neighbourhood:
         """Which targets it proposes."""
         return self._algorithm.neighbourhood
+
+    @property
+    def joins_restarts(self) -> bool:
+        """Whether it may decide otherwise where the job is restarted anyway."""
+        return self._algorithm.joins_restarts
 
     def decide(self, observation: Observation) -> Decision:
         """Choose a target; missing data gives the present deployment with a reason."""
@@ -322,6 +329,7 @@ def _read_seen(observation: Observation) -> tuple[float, ...]:
         observation.time,
         observation.time_of_week,
         observation.interval,
+        observation.restarts_anyway,
     )
 
 

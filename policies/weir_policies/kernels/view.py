@@ -33,6 +33,8 @@ class Seen:
     time: float
     time_of_week: float
     interval: float
+    restarts_anyway: bool
+    """The job is restarted at this tick for another operator."""
 
 
 class Cost:

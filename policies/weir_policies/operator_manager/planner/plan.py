@@ -311,6 +311,8 @@ def price_of_move(o: int, view: View, own: PlannerMemory, here: int, point: int)
     if here == point:
         return 0.0
     restart = price_of_restart(o, view, own)
+    if view.seen[o].restarts_anyway:
+        restart = RESIZE * view.model[o].weight_reconfiguration
     if view.model[o].one_step == 1:
         return restart * distance(o, view, view.counts[o], own.points[point])
     if here >= 0 and own.group[here] == own.group[point]:

@@ -22,6 +22,9 @@ its model of the dynamics. So there are also two simple rules:
   only if that saves more than these violations cost.
 * `LONG_RULE` keeps a margin over the highest rate of the last 60 blocks, like `window-max`.
 
+Where the job is restarted for another operator anyway, a plan counts no restart, and `SHORT_RULE`
+scales out as soon as the target of a restart of its own would be larger.
+
 Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
 measured rates, according to the model. It first follows `SHORT_RULE`, and changes to the expert
 with the lowest cost when the difference is more than chance and the cost of a change. Costs decay
@@ -198,8 +201,8 @@ def chance_of(o: int, view: View, rate: float) -> float:
 def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
     """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
     need = need_of_short_rule(o, view, own) * strain_of(o, view, own, carries)
-    if carries < need:
-        growth = MARGIN + HEADROOM * min(violations_of_restart(own), 1.0)
+    growth = MARGIN + HEADROOM * min(violations_of_restart(own), 1.0)
+    if carries < need * (1 + growth if view.seen[o].restarts_anyway else 1.0):
         row = _find_cheapest(o, view, own, need * (1 + growth), SAVING)
         if row < 0:
             row = _find_cheapest(o, view, own, need, SAVING)
@@ -652,6 +655,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         explain=explain,
         expect=_expect,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
+        joins_restarts=True,
     )
 
 
