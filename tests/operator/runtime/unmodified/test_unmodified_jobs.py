@@ -443,7 +443,7 @@ async def test_a_script_that_is_not_one_job_is_refused_with_its_line(
             ("q.sql, line 3: ", "because Weir runs streaming jobs"),
             ("q.sql: ", "expected END;"),
             ("q.sql: ", "expected an INSERT INTO"),
-            ("q.sql: ", "'no-such'"),
+            ("q.sql, line 4: ", "'no-such', got none; put its jar into /opt/flink/usrlib"),
         ],
         strict=True,
     ):
