@@ -1,6 +1,7 @@
 """Jobs that know nothing of Weir, pinned and measured by its agent on real Flink.
 
-`make versions` runs these on other versions than Weir's own, named by WEIR_FLINK_HOME.
+Those with the mark `both_ends` also run on the oldest Flink that Weir knows. `make versions` runs
+all on other versions than Weir's own, named by WEIR_FLINK_HOME.
 """
 
 import os
@@ -19,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flink_home
 from weir_operator.flink.programs import JAR, read_plan
@@ -34,29 +36,50 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent
 LIMIT = 180.0
 RECORDS = 6000
+CHOSEN = os.environ.get("WEIR_FLINK_HOME")
+OLDEST = "1.20.5"
 
 
-@pytest.fixture(scope="module")
-def agent():
-    if "WEIR_FLINK_HOME" not in os.environ:  # one jar for all versions, made for Weir's own
+def pytest_generate_tests(metafunc):
+    both = metafunc.definition.get_closest_marker("both_ends") and not CHOSEN
+    versions = {"chosen": None, OLDEST: OLDEST} if both else {"chosen": None}
+    metafunc.parametrize("flink", versions.values(), ids=versions.keys(), indirect=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def flink(request):
+    """The Flink that runs the jobs; Weir's own jars are made for the installed one."""
+    if not CHOSEN:
         build_jar(PROGRAMS, JARS / JAR)
-    return build_agent()
+    build_agent()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param is not None:
+            subprocess.run(
+                ["scripts/flink", request.param], cwd=REPOSITORY, check=True, timeout=600
+            )
+            patch.setenv("WEIR_FLINK_HOME", str(REPOSITORY / "build/flink" / request.param))
+        yield
 
 
 @pytest.fixture(scope="module")
-def readings_jar(tmp_path_factory):
+def agent(flink):
+    return JARS / AGENT
+
+
+@pytest.fixture(scope="module")
+def readings_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "readings.jar"
     return build_jar([HERE / "Readings.java"], jar, entry_class="Readings")
 
 
 @pytest.fixture(scope="module")
-def sql_jar(tmp_path_factory):
+def sql_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "sql.jar"
     return build_jar([HERE / "SqlScript.java"], jar, entry_class="SqlScript")
 
 
 @pytest.fixture(scope="module")
-def example_jar():
+def example_jar(flink):
     """Flink's own example, as its authors published it."""
     [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
     # Not every release has its examples in Maven Central.
@@ -249,6 +272,7 @@ async def test_flinks_own_example_is_pinned_and_rescaled_from_savepoints(
     assert found.restored == cluster.restored_from
 
 
+@pytest.mark.both_ends
 async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales(
     open_cluster, agent, readings_jar, tmp_path
 ):
@@ -352,6 +376,7 @@ def programs_jar():
     return JARS / JAR
 
 
+@pytest.mark.both_ends
 async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     open_cluster, agent, programs_jar, tmp_path
 ):
@@ -379,7 +404,8 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
 
     # The planner numbers what it translates, over all jobs of a process: names differ by that.
     same_but_names, vertices = (
-        [replace(each, name="") for each in planned.vertices] for planned in (plan_of_same, plan)
+        [each.model_copy(update={"name": ""}) for each in planned.vertices]
+        for planned in (plan_of_same, plan)
     )
     assert same_but_names == vertices
     assert (plan.agent, plan.groups) == ("ready", frozenset())
