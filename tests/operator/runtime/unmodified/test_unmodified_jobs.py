@@ -35,7 +35,9 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 LIMIT = 180.0
-RECORDS = 6000
+RECORDS = 15_000
+SLOW, FAST = 150, 1000
+"""Records/s: a job must not end before it was rescaled, and need not take long after that."""
 CHOSEN = os.environ.get("WEIR_FLINK_HOME")
 OLDEST = "1.20.5"
 
@@ -277,7 +279,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     open_cluster, agent, readings_jar, tmp_path
 ):
     out = tmp_path / "out"
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 2, out, agent=agent)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 2, out, agent=agent)
     plan = await cluster.plan()
     window = next(vertex for vertex in plan.vertices if "odd window" in vertex.name)
     most = {name: 2 for name in plan.operators} | {plan.operators[0]: 1, window.operator: 1}
@@ -290,6 +292,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
         topologies.append(await cluster.run({**dict.fromkeys(most, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
         await cluster.stop()
+    cluster.arguments = tuple(map(str, (RECORDS, FAST, 0, out)))
     last = await cluster.run(most)
     await cluster.ended()
 
@@ -322,7 +325,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     cluster = await open_cluster(
         sql_jar,
         "CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH ('connector' = 'datagen',"
-        " 'rows-per-second' = '150', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
+        f" 'rows-per-second' = '{SLOW}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
         f" 'fields.id.end' = '{RECORDS}')",
         "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
         f"'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')",
@@ -338,6 +341,9 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     small = await cluster.run(dict.fromkeys(most, 1))
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
+    cluster.arguments = tuple(
+        statement.replace(f"'{SLOW}'", f"'{FAST}'") for statement in cluster.arguments
+    )
     large = await cluster.run(most)
     await cluster.ended()
 
@@ -354,7 +360,7 @@ SCRIPT = """\
 -- Counts; and a comment with a ';' and a quote that's open.
 SET 'pipeline.name' = 'counts; and totals';
 CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH (
-    'connector' = 'datagen', 'rows-per-second' = '150', 'fields.id.kind' = 'sequence',
+    'connector' = 'datagen', 'rows-per-second' = '{rate}', 'fields.id.kind' = 'sequence',
     'fields.id.start' = '1', 'fields.id.end' = '{records}');
 /* Two sinks; /* one job. */
 CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH (
@@ -384,7 +390,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     begin, other = "BEGIN STATEMENT SET;", "EXECUTE STATEMENT SET BEGIN"
     out = tmp_path / "out"
     script, same = (
-        SCRIPT.format(records=RECORDS, out=out, begin=words) for words in (begin, other)
+        SCRIPT.format(records=RECORDS, rate=SLOW, out=out, begin=words) for words in (begin, other)
     )
     cluster = await open_cluster(programs_jar, "q.sql", script, agent=agent, entry_class=SQL)
     plan = await cluster.plan()
@@ -399,6 +405,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     large = await cluster.run(most)
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
+    cluster.arguments = ("q.sql", SCRIPT.format(records=RECORDS, rate=FAST, out=out, begin=begin))
     last = await cluster.run(dict.fromkeys(most, 1))
     await cluster.ended()
 
@@ -486,7 +493,7 @@ async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
         for name in whole.namelist():
             if name != "dev/weir/agent/Operators.class":
                 rest.writestr(name, whole.read(name))
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=broken)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 0, tmp_path / "out", agent=broken)
     plan = await cluster.plan()
     await cluster.provide({"any": 2})
 
@@ -515,7 +522,7 @@ async def test_a_batch_job_is_told_apart_before_it_runs(open_cluster, agent, exa
 async def test_what_cannot_be_is_refused_before_a_job_runs(
     open_cluster, agent, readings_jar, tmp_path
 ):
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=agent)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 0, tmp_path / "out", agent=agent)
 
     async def refused(sizes):
         plan = await read_plan(
