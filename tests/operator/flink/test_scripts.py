@@ -4,6 +4,7 @@ import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink import programs
+from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
 
 TRACE = """\
@@ -45,7 +46,9 @@ async def test_a_plan_is_asked_for_again_only_where_that_may_help(monkeypatch, m
     monkeypatch.setattr(programs, "ask_program", answer)
 
     with pytest.raises(error, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: why$"):
-        await programs.read_plan(None, "x.jar", entry_class=None, arguments=(), configuration={})
+        await programs.read_plan(
+            FlinkRest("http://no"), "x.jar", entry_class=None, arguments=(), configuration={}
+        )
 
 
 def test_what_a_python_program_printed_last_is_its_error():
