@@ -26,6 +26,7 @@ CLIENT = "python.client.executable"
 WORKER = "python.executable"
 
 _REFUSED = re.compile(r"weir-script: (.+)")
+_FAILED = re.compile(r"weir-script-failed: (.+)")
 _PRINTED = re.compile(r"PythonDriver +- (.*)")
 _LONGEST = 500
 _TIME_LIMIT = 60.0  # seconds for an interpreter to look for a module; on a busy machine it takes 2
@@ -38,11 +39,17 @@ def is_script(entry_class: str | None) -> bool:
 
 def read_refusal(trace: str) -> str | None:
     """Return why a SQL script cannot be a job; `None` where a trace is of something else."""
-    found = _REFUSED.search(trace)
-    if found is None:
-        return None
-    sentence = found[1].strip()
-    return f"spec.flink.job.sql: {sentence[:_LONGEST]}"
+    return _read_sentence(_REFUSED, trace)
+
+
+def read_failure(trace: str) -> str | None:
+    """Return what a SQL script failed at that may succeed later; `None` where it did not."""
+    return _read_sentence(_FAILED, trace)
+
+
+def _read_sentence(mark: re.Pattern[str], trace: str) -> str | None:
+    found = mark.search(trace)
+    return None if found is None else f"spec.flink.job.sql: {found[1].strip()[:_LONGEST]}"
 
 
 def read_python_error(log: str) -> str | None:

@@ -245,6 +245,18 @@ async def test_a_program_that_is_not_in_the_jar_is_refused_though_flink_blames_i
         await rest.run_jar("x.jar", job_id=JOB, entry_class="example.Nope")
 
 
+async def test_a_script_whose_catalog_does_not_answer_may_be_submitted_later(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=400,
+        reason="Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused",
+    )
+
+    with pytest.raises(TemporaryError, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: refused$"):
+        await rest.run_jar("x.jar", job_id=JOB, entry_class="dev.weir.RunScript")
+
+
 async def test_a_jar_that_names_no_class_is_refused_by_the_field_that_would(flink, rest):
     flink.refuse(
         "POST",
