@@ -18,7 +18,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
@@ -74,12 +74,14 @@ class SteeredJob:
     ) -> Lifecycle:
         """Put engine and lifecycle together."""
         rescaler = Rescaler(
-            runtime=runtime,
-            jobs=self.jobs,
-            spec=spec,
-            store=self.store,
-            settings=settings,
-            clock=self.clock,
+            EngineParts(
+                runtime=runtime,
+                jobs=self.jobs,
+                spec=spec,
+                store=self.store,
+                settings=settings,
+                clock=self.clock,
+            )
         )
         return Lifecycle(
             runtime=runtime,

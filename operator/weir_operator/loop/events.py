@@ -48,6 +48,7 @@ WARNINGS = frozenset(
         "ModelDrifted",
         "ModelUnfitted",
         "NetworkPolicyNotEnforced",
+        "NoRecordSeen",
         "NodeSlow",
         "ObjectiveInfeasible",
         "OtherAutoscaler",

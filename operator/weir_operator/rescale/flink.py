@@ -1,27 +1,36 @@
-"""Implements what the engine asks of Flink with its REST interface."""
+"""Implements what the engine asks of Flink with its REST interface.
+
+How much a job has read: Flink counts records between vertices, and, in each function of a source,
+records from outside. Verified on Flink 2.3.0 and 1.20.5.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import Job
+from weir_operator.flink.answers import Job, JobState
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import read_graph, read_plan
-from weir_operator.flink.reading import Reading, read_progress
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
 
 _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 """States of a task that has run, or may already have emitted."""
+
+COUNTERS = ("numRecordsIn", "numRecordsOut")
+"""Of the functions in a source. One of the old kind counts only what it gives out."""
+PENDING = "pendingRecords"
 
 log = structlog.get_logger()
 
@@ -254,7 +263,7 @@ class FlinkJobs:
 
     async def reading(self, job_id: str) -> Reading | None:
         """Return how much the job has read since it was submitted."""
-        return await read_progress(await self.rest(), job_id)
+        return await read_records(await self.rest(), job_id)
 
     async def misplaced(self, job_id: str) -> str | None:
         """Return a sentence where tasks do not run on their operator's TaskManagers."""
@@ -274,3 +283,39 @@ class FlinkJobs:
 
 def _has_begun(job: Job) -> bool:
     return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)
+
+
+async def read_records(rest: FlinkRest, job_id: str) -> Reading | None:
+    """Return what the job has read, `None` where Flink does not know it.
+
+    Records are those of all tasks: a source may be back-pressured from its first moment, while what
+    the state held is being worked off.
+
+    Raises:
+        TemporaryError: Flink does not answer.
+    """
+    job = await rest.job(job_id)
+    if job is None:
+        return None
+    records = [vertex.records for vertex in job.vertices]
+    ended = bool(job.vertices) and all(source.has_ended for source in job.sources)
+    if job.state.is_over:
+        # A vertex that is a whole job exchanges nothing; the counts inside it are gone.
+        known = job.state is JobState.FINISHED and bool(job.edges)
+        return Reading(
+            records=_total(records) if known else math.nan, pending=math.nan, ended=ended
+        )
+    pending = []
+    for source in job.sources:
+        sums = await rest.metric_sums(job_id, source.id, (*COUNTERS, PENDING))
+        pending.append(_total(value for name, value in sums.items() if name.endswith(PENDING)))
+        records.append(_total(value for name, value in sums.items() if name.endswith(COUNTERS)))
+    return Reading(records=_total(records), pending=_total(pending), ended=ended)
+
+
+def _total(values: Iterable[float]) -> float:
+    """Return the sum; NaN of no values, or if some are unknown and the others sum to 0."""
+    listed = list(values)
+    known = [value for value in listed if not math.isnan(value)]
+    total = sum(known)
+    return total if total > 0 or (listed and len(known) == len(listed)) else math.nan

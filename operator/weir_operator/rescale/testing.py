@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph, Plan
-from weir_operator.flink.reading import Reading
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
@@ -118,6 +118,8 @@ class FakeWorld:
         """Total replicas at which the job ends at once, without a record."""
         self.readings: dict[int, Reading] = {}
         """What the job says that it has read, by total replicas."""
+        self.rate = 0.0
+        """Records per second that pass a job whose reading no test has set."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
@@ -421,7 +423,10 @@ class FakeWorld:
         total = self._total()
         if total in self.dry_totals:
             return Reading(records=0.0, pending=math.nan, ended=job.state == "FINISHED")
-        return self.readings.get(total, Reading(records=1.0, pending=math.nan, ended=False))
+        usual = Reading(
+            records=1.0 + self.rate * self.clock.monotonic(), pending=math.nan, ended=False
+        )
+        return self.readings.get(total, usual)
 
     async def misplaced(self, job_id: str) -> str | None:
         """Find everything in place."""

@@ -54,6 +54,8 @@ Python processes have worked through a bundle, by default of up to 1000 records.
 PYTHON_SUBMIT = 120.0
 """Seconds that it may take to run again, at least: to submit it, the JobManager runs the program
 (11-19 s measured on two busy cores), and each task starts a Python process (10-30 s)."""
+PYTHON_FLOW = 90.0
+"""Seconds until a record passes after that: 10-38 s measured on two busy cores."""
 
 
 def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobSpec:
@@ -148,6 +150,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         ),
         start_deadline=rescale.start_deadline.seconds,
         submit_deadline=max(rescale.submit_deadline.seconds, PYTHON_SUBMIT if python else 0.0),
+        flow_deadline=PYTHON_FLOW if python else RescaleSettings.flow_deadline,
         provisioning={
             pool.name: pool.provisioning.seconds
             for pool in app.spec.node_pools

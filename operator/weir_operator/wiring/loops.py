@@ -29,7 +29,7 @@ from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
@@ -76,7 +76,7 @@ class Dependencies:
     revision, it is the manifest's."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
-    rescaler: Callable[..., Rescaler] = Rescaler
+    rescaler: Callable[[EngineParts], Rescaler] = Rescaler
     """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
@@ -154,13 +154,15 @@ def assemble(
         clock=around.clock,
     )
     rescaler = around.rescaler(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        spec=job,
-        store=around.store,
-        settings=assembly.rescale_settings(app),
-        clock=around.clock,
-        **({} if foreign else {"adapt": discovery.adapt}),
+        EngineParts(
+            runtime=around.runtime,
+            jobs=around.jobs,
+            spec=job,
+            store=around.store,
+            settings=assembly.rescale_settings(app),
+            clock=around.clock,
+            adapt=None if foreign else discovery.adapt,
+        )
     )
     given = app.spec.flink.job
     directives = _directives(app, around, job)

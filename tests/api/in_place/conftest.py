@@ -91,6 +91,10 @@ async def flink_deployments(kube, flink_deployment_definition):
         await asyncio.sleep(0.05)
     made = await kube.create(path, a_flink_deployment())
     assert made.status == 201, made.message
+    # As the operator reports a job that runs.
+    reported = {"status": {"jobStatus": {"state": "RUNNING"}}}
+    told = await kube.merge(f"{path}/trips/status", reported)
+    assert told.status == 200, told.message
     return path
 
 

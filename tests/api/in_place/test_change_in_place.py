@@ -20,6 +20,7 @@ from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.rescale.engine import EngineParts
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import MemoryStatusStore
@@ -46,21 +47,23 @@ class Scaled:
         metadata = app.metadata.model_copy(update={"namespace": kube.namespace})
         self.app = app.model_copy(update={"metadata": metadata})
         self.watch = JobWatch(self.app, api)
-        self.in_place = InPlace(api, self.watch, guard=None)
+        self.in_place = InPlace(api, self.watch, guard=None, clock=SystemClock())
         runtime = ExternalRuntime(self.watch)
         self.kept = MemoryStatusStore()
         self.store = ExternalStore(self.kept, self.watch, scales=True)
         self.engine = InPlaceRescaler(
+            EngineParts(
+                runtime=runtime,
+                jobs=ExternalJobs(runtime, self.watch),
+                spec=JobSpec(
+                    entry_class=None, arguments=(), parallelism_arguments={}, max_parallelism=128
+                ),
+                store=self.store,
+                settings=RescaleSettings(start_deadline=1.0, submit_deadline=submit_deadline),
+                clock=SystemClock(),
+            ),
             in_place=self.in_place,
             watch=self.watch,
-            runtime=runtime,
-            jobs=ExternalJobs(runtime, self.watch),
-            spec=JobSpec(
-                entry_class=None, arguments=(), parallelism_arguments={}, max_parallelism=128
-            ),
-            store=self.store,
-            settings=RescaleSettings(start_deadline=1.0, submit_deadline=submit_deadline),
-            clock=SystemClock(),
         )
 
     async def to(self, **replicas):
@@ -122,6 +125,7 @@ async def test_a_job_is_scaled_out_and_in_and_every_record_counts_once(
     assert four == {**alone, **dict.fromkeys(together, 4)}
     assert one == {**alone, **dict.fromkeys(together, 1)}
     assert [each.step for each in (out, in_)] == [Step.DONE, Step.DONE]
+    assert all(each.flowed and not each.no_record_seen for each in (out, in_))
     assert out.new_job == out.old_job == JOB
     lines = [
         int(line)

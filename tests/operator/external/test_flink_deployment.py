@@ -2,12 +2,15 @@
 
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 
 from weir_operator.external.adoption import plan_adoption, say_move
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
+    explain_wait,
+    find_autoscaler,
     loses_overrides,
     read_deployment,
     read_memory,
@@ -16,6 +19,7 @@ from weir_operator.external.flink_deployment import (
     say_overrides,
 )
 from weir_operator.external.reference import Reference, pools_of
+from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
 from weir_operator.flink.answers import Edge, Job, JobState, Vertex
 from weir_operator.kubernetes.app.preflight import find_refusals
@@ -97,6 +101,7 @@ def test_a_deployment_with_the_adaptive_scheduler_can_be_scaled():
             {},
             "the operator would restart the job for every change",
         ),
+        ({}, {"job": {"upgradeMode": "stateless"}}, "expected last-state or savepoint"),
         ({"pipeline": {"jobvertex-parallelism-overrides": "a:1"}}, {}, "expected the flat key"),
     ],
 )
@@ -111,6 +116,56 @@ def test_another_scheduler_and_an_old_flink_are_refused():
     assert "expected 1.18 or newer, got 1.17.2" in refuse_flink("1.17.2", {})
     assert not loses_overrides("1.20.5")
     assert loses_overrides("2.0.0")
+
+
+@pytest.mark.parametrize(
+    ("state", "forward", "back"),
+    [
+        ("RUNNING", True, True),
+        ("RESTARTING", False, True),
+        ("CREATED", False, True),
+        ("RECONCILING", False, False),
+        ("FAILED", False, False),
+        (None, False, False),
+    ],
+)
+def test_the_key_is_written_only_where_the_operator_scales_the_job(state, forward, back):
+    deployment = read_deployment(
+        {"metadata": {"name": "trips"}, "status": {"jobStatus": {"state": state}}}
+    )
+
+    assert (explain_wait(deployment) == "") is forward
+    assert (explain_wait(deployment, is_back=True) == "") is back
+
+
+NOW = 1_764_000_000.0
+
+
+def an_autoscaler_state(age):
+    """Return the ConfigMap of the operator's autoscaler, written that many seconds ago."""
+    written = datetime.fromtimestamp(NOW - age, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = [{"manager": "fabric8", "time": "2020-01-01T00:00:00Z"}, {"time": written}]
+    meta = {"name": "autoscaler-trips", "managedFields": fields}
+    return {"/api/v1/namespaces/streams/configmaps/autoscaler-trips": {"metadata": meta}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "configuration", "works"),
+    [
+        pytest.param({}, {}, False, id="it never was"),
+        pytest.param(an_autoscaler_state(60.0), {}, True, id="it has just written"),
+        pytest.param(an_autoscaler_state(3600.0), {}, False, id="it wrote long ago"),
+        pytest.param(
+            an_autoscaler_state(60.0), {"job.autoscaler.enabled": "false"}, False, id="just ended"
+        ),
+    ],
+)
+async def test_the_autoscaler_of_the_operators_defaults_is_seen_by_what_it_writes(
+    objects, configuration, works
+):
+    found = await find_autoscaler(FakeCluster(objects), a_deployment(configuration), now=NOW)
+
+    assert ("autoscaler-trips" in found) is works
 
 
 def test_overrides_are_read_as_they_are_written():

@@ -21,7 +21,7 @@ from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.metrics.testing import Load, a_window
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
@@ -127,12 +127,14 @@ class Stage:
     async def started(self):
         jobs = JobsOf(self.world)
         rescaler = Rescaler(
-            runtime=self.world,
-            jobs=jobs,
-            spec=assembly.job_spec(self.app, beside=self.folder),
-            store=self.store,
-            settings=RescaleSettings(),
-            clock=self.clock,
+            EngineParts(
+                runtime=self.world,
+                jobs=jobs,
+                spec=assembly.job_spec(self.app, beside=self.folder),
+                store=self.store,
+                settings=RescaleSettings(),
+                clock=self.clock,
+            )
         )
         lifecycle = Lifecycle(
             runtime=self.world,
