@@ -7,7 +7,6 @@ FILE` then use the manifest that `default_manifest` makes for it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,13 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import find_programs
 from weir_operator.flink.scripts import find_python_jar, python_configuration
+from weir_operator.naming import plain_name
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
 
 SUFFIXES = (".jar", ".sql", ".py")
 _POOL = "local"
+_LONGEST_NAME = 40
 _MEMORY = "1Gi"
 _INTERVAL = "10s"
 _ADVISED_BOUND = "1s"
@@ -201,4 +202,4 @@ def _is_file(argument: str) -> bool:
 
 
 def _name_of(file: Path) -> str:
-    return re.sub("[^a-z0-9]+", "-", file.stem.lower()).strip("-")[:40].strip("-") or "job"
+    return plain_name(file.stem, longest=_LONGEST_NAME, otherwise="job")
