@@ -36,7 +36,7 @@ from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import WHOLE_JOB
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import discover_operators, vertices_of
+from weir_operator.wiring.vertices import discover_operators, vertices_of
 
 
 async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:

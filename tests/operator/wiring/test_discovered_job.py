@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.operator.wiring.test_discovery import CHAIN, a_plan, an_app
+from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import directives_of
@@ -17,8 +17,9 @@ from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import OperatorsChangedError, separate_vertices
+from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import Dependencies, assemble
+from weir_operator.wiring.vertices import separate_vertices
 
 ALL = "source parse count sink commit"
 
@@ -83,7 +84,7 @@ class Stage:
     async def separate(self, lifecycle, *busy):
         assert self.world.plan is not None
         target, vertices = separate_vertices(
-            self.app, self.world.plan, self.store.load().deployments, busy
+            self.app, self.world.plan, self.store.load().deployments, {}, busy
         )
         return await lifecycle.change(target, "busy", vertices=vertices)
 
