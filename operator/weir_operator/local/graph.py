@@ -16,7 +16,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.agent import PINNED, find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.flink.job_graph import Plan
+from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
 from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_python_error
@@ -75,7 +75,8 @@ async def read_operators(
         arguments: Of the program, after the manifest's.
 
     Raises:
-        PermanentError: Java, Flink or the agent is missing, or the program builds no job.
+        PermanentError: Java, Flink or the agent is missing, or the program builds no job that Weir
+            can run.
     """
     jar = find_program(app, manifest)
     job = assembly.job_spec(app, beside=manifest.parent, extra=arguments)
@@ -98,11 +99,13 @@ async def read_operators(
         )
         try:
             await runtime.ensure_job_manager()
-            return await _ask(runtime, entry_class or job.entry_class, job.arguments)
+            plan = await _ask(runtime, entry_class or job.entry_class, job.arguments)
         except PermanentError as error:
             raise PermanentError(_with_python_error(error, runtime)) from error
         finally:
             await runtime.close()
+    refuse_unsuitable_program(plan)
+    return plan
 
 
 async def _ask(runtime: LocalRuntime, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:

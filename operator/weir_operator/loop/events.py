@@ -50,6 +50,7 @@ WARNINGS = frozenset(
         "NetworkPolicyNotEnforced",
         "NodeSlow",
         "ObjectiveInfeasible",
+        "PlanNotRead",
         "OtherAutoscaler",
         "PoolFull",
         "ReconcileFailed",

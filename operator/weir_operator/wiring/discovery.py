@@ -12,8 +12,9 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import PINNED
-from weir_operator.flink.job_graph import Plan, refuse_what_cannot_restart
-from weir_operator.loop.events import Event
+from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
+from weir_operator.flink.versions import refuse_old_version
+from weir_operator.loop.events import Event, Notices
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
@@ -70,8 +71,7 @@ class Discovery:
         self._job = job
         self._assembled = assembled
         self._plan_known = plan_known
-        self._on_event = on_event
-        self._clock = clock
+        self._notices = Notices(on_event, clock)
 
     async def check(self, status: AppStatus, wanted: Revision | None) -> None:
         """Return if the loops are made for the job's operators.
@@ -82,10 +82,12 @@ class Discovery:
 
         Raises:
             OperatorsChangedError: They are not.
-            PermanentError: The manifest does not fit the job's vertices.
+            PermanentError: The manifest does not fit the job's vertices, or Flink is too old.
             TemporaryError: The JobManager does not answer.
         """
         running = status.revision
+        if running is None:
+            refuse_old_version(await self._jobs.version())
         try:
             plan = await self._read_plan(running or wanted)
         except TemporaryError as error:
@@ -95,7 +97,7 @@ class Discovery:
             log.warning("operators not checked", failure=str(error))
             return
         if running is None and plan is not None:
-            refuse_what_cannot_restart(plan)
+            refuse_unsuitable_program(plan)
         known = {} if running is None else running.vertices
         if known and not is_pinnable(plan):
             if known == self._assembled:
@@ -111,8 +113,7 @@ class Discovery:
         found = vertices_of(app)
         if found != self._assembled:
             sentence = describe_operators(found)
-            now = self._clock.now()
-            self._on_event(Event(time=now, reason="OperatorsFound", message=sentence))
+            self._notices.report("OperatorsFound", sentence)
             raise OperatorsChangedError(plan)
         if found and not self._plan_known:
             raise OperatorsChangedError(plan)
@@ -124,16 +125,17 @@ class Discovery:
             journal: Before TaskManagers are started; the JobManager has the job's jar.
 
         Raises:
-            PermanentError: The manifest does not fit the job's vertices.
+            PermanentError: The manifest does not fit the job's vertices, or Flink is too old.
             TemporaryError: The JobManager does not answer.
         """
         revision = journal.revision
         if revision is None or journal.is_back:
             return journal
+        refuse_old_version(await self._jobs.version())
         plan = await self._read_plan(revision)
         if plan is None:
             return journal
-        refuse_what_cannot_restart(plan)
+        refuse_unsuitable_program(plan)
         app = discover_operators(self._app, plan, journal.target)
         vertices = vertices_of(app)
         if vertices == revision.vertices:
@@ -151,9 +153,18 @@ class Discovery:
 
     async def _read_plan(self, revision: Revision | None) -> Plan | None:
         spec = self._job.of(revision)
-        return await self._jobs.read_plan(
+        plan = await self._jobs.read_plan(
             entry_class=spec.entry_class, arguments=spec.arguments, configuration=PINNED
         )
+        cause = self._jobs.unread
+        self._notices.report_while(
+            "PlanNotRead",
+            f"Weir cannot read what the job's program builds: it cannot find its operators, nor "
+            f"check whether the job can restart. {cause}"
+            if plan is None and cause
+            else "",
+        )
+        return plan
 
 
 def _is_same_program(one: Revision, other: Revision) -> bool:
