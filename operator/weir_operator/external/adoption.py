@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
     FlinkDeployment,
-    read_version,
     refuse_autoscaler,
 )
 from weir_operator.external.reference import MIB, TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
 from weir_operator.flink.transport import Json
+from weir_operator.flink.versions import read_version
 from weir_operator.kubernetes.api.objects import Body
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND

@@ -23,6 +23,7 @@ from typing import Protocol
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.transport import Json
+from weir_operator.flink.versions import read_version
 from weir_operator.kubernetes.api.client import ConflictError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader
 
@@ -256,12 +257,6 @@ def loses_overrides(version: str) -> bool:
     The operator can send them to the running job all the same.
     """
     return read_version(version) >= FIRST_WITHOUT_OVERRIDES
-
-
-def read_version(text: str) -> tuple[int, int]:
-    """Return Flink's version, such as (1, 20); (0, 0) of a text that is none."""
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def say_overrides(parallelism: Mapping[str, int]) -> str:

@@ -20,7 +20,8 @@ from itertools import count
 
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, Job, Subtask
-from weir_operator.flink.topology import Topology, group_vertices, plain_name
+from weir_operator.flink.topology import Topology, group_vertices
+from weir_operator.naming import plain_name
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.protocol import Replica
 from weir_operator.streamapp.managers import Policy

@@ -5,9 +5,9 @@ Flink can say what a job's program builds. So Weir uploads a jar with small prog
 (`java/dev/weir`) and asks for a plan. They build no job; the answer is the message of the exception
 that they throw.
 
-To read a job's graph before the job runs, the JobManager runs the job's own `main` up to its first
-`execute` and submits nothing (`java/dev/weir/ReadGraph.java`). Measured on Flink 2.3.0: 0.9 s for a
-query in SQL, upload included, once the JobManager has planned one.
+To read a job's graph before the job runs, the JobManager runs the job's own `main` with an
+`execute` that submits nothing (`java/dev/weir/ReadGraph.java`). Measured on Flink 2.3.0: 0.9 s for
+a query in SQL, upload included, once the JobManager has planned one.
 """
 
 from __future__ import annotations

@@ -25,6 +25,12 @@ PYTHON_JAR = "flink-python-*.jar"
 CLIENT = "python.client.executable"
 WORKER = "python.executable"
 
+FIND_PYFLINK = (
+    'import importlib.util as u, sys; sys.exit(u.find_spec("pyflink.java_gateway") is None)'
+)
+"""Python that ends with 0 where the interpreter has PyFlink. Weir's own environment has a folder
+`pyflink` with Flink's jars, and nothing of PyFlink in it."""
+
 _REFUSED = re.compile(r"weir-script: (.+)")
 _FAILED = re.compile(r"weir-script-failed: (.+)")
 _PRINTED = re.compile(r"PythonDriver +- (.*)")
@@ -98,17 +104,14 @@ def python_configuration(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_interpreter(key: str, interpreter: str) -> None:
-    # Weir's own environment has a folder `pyflink` with Flink's jars, and nothing of PyFlink in it.
-    question = "import importlib.util as u; print(u.find_spec('pyflink.java_gateway') is not None)"
     try:
         answer = subprocess.run(
-            [interpreter, "-c", question],
+            [interpreter, "-c", FIND_PYFLINK],
             capture_output=True,
-            text=True,
             timeout=_TIME_LIMIT,
             check=False,
         )
-        failure = "" if answer.stdout.strip() == "True" else "which has no PyFlink"
+        failure = "" if answer.returncode == 0 else "which has no PyFlink"
     except (OSError, subprocess.TimeoutExpired) as error:
         failure = f"which does not run ({error})"
     if failure:

@@ -51,6 +51,7 @@ WARNINGS = frozenset(
         "NoRecordSeen",
         "NodeSlow",
         "ObjectiveInfeasible",
+        "PlanNotRead",
         "OtherAutoscaler",
         "PoolFull",
         "ReconcileFailed",

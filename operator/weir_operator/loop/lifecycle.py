@@ -189,7 +189,7 @@ class Lifecycle:
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
-            await self._see_to_it()
+            await self._reconcile()
 
     async def heal(self) -> Health:
         """Check the job once, and move it towards its desired state.
@@ -203,7 +203,7 @@ class Lifecycle:
         if self._changing:
             return Health.CHANGING
         async with self._busy:
-            return await self._see_to_it()
+            return await self._reconcile()
 
     async def change(
         self,
@@ -304,7 +304,7 @@ class Lifecycle:
             return None
         return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
 
-    async def _see_to_it(self) -> Health:
+    async def _reconcile(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
         asked = self._directives()
         self._use(self._store.load().revision or asked.revision)

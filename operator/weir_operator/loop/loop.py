@@ -63,7 +63,12 @@ from weir_operator.loop.proposals import (
     add_limiting_factor,
     cut_to_splits,
 )
-from weir_operator.loop.separation import SharedOperators, measured_over, say_busy
+from weir_operator.loop.separation import (
+    SharedOperators,
+    describe_busy,
+    describe_waiting,
+    measured_over,
+)
 from weir_operator.loop.shadow import Bill, Seen
 from weir_operator.loop.tick import Tick, find_first_wait
 from weir_operator.loop.tuned import TuningView
@@ -515,20 +520,27 @@ class ApplicationController:
         mode: Mode,
     ) -> tuple[Ruling, str, Vertices] | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
-        busy = shared.find_busy(measured)
-        if not busy or status.revision is None:
+        found = shared.find_separation(status.deployments, measured)
+        if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
-        target, vertices = shared.separate(status.deployments, busy)
-        reason = say_busy(busy, self._settings.interval)
-        # No vertex gets fewer replicas than it had, so this counts as scaling out.
-        refusal = refuse_change(Direction.OUT, guards) or self._refuse_unasked(target, now)
+        waiting = describe_waiting(found.waiting, shared.pool_limits)
+        if not found.busy:
+            self._notices.report_while("VerticesBusy", waiting)
+            return None
+        reason = describe_busy(found.busy, self._settings.interval)
+        # Each can be scaled by itself afterwards; those with less work may have fewer replicas.
+        refusal = refuse_change(Direction.OUT, guards)
+        if found.scales_in:
+            refusal = refusal or refuse_change(Direction.IN, guards)
+        refusal = refusal or self._refuse_unasked(found.target, now)
         if mode is Mode.ADVISE:
             refusal = f"Only advised: spec.mode is {mode.value}"
-        self._notices.report_while("VerticesBusy", f"{reason}. {refusal}" if refusal else "")
+        parts = (reason, refusal, waiting) if refusal else (waiting,)
+        self._notices.report_while("VerticesBusy", ". ".join(each for each in parts if each))
         if refusal is not None:
             return None
-        return self._go_to(target, status, f"Granted: {reason}"), reason, vertices
+        return self._go_to(found.target, status, f"Granted: {reason}"), reason, found.vertices
 
     def _follow(
         self,

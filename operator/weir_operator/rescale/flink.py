@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
+from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import Job, JobState
@@ -31,21 +33,39 @@ _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 COUNTERS = ("numRecordsIn", "numRecordsOut")
 """Of the functions in a source. One of the old kind counts only what it gives out."""
 PENDING = "pendingRecords"
+READ_AGAIN_AFTER = 60.0
+"""Seconds after which a program that could not be read is read again; it is asked for at each
+check, and runs in the JobManager."""
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Failure:
+    """Why a program was not read."""
+
+    time: float
+    """Seconds of the monotonic clock."""
+    cause: str
 
 
 class FlinkJobs:
     """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
 
-    def __init__(self, runtime: Runtime, guard: Guard | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, guard: Guard | None = None, *, clock: Clock | None = None
+    ) -> None:
         """Create it for the place where jobs run, with the check before changes."""
         self._runtime = runtime
+        self._clock = clock or SystemClock()
         self._guard = guard
         self._rest: FlinkRest | None = None
         self._url = ""
         self._jar: str | None = None
-        self._plans: dict[object, Plan | None] = {}
+        self.unread = ""
+        """Why the program that was last asked for could not be read; empty where it was."""
+        self._plans: dict[object, Plan] = {}
+        self._unread: dict[object, _Failure] = {}
 
     async def rest(self) -> FlinkRest:
         """Return a client of the JobManager that the runtime has now."""
@@ -86,6 +106,14 @@ class FlinkJobs:
         """Ask for cancellation."""
         await (await self.rest()).cancel(job_id)
 
+    async def version(self) -> str:
+        """Return Flink's version.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+        """
+        return await (await self.rest()).version()
+
     async def prepare(self) -> None:
         """Make sure that the JobManager has the job's jar."""
         self._jar = await self._runtime.provide_jar()
@@ -113,7 +141,7 @@ class FlinkJobs:
             entry_class=entry_class, arguments=arguments, configuration=configuration
         )
         if plan is None and vertices:
-            self._plans.clear()
+            self._unread.clear()
             raise TemporaryError("Weir cannot read what the job's program builds: see the log")
         return plan is not None and is_pinned_by_agent(plan, most, vertices)
 
@@ -124,7 +152,9 @@ class FlinkJobs:
         arguments: tuple[str, ...],
         configuration: Mapping[str, str],
     ) -> Plan | None:
-        """Return what the program builds; `None` where it cannot be read. It is asked once.
+        """Return what the program builds; `None` where it cannot be read.
+
+        It is read once, and again some time after it could not be read.
 
         Args:
             entry_class: As for a submission, and so are `arguments` and `configuration`.
@@ -137,7 +167,11 @@ class FlinkJobs:
         # On Kubernetes, the jar of another image has the same id.
         process = self._runtime.job_manager_process
         key = (process, self._jar, entry_class, arguments, tuple(sorted(joined.items())))
-        if key not in self._plans:
+        self.unread = ""
+        if key in self._plans:
+            return self._plans[key]
+        failure = self._unread.get(key)
+        if failure is None or self._clock.monotonic() - failure.time >= READ_AGAIN_AFTER:
             try:
                 self._plans[key] = await read_plan(
                     await self.rest(),
@@ -146,12 +180,15 @@ class FlinkJobs:
                     arguments=arguments,
                     configuration=configuration,
                 )
+                return self._plans[key]
             except PermanentError as error:
                 if is_script(entry_class):
                     raise
-                log.warning("plan not read", failure=str(error))
-                self._plans[key] = None
-        return self._plans[key]
+                failure = _Failure(time=self._clock.monotonic(), cause=str(error))
+                log.warning("plan not read", failure=failure.cause)
+                self._unread[key] = failure
+        self.unread = failure.cause
+        return None
 
     async def read_graph(
         self,

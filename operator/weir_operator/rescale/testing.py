@@ -130,6 +130,9 @@ class FakeWorld:
         self.graph: JobGraph | None = None
         self.by_agent: bool | PermanentError = False
         self.plan: Plan | None = None
+        self.unread = ""
+        """Why the plan could not be read."""
+        self.flink_version = "2.3.0"
         self.plans: dict[tuple[str, ...], Plan] = {}
         """What the job's program builds, for given arguments; for others it is `plan`."""
         self.read: list[tuple[str, ...]] = []
@@ -324,6 +327,10 @@ class FakeWorld:
     ) -> Plan | None:
         """Return the plan that a test has set, for these arguments or for all."""
         return self.plans.get(arguments, self.plan)
+
+    async def version(self) -> str:
+        """Return the version of Flink that a test has set."""
+        return self.flink_version
 
     async def read_graph(
         self,
@@ -594,6 +601,11 @@ class FakeWorld:
 class JobsOf:
     """The `Jobs` face of a `FakeWorld`."""
 
+    @property
+    def unread(self) -> str:
+        """Why the plan could not be read."""
+        return self._world.unread
+
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
         self.progress = world.progress
@@ -605,6 +617,7 @@ class JobsOf:
         self.is_pinned_by_agent = world.is_pinned_by_agent
         self.read_plan = world.read_plan
         self.read_graph = world.read_graph
+        self.version = world.version
         self.failure = world.failure
         self.newest = world.newest
         self.retained = world.retained

@@ -43,8 +43,8 @@ from weir_operator.tuning.loop import TuningLoop
 from weir_operator.tuning.protocol import Tuner
 from weir_operator.tuning.store import TUNINGS, TuningStore, find_similar
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import (
-    Discovery,
+from weir_operator.wiring.discovery import Discovery
+from weir_operator.wiring.vertices import (
     discover_operators,
     is_pinnable,
     keep_operators,
