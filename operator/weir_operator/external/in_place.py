@@ -70,7 +70,9 @@ class InPlace:
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None or self._watch.job is None:
             raise TemporaryError("The job of spec.flink.ref is not known yet")
-        deployment = await flink_deployment.read(self._api, reference.namespace, reference.name)
+        deployment = await flink_deployment.read_flink_deployment(
+            self._api, reference.namespace, reference.name
+        )
         found = flink_deployment.refusals(deployment)
         if not found:
             version = await flink.version()
