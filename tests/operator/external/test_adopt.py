@@ -3,13 +3,13 @@
 import pytest
 
 from weir_operator.errors import TemporaryError
-from weir_operator.external import adopt
 from weir_operator.external.adopt import MoveRequest, read_adoption, show
 from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.moving import MOVE, MoveRecord
 from weir_operator.external.view import view_job
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import Job, JobState, Vertex
+from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.pools import NodePool
@@ -109,7 +109,7 @@ async def test_a_moved_job_is_not_said_to_be_let_run_again(api, job_of, monkeypa
     async def connect():
         return api
 
-    monkeypatch.setattr(adopt.KubernetesApi, "connect", connect)
+    monkeypatch.setattr(KubernetesApi, "connect", connect)
     record = MoveRecord(
         stream_app={"metadata": {"name": "trips"}},
         upgrade_mode=None,
