@@ -24,15 +24,13 @@ from typing import Protocol
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.transport import Json
 from weir_operator.flink.versions import read_version
-from weir_operator.kubernetes.api.client import ConflictError
+from weir_operator.kubernetes.api.client import FIELD_MANAGER, FIELD_MANAGER_CONFLICT, ConflictError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader
 
 GROUP_VERSION = "flink.apache.org/v1beta1"
 PATH = f"/apis/{GROUP_VERSION}/namespaces/{{}}/flinkdeployments/{{}}"
 OVERRIDES = "pipeline.jobvertex-parallelism-overrides"
 """Key of Flink's configuration: `VERTEX:PARALLELISM,...`."""
-MANAGER = "weir"
-"""Under which name the API server notes the key."""
 FIRST_IN_PLACE = (1, 18)
 """The first version of Flink whose running jobs take another parallelism."""
 FIRST_WITHOUT_OVERRIDES = (2, 0)
@@ -46,11 +44,11 @@ AUTOSCALER_IDLE = 600.0
 """Seconds without a change of its ConfigMap after which the operator's autoscaler counts as off; it
 writes what it has measured each time that it looks at the job, by default every minute."""
 _AUTOSCALER_STATE = "/api/v1/namespaces/{}/configmaps/autoscaler-{}"
-_MIB = 2**20
+MIB = 2**20
 _BYTES = {
     "": 1, "b": 1,
     "k": 2**10, "kb": 2**10, "ki": 2**10,
-    "m": _MIB, "mb": _MIB, "mi": _MIB,
+    "m": MIB, "mb": MIB, "mi": MIB,
     "g": 2**30, "gb": 2**30, "gi": 2**30,
     "t": 2**40, "tb": 2**40, "ti": 2**40,
 }  # fmt: skip
@@ -264,7 +262,7 @@ def say_overrides(parallelism: Mapping[str, int]) -> str:
     return ",".join(f"{vertex}:{number}" for vertex, number in sorted(parallelism.items()))
 
 
-async def read(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
+async def read_flink_deployment(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
     """Return the FlinkDeployment as it is now.
 
     Raises:
@@ -295,9 +293,9 @@ async def write_overrides(
     }
     path = PATH.format(deployment.namespace, deployment.name)
     try:
-        await api.apply(path, body, MANAGER, force=False, dry_run=dry_run)
+        await api.apply(path, body, FIELD_MANAGER, force=False, dry_run=dry_run)
     except ConflictError as error:
-        if "conflict with" not in str(error):
+        if FIELD_MANAGER_CONFLICT not in error.reasons:
             raise TemporaryError(
                 f"FlinkDeployment {deployment.name} was changed at the same moment"
             ) from error

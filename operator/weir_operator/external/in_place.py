@@ -119,7 +119,9 @@ class InPlace:
         reference = self._watch.reference
         if reference is None:
             raise TemporaryError("The job of spec.flink.ref is not known at the moment")
-        return await flink_deployment.read(self._api, reference.namespace, reference.name)
+        return await flink_deployment.read_flink_deployment(
+            self._api, reference.namespace, reference.name
+        )
 
     def vertices(self, deployments: DeploymentMap) -> Vertices:
         """Return the parallelism of each vertex in a deployment of the operators.

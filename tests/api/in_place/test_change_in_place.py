@@ -13,7 +13,11 @@ from tests.api.in_place.conftest import (
 )
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import OVERRIDES, read, write_overrides
+from weir_operator.external.flink_deployment import (
+    OVERRIDES,
+    read_flink_deployment,
+    write_overrides,
+)
 from weir_operator.external.in_place import InPlace, InPlaceRescaler
 from weir_operator.external.read_only import ExternalJobs, ExternalRuntime, ExternalStore
 from weir_operator.external.watch import JobWatch
@@ -151,7 +155,7 @@ async def test_a_change_for_which_there_are_no_slots_is_taken_back(
         scaled = Scaled(api, kube, submit_deadline=15.0)
         end = await scaled.to(count=6)
         left = await parallelism_of(rest)
-        overrides = (await read(api, kube.namespace, "trips")).overrides
+        overrides = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
         await scaled.watch.close()
 
     assert end.step is Step.ROLLED_BACK
@@ -222,13 +226,15 @@ async def test_the_key_of_somebody_else_is_refused_and_a_stale_object_read_again
     api, kube, flink_deployments
 ):
     path = f"{flink_deployments}/trips"
-    stale = await read(api, kube.namespace, "trips")
+    stale = await read_flink_deployment(api, kube.namespace, "trips")
     await kube.merge(path, {"spec": {"flinkConfiguration": {"rest.port": "8082"}}})
     with pytest.raises(TemporaryError, match="changed at the same moment"):
         await write_overrides(api, stale, {"a": 3})
 
     await kube.merge(path, {"spec": {"flinkConfiguration": {OVERRIDES: "a:2"}}})
     with pytest.raises(PermanentError, match="somebody else has set it; remove it"):
-        await write_overrides(api, await read(api, kube.namespace, "trips"), {"a": 3})
+        await write_overrides(
+            api, await read_flink_deployment(api, kube.namespace, "trips"), {"a": 3}
+        )
 
-    assert (await read(api, kube.namespace, "trips")).overrides == {"a": 2}
+    assert (await read_flink_deployment(api, kube.namespace, "trips")).overrides == {"a": 2}

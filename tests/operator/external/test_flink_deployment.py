@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.external.adoption import plan_adoption, say_move
+from weir_operator.external.adoption_plan import describe_move, plan_adoption
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
     explain_wait,
@@ -18,6 +18,7 @@ from weir_operator.external.flink_deployment import (
     refuse_flink,
     say_overrides,
 )
+from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import Reference, pools_of
 from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
@@ -249,7 +250,7 @@ def test_the_streamapp_that_replaces_a_deployment_is_right_and_has_the_same_job(
 @pytest.mark.parametrize(
     ("configuration", "spec", "version", "sentence"),
     [
-        ({}, {}, "1.20.5", "expected 2.0 or newer, got 1.20.5"),
+        ({}, {}, "1.19.3", "expected 1.20 or newer, got 1.19.3"),
         ({}, {"job": {"jarURI": "https://example.com/a.jar"}}, "2.0.0", "put the jar into"),
         ({}, {"job": {"state": "suspended"}}, "2.0.0", "expected running, got suspended"),
         ({"job.autoscaler.enabled": "true"}, {}, "2.0.0", "expected no other autoscaler"),
@@ -269,10 +270,30 @@ def test_what_stops_the_move_is_said(configuration, spec, version, sentence):
     assert any(sentence in each for each in found.stops)
 
 
-def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
-    external = view_job(
+def test_a_job_on_flink_1_20_can_be_moved():
+    found = plan_adoption(a_deployment(), an_external_job(), version="1.20.0", objective="1s")
+
+    assert found.stops == ()
+
+
+def test_the_reason_why_a_job_cannot_be_read_is_said():
+    found = plan_adoption(
+        a_deployment(), None, version="", objective="1s", cause="there is no trips-rest"
+    )
+
+    (sentence,) = found.stops
+    assert "does not run, or cannot be reached" in sentence
+    assert "there is no trips-rest" in sentence
+
+
+def an_external_job():
+    return view_job(
         a_job(), dict.fromkeys("abcd", ()), {}, pools=(NodePool(name="taskmanagers"),), url=""
     )
+
+
+def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
+    external = an_external_job()
     job = {"jar": "/opt/flink/usrlib/trips.jar"}
     right, wrong = (a_manifest(flink={"job": job, "maxParallelism": most}) for most in (128, 720))
 
@@ -288,8 +309,10 @@ def plan(job, given):
 
 
 def test_the_move_names_the_way_back():
-    said = say_move(a_deployment(job={"savepointRedeployNonce": 4}))
+    said = describe_move(a_deployment(job={"savepointRedeployNonce": 4}))
 
     assert "weir adopt trips --namespace streams --back" in said
     (patch,) = re.findall(r"-p '(.*initialSavepointPath.*)'", said)
     assert json.loads(patch)["spec"]["job"]["savepointRedeployNonce"] == 5
+    # Else `weir adopt --move` would take the job for one that it has moved.
+    assert json.loads(patch)["metadata"]["annotations"] == {MOVE: None}
