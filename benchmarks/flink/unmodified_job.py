@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.flink.steered_job import SteeredJob
-from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.agent import PINNED, build_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
@@ -144,7 +144,7 @@ class UnmodifiedJob(SteeredJob):
             await self.runtime.provide_jar(),
             entry_class=self.job.entry_class,
             arguments=tuple(self.job.arguments),
-            configuration={"weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)},
+            configuration=PINNED,
         )
 
 

@@ -52,7 +52,7 @@ def readings_jar(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sql_jar(tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "sql.jar"
-    return build_jar([HERE / "SqlScript.java"], jar, entry_class="SqlScript")
+    return build_jar([REPOSITORY / "benchmarks/jobs/SqlScript.java"], jar, entry_class="SqlScript")
 
 
 @pytest.fixture(scope="module")
