@@ -77,7 +77,8 @@ LIMIT = 180.0
 """Seconds until everything is committed."""
 CHANGES = 3
 MIB = 2**20
-CACHE = "rocksdb.block-cache-capacity"
+CACHE = "rocksdb_block-cache-capacity"
+"""As the REST interface spells it, behind the names of function and state."""
 JOB = "1" * 32
 """Of the plain Flink."""
 INPUT: Mapping[str, int] = MappingProxyType(

@@ -27,6 +27,7 @@ from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.scripts import SQL
+from weir_operator.flink.testing import committed_lines
 
 RECORDS = 300
 """Written to Kafka each second."""
@@ -396,16 +397,6 @@ def is_flink_1(home: Path) -> bool:
     """Return whether the Flink in this folder is older than 2.0."""
     [dist] = (home / "lib").glob("flink-dist-*.jar")
     return dist.name.startswith("flink-dist-1.")
-
-
-def committed_lines(folder: Path) -> list[str]:
-    """Return the lines of committed files: others have hidden names."""
-    return [
-        line
-        for file in folder.rglob("*")
-        if file.is_file() and not file.name.startswith((".", "_"))
-        for line in file.read_text().splitlines()
-    ]
 
 
 def _sources(plan: Plan) -> list[str]:

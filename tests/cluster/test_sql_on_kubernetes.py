@@ -20,6 +20,7 @@ from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_r
 from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -53,7 +54,7 @@ def expected_rows() -> Counter[tuple[int, int, int]]:
 
 def committed_rows(out: Path) -> Counter[tuple[int, ...]]:
     """Return each row of the files that were committed."""
-    lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
+    lines = committed_lines(out)
     return Counter(tuple(map(int, line.split(","))) for line in lines)
 
 

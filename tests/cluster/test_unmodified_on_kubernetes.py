@@ -19,6 +19,7 @@ from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_r
 from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -122,9 +123,4 @@ async def test_an_unmodified_job_is_scaled_by_operator_on_a_cluster(place, story
     tell(f"unmodified job, times: {story.chapters}")
     assert "RescaleDone" in events
     assert [reason for reason in events if reason.startswith("Agent")] == []
-    lines = [
-        line
-        for file in (place.state / "out").rglob("part-*")
-        for line in file.read_text().splitlines()
-    ]
-    assert sorted(map(int, lines)) == list(range(RECORDS))
+    assert sorted(map(int, committed_lines(place.state / "out"))) == list(range(RECORDS))
