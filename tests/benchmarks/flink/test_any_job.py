@@ -257,7 +257,7 @@ def test_where_no_output_is_counted_nothing_is_said_of_lost_records():
 @pytest.mark.parametrize(("pinned", "holds"), [(512.0, True), (511.0, False), (None, False)])
 def test_managed_memory_is_held_to_that_of_a_plain_flink(pinned, holds):
     measured = an_outcome(
-        "rocksdb", managed=pinned, managed_plain=512.0, cache=200.0, cache_plain=200.0
+        "rocksdb", managed=pinned, managed_plain=512.0, cache=213.3333330, cache_plain=213.3333359
     )
 
     found = figure([measured], "managed memory of a slot")
