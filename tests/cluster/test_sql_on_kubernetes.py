@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -14,10 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
-from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.testing import committed_lines
@@ -56,19 +53,6 @@ def committed_rows(out: Path) -> Counter[tuple[int, ...]]:
     """Return each row of the files that were committed."""
     lines = committed_lines(out)
     return Counter(tuple(map(int, line.split(","))) for line in lines)
-
-
-@pytest.fixture
-async def installed(place) -> AsyncIterator[None]:
-    """Install the chart for the test's namespace."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
-    )
-    yield
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -13,10 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
-from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.testing import committed_lines
@@ -27,19 +24,6 @@ SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
 RECORDS = 12_000
 RATE, SLEEP = 60, 30
 """Records/s, and milliseconds of work for each: 1.8 replicas of `work` are busy."""
-
-
-@pytest.fixture
-async def installed(place) -> AsyncIterator[None]:
-    """Install the chart for the test's namespace."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
-    )
-    yield
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)
 
 
 @pytest.fixture
