@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 
 from benchmarks.flink.ledger import Ledger, read_proof
 from weir_operator.clock import SystemClock
@@ -31,6 +32,7 @@ class SteeredJob:
     """One controller's hold on a job."""
 
     jobs: FlinkJobs
+    runtime: Runtime
     lifecycle: Lifecycle
 
     def __init__(self, out: Path, store: StatusStore) -> None:
@@ -39,6 +41,16 @@ class SteeredJob:
         self.store = store
         self.clock = SystemClock()
         self.events: list[Event] = []
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process or pod of the job."""
+        await self.jobs.close()
+        await self.runtime.close()
 
     async def until_running(self, limit: float = 60.0) -> float:
         """Look after the job until every task runs; return the seconds that took.

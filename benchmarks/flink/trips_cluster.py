@@ -117,6 +117,8 @@ class TripsCluster(SteeredJob):
     Leaving it ends every process; `detach` before leaves them to the next one.
     """
 
+    runtime: LocalRuntime
+
     def __init__(self, trips: Trips, *, store: StatusStore | None = None) -> None:
         super().__init__(trips.out, store or FileStatusStore(trips.status_path))
         self.trips = trips

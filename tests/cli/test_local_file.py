@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from weir_cli.main import app
 from weir_operator.errors import PermanentError
+from weir_operator.flink.testing import committed_lines
 from weir_operator.local.program import (
     default_manifest,
     flink_configuration,
@@ -222,8 +223,7 @@ def test_a_script_alone_runs_to_its_end_and_writes_every_row(program, tmp_path):
     assert "to scale it, add an objective" in done.output
     manifest = load_manifest(tmp_path / "state/all.yaml")
     assert manifest.spec.operators == ()
-    rows = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
-    assert sorted(map(int, rows)) == list(range(1, 1501))
+    assert sorted(map(int, committed_lines(out))) == list(range(1, 1501))
 
 
 @pytest.mark.flink

@@ -33,6 +33,7 @@ from weir_operator.flink.answers import JobState
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.testing import committed_lines
 from weir_operator.kubernetes.process.dependencies import ClusterWorlds
 from weir_operator.kubernetes.process.process import compile_default_policy
 from weir_operator.runtime.local.runtime import LocalRuntime
@@ -227,11 +228,7 @@ class Cast:
             return True if job is not None and job.state is JobState.FINISHED else None
 
         assert await wait_until(finished, clock=SystemClock(), timeout=400.0, period=0.5)
-        return sorted(
-            int(line)
-            for file in (self.folder / "out").rglob("part-*")
-            for line in file.read_text().splitlines()
-        )
+        return sorted(map(int, committed_lines(self.folder / "out")))
 
 
 @pytest.fixture(scope="module")

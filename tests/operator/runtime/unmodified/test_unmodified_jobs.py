@@ -26,6 +26,7 @@ from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flin
 from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
+from weir_operator.flink.testing import committed_lines
 from weir_operator.flink.topology import Topology, discover
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -77,7 +78,7 @@ def readings_jar(flink, tmp_path_factory):
 @pytest.fixture(scope="module")
 def sql_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "sql.jar"
-    return build_jar([HERE / "SqlScript.java"], jar, entry_class="SqlScript")
+    return build_jar([REPOSITORY / "benchmarks/jobs/SqlScript.java"], jar, entry_class="SqlScript")
 
 
 @pytest.fixture(scope="module")
@@ -230,11 +231,6 @@ async def open_cluster(settings_of):
         yield open_cluster
 
 
-def committed(folder):
-    """Return the lines of files that are committed: others have hidden names."""
-    return [line for file in folder.rglob("part-*") for line in file.read_text().splitlines()]
-
-
 def pins(topology):
     """Return the parallelism of each vertex, by operator."""
     return {
@@ -300,7 +296,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     assert count.operator == again.operator
     assert window.limit == 1
     assert all(ids(each) == ids(last) for each in topologies)
-    assert sorted(map(int, committed(out))) == list(range(RECORDS))
+    assert sorted(map(int, committed_lines(out))) == list(range(RECORDS))
     mean = measured["service_us_sum"] / measured["service_n"]
     variance = measured["service_us2_sum"] / measured["service_n"] - mean**2
     assert 2000 <= mean < 6000
@@ -351,7 +347,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     assert first.operators == second.operators
     assert [each.id for each in first.vertices] == [each.id for each in second.vertices]
     assert ids(small) == ids(large)
-    rows = [tuple(map(int, line.split(","))) for line in committed(out)]
+    rows = [tuple(map(int, line.split(","))) for line in committed_lines(out)]
     assert sum(n for _, n, _ in rows) == RECORDS
     assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
 
@@ -421,10 +417,10 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
         for sizes in (dict.fromkeys(most, 1), most)
     ]
     assert ids(small) == ids(large) == ids(last)
-    counted = [tuple(map(int, line.split(","))) for line in committed(out / "counts")]
+    counted = [tuple(map(int, line.split(","))) for line in committed_lines(out / "counts")]
     assert sum(n for _, n, _ in counted) == RECORDS
     assert sum(total for _, _, total in counted) == RECORDS * (RECORDS + 1) // 2
-    rows = [line.split(",", 1) for line in committed(out / "seen")]
+    rows = [line.split(",", 1) for line in committed_lines(out / "seen")]
     assert sorted(int(number) for number, _ in rows) == list(range(1, RECORDS + 1))
     assert {note.strip('"') for _, note in rows} == {"it's; here"}
 
