@@ -577,8 +577,8 @@ class ApplicationController:
             and self._lifecycle.fits(tick.deployments),
         )
         news = self._evaluator.take_news()
-        if news:
-            self._notices.report("EvaluationChanged", news)
+        if news is not None:
+            self._notices.report(news.reason, news.message)
         if evaluation.side is not Side.BASELINE:
             self._notices.report_while("EvaluationHeld", "")
         return evaluation

@@ -12,13 +12,65 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weir_operator.loop.evaluation import EvaluationReport
 from weir_simulator.reports import page, wording
 from weir_simulator.reports.page import SERIES, Json, figure_layout
-from weir_simulator.switchback import CONFIDENCE, MIN_PAIRS, BlockTotals, Effect, Side
+from weir_simulator.switchback import (
+    CONFIDENCE,
+    MIN_PAIRS,
+    BlockTotals,
+    Design,
+    Effect,
+    Estimate,
+    Side,
+)
+
+COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationTotals:
+    """What the judged time of all blocks of one side comes to."""
+
+    blocks: int
+    """Those with judged time."""
+    hours: float
+    cost_per_hour: float
+    """Currency; NaN without judged time, as the next."""
+    late: float
+    """Share of intervals over the bound."""
+    restarts: int
+
+    @property
+    def restarts_per_hour(self) -> float:
+        """NaN without judged time."""
+        return self.restarts / self.hours if self.hours else math.nan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationReport:
+    """What an evaluation has come to so far."""
+
+    app: str
+    began: float
+    """Unix time."""
+    until: float
+    """Unix time of its last interval."""
+    policy: str
+    """Weir's."""
+    bound: float
+    """The objective, seconds."""
+    statistic: str
+    design: Design
+    ended: str
+    """What its end was reported with; empty where no end is known."""
+    weir: EvaluationTotals
+    baseline: EvaluationTotals
+    estimate: Estimate | None
+    """`None` where too few pairs of blocks are over."""
+    blocks: dict[int, BlockTotals]
+
 
 _PLAIN = TypeAdapter(EvaluationReport)
-COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
 
 
 def to_plain(report: EvaluationReport) -> object:

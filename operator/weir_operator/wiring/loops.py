@@ -19,7 +19,8 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.evaluation import EVALUATION, Evaluator
+from weir_operator.loop.evaluation import Evaluator
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
@@ -208,7 +209,7 @@ def assemble(
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
         evaluator=Evaluator(
-            around.folder / EVALUATION,
+            EvaluationStore(around.folder / EVALUATION),
             initial=assembly.initial_deployments(app),
             interval=loops.interval,
             max_violations=loops.max_violations,
