@@ -294,7 +294,7 @@ class DecisionRecord:
     """Id of the change that the decision is part of, if it was granted."""
 
 
-class Lesson(StrEnum):
+class LearningOutcome(StrEnum):
     """What the managers were told of their decisions at the end of a tick."""
 
     NOTHING = "Nothing"
@@ -337,7 +337,7 @@ class JobTick:
     """Partitions of the sources where they are known."""
     tokens: Mapping[str, Any]
     """The restart budget before the decisions, as `RestartTokens.to_dict`."""
-    lesson: Lesson
+    lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
     evaluation: EvaluatedInterval | None = None

@@ -28,7 +28,7 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
-from weir_operator.loop.decision_records import JobTick, Lesson
+from weir_operator.loop.decision_records import JobTick, LearningOutcome
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.evaluation import (
     NO_EVALUATION,
@@ -235,7 +235,7 @@ class ApplicationController:
         self._outage = MetricsOutage()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
-        self._lesson = Lesson.NOTHING
+        self._lesson = LearningOutcome.NOTHING
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run both loops until `stop` is set or the job has finished.
@@ -294,7 +294,7 @@ class ApplicationController:
             self._fall_back(False, directives, guards)
             raise
         tokens = self._memory.tokens(now)
-        self._lesson = Lesson.NOTHING
+        self._lesson = LearningOutcome.NOTHING
         tick = await self._decide(view, directives, guards)
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
@@ -556,10 +556,10 @@ class ApplicationController:
             self._am.pay_shared()
         if action.reason:  # no operator proposed it
             self._managers.skip()
-            self._lesson = Lesson.SKIPPED
+            self._lesson = LearningOutcome.SKIPPED
         elif action.ruling.granted:
             self._managers.act(action.ruling.granted)
-            self._lesson = Lesson.ACTED
+            self._lesson = LearningOutcome.ACTED
         self._actor.begin(action)
 
     def _evaluate(self, view: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
@@ -624,10 +624,10 @@ class ApplicationController:
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
         if changes and directives.mode is not Mode.OFF and not directives.suspended:
             self._managers.wait(missed=missed)
-            self._lesson = Lesson.MISSED if missed else Lesson.WAITED
+            self._lesson = LearningOutcome.MISSED if missed else LearningOutcome.WAITED
         else:
             self._managers.skip()
-            self._lesson = Lesson.SKIPPED
+            self._lesson = LearningOutcome.SKIPPED
 
     def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

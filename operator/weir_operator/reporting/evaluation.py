@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from weir_operator.reporting.plain import replace_non_finite
 from weir_simulator.reports import page, wording
 from weir_simulator.reports.page import SERIES, Json, figure_layout
 from weir_simulator.switchback import (
@@ -74,18 +74,8 @@ _PLAIN = TypeAdapter(EvaluationReport)
 
 
 def to_plain(report: EvaluationReport) -> object:
-    """Return the evaluation as JSON values; what is unknown is null."""
-    return _without_nan(_PLAIN.dump_python(report, mode="json"))
-
-
-def _without_nan(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return value
+    """Return the evaluation as JSON values; unknown is null, unlimited is "Infinity"."""
+    return replace_non_finite(_PLAIN.dump_python(report, mode="json"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +181,12 @@ def _notices(report: EvaluationReport) -> list[str]:
 
 def _span(report: EvaluationReport) -> str:
     design = report.design
+    began, until = wording.date_and_time(report.began), wording.date_and_time(report.until)
     return (
-        f"{_moment(report.began)} to {_moment(report.until)} UTC, policy {report.policy}, "
+        f"{began} to {until} UTC, policy {report.policy}, "
         f"{wording.counted(report.weir.blocks + report.baseline.blocks, 'block')} of "
         f"{2 * design.pairs} measured, {wording.clock(design.block)} each"
     )
-
-
-def _moment(unix: float) -> str:
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def render_evaluation(report: EvaluationReport) -> RenderableType:
