@@ -81,7 +81,7 @@ class Dependencies:
     """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    rest: Callable[[], Awaitable[None]] | None = None
+    wait: Callable[[], Awaitable[None]] | None = None
     """Waits until the next check whether the job runs; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
@@ -214,7 +214,7 @@ def assemble(
             interval=loops.interval,
             max_violations=loops.max_violations,
         ),
-        rest=around.rest,
+        wait=around.wait,
         on_tick=around.on_tick,
         on_event=around.on_event,
         on_trouble=around.on_trouble,
