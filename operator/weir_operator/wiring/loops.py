@@ -163,27 +163,8 @@ def assemble(
         clock=around.clock,
         **({} if foreign else {"adapt": discovery.adapt}),
     )
-    given = app.spec.flink.job
     directives = _directives(app, around, job)
-    lifecycle = Lifecycle(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        rescaler=rescaler,
-        store=around.store,
-        initial=assembly.initial_deployments(app),
-        initial_savepoint=given.initial_savepoint if given else None,
-        restore_nonce=given.restore_nonce if given else 0,
-        clock=around.clock,
-        on_event=around.on_event,
-        on_change=around.on_change,
-        directives=directives,
-        # A foreign job is as its owner made it: nothing is held against the manifest.
-        models=None
-        if foreign
-        else {name: each.model for name, each in managers.items() if each.fixed is None},
-        settings=assembly.rescale_settings(app),
-        check_operators=None if foreign else discovery.check,
-    )
+    lifecycle = _lifecycle(app, around, rescaler, managers, discovery, directives)
     gatherer = Gatherer(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
@@ -208,12 +189,7 @@ def assemble(
         shared=share_operators(written, plan, job.vertices),
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
-        evaluator=Evaluator(
-            EvaluationStore(around.folder / EVALUATION),
-            initial=assembly.initial_deployments(app),
-            interval=loops.interval,
-            max_violations=loops.max_violations,
-        ),
+        evaluator=_evaluator(app, around, loops),
         wait=around.wait,
         on_tick=around.on_tick,
         on_event=around.on_event,
@@ -236,6 +212,46 @@ def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> Stream
         return discover_operators(app, plan, status.deployments)
     except PermanentError:
         return app  # the check of the job says so, unless it is upgraded first
+
+
+def _lifecycle(
+    app: StreamApp,
+    around: Dependencies,
+    rescaler: Rescaler,
+    managers: Managers,
+    discovery: Discovery,
+    directives: Callable[[], Directives],
+) -> Lifecycle:
+    """Return what keeps the job running."""
+    given, foreign = app.spec.flink.job, app.spec.flink.ref is not None
+    models = {name: each.model for name, each in managers.items() if each.fixed is None}
+    return Lifecycle(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        rescaler=rescaler,
+        store=around.store,
+        initial=assembly.initial_deployments(app),
+        initial_savepoint=given.initial_savepoint if given else None,
+        restore_nonce=given.restore_nonce if given else 0,
+        clock=around.clock,
+        on_event=around.on_event,
+        on_change=around.on_change,
+        directives=directives,
+        # A foreign job is as its owner made it: nothing is held against the manifest.
+        models=None if foreign else models,
+        settings=assembly.rescale_settings(app),
+        check_operators=None if foreign else discovery.check,
+    )
+
+
+def _evaluator(app: StreamApp, around: Dependencies, loops: LoopSettings) -> Evaluator:
+    """Return what follows `spec.evaluation`."""
+    return Evaluator(
+        EvaluationStore(around.folder / EVALUATION),
+        initial=assembly.initial_deployments(app),
+        interval=loops.interval,
+        max_violations=loops.max_violations,
+    )
 
 
 def _memory(
