@@ -399,7 +399,7 @@ def refusing_foreign_state() -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StateError(
             f"Expected a state that fits the policy, got {type(error).__name__}: {error}"
         ) from error

@@ -10,9 +10,10 @@ import pytest
 
 from weir_operator.errors import PermanentError
 from weir_operator.loop.decision_records import LearningOutcome, LoopStart
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.wiring import assembly
 from weir_operator.wiring.replay import ReplayRequest, replay_records
-from weir_policies.errors import UnknownPolicyError
+from weir_policies.errors import StateError, UnknownPolicyError
 from weir_policies.model.dataflow import Edge
 
 QUEUEING = {"interval": "5s", "policy": {"name": "queueing"}}
@@ -197,28 +198,36 @@ async def test_operators_that_appear_later_are_taken_as_they_were_deployed(stage
     assert any("count (" in notice and "appeared" in notice for notice in replay.notices)
 
 
-async def test_learned_state_that_does_not_fit_after_a_start_is_dropped_and_said(stage_of):
-    manager = {"interval": "5s", "policy": {"name": "ql"}}
-    stage = stage_of(operatorManager=manager)
-    await stage.started()
-    stage.memory.restore(0.0)
-    await stage.ticks(8)
+async def test_learned_state_that_does_not_fit_after_a_start_is_dropped_and_said(
+    stage_of, monkeypatch
+):
+    stage, path = await a_recording(stage_of)
     [start] = stage.records.starts()
-    times = stage.records.tick_times(until=math.inf)
-    # Another maximum makes other tables.
-    changed = [
-        {**each, "maxReplicas": 4} if each["name"] == "match" else each
-        for each in start.app["spec"]["operators"]
-    ]
-    later = {**start.app, "spec": {**start.app["spec"], "operators": changed}}
-    stage.records.note_start(
-        LoopStart(time=times[len(times) // 2], app=later, policy="ql", learned=True)
-    )
+    middle = stage.records.tick_times(until=math.inf)[8]
+    stage.records.note_start(replace(start, time=middle, learned=True))
+    load = OperatorManager.load_state_dict
 
-    replay = replay_records(stage.folder / "records.sqlite", ReplayRequest(app="trips"))
+    def refuse_of_match(manager, state):
+        if manager.model.name == "match" and refusals:
+            raise refusals.pop()
+        load(manager, state)
 
+    refusals = [StateError("Expected version 4, got 3")]
+    monkeypatch.setattr(OperatorManager, "load_state_dict", refuse_of_match)
+
+    replay = replay_records(path, ReplayRequest(app="trips"))
+
+    assert not refusals
     assert any("had learned of match did not fit" in notice for notice in replay.notices)
     assert replay.intervals[-1].decisions
+
+
+@pytest.mark.parametrize("state", [{}, {"belief": None}, {"belief": {"version": 1}}])
+async def test_a_damaged_state_is_refused_with_one_error(stage_of, state):
+    stage = await stage_of(operatorManager=QUEUEING).started()
+
+    with pytest.raises(StateError):
+        stage.managers["match"].load_state_dict(state)
 
 
 def without(records, tick, name):
