@@ -160,13 +160,13 @@ class ExternalApp:
             while not stop.is_set():
                 try:
                     await self._watch.refresh()
-                    self._around.on_trouble(Trouble(Loop.LOOK, ""))
+                    self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, ""))
                     await self._run_loops(metrics, stop)
                 except JobChangedError as change:
                     self._report("JobChanged", str(change))
                 except WeirError as error:
                     self._report("JobNotSeen", str(error))
-                    self._around.on_trouble(Trouble(Loop.LOOK, str(error)))
+                    self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, str(error)))
                     await self._pause(stop)
         finally:
             await metrics.close()
@@ -217,7 +217,7 @@ class ExternalApp:
                 if self._in_place is None
                 else partial(InPlaceRescaler, in_place=self._in_place, watch=self._watch),
                 phase=around.phase,
-                rest=lambda: around.clock.sleep(LOOK_EVERY),
+                wait=lambda: around.clock.sleep(LOOK_EVERY),
                 paid=lambda: cost_of_pods(app, self._pods),
             ),
             job=assembly.job_spec(app, beside=around.folder),

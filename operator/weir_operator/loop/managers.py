@@ -14,6 +14,7 @@ from weir_operator.loop.operator_manager import (
     ObservedOperator,
     OperatorManager,
     PendingTransition,
+    refusing_foreign_state,
 )
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.dataflow import Dataflow
@@ -271,7 +272,7 @@ class JointManagers(Managers):
         self._new_fallback_policies = fallback_policies
         self._fallback_policies = fallback_policies
         self._fell_back = False
-        self._untaught = dict(policy.state_dict())
+        self._initial_state = dict(policy.state_dict())
         self._lessons: dict[str, PendingTransition] = {}
 
     def propose(
@@ -334,7 +335,7 @@ class JointManagers(Managers):
         """Start over."""
         for operator in self._operators.values():
             operator.forget()
-        self._policy.load_state_dict(self._untaught)
+        self._policy.load_state_dict(self._initial_state)
         self._fallback_policies = self._new_fallback_policies
         self._lessons = {}
 
@@ -372,8 +373,13 @@ class JointManagers(Managers):
         return state
 
     def load_application_state(self, state: State) -> None:
-        """Restore what the policy had learned."""
-        self._policy.load_state_dict(state["policy"])
+        """Restore what the policy had learned.
+
+        Raises:
+            StateError: It is of another version, or damaged.
+        """
+        with refusing_foreign_state():
+            self._policy.load_state_dict(state["policy"])
         self._fallback_policies = None if state.get("trained") else self._new_fallback_policies
 
     def compile(self) -> None:

@@ -8,13 +8,15 @@ It observes, learns from the last interval, and proposes; it grants and changes 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.protocol import Replica
+from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
@@ -269,7 +271,7 @@ class OperatorManager(ObservedOperator):
         self._without_room = without_room
         self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
-        self._untaught = dict(policy.state_dict())
+        self._initial_state = dict(policy.state_dict())
         self._lesson: PendingTransition | None = None
 
     def compile(self) -> None:
@@ -358,7 +360,7 @@ class OperatorManager(ObservedOperator):
     def forget(self) -> None:
         """Start over: neither the belief nor what the policy learned is kept."""
         super().forget()
-        self._policy.load_state_dict(self._untaught)
+        self._policy.load_state_dict(self._initial_state)
         self._fallback_policy = self._new_fallback_policy
         self._lesson = None
 
@@ -376,15 +378,31 @@ class OperatorManager(ObservedOperator):
         """Restore what `state_dict` returned.
 
         Raises:
-            StateError: It is of another version.
+            StateError: It is of another version, or damaged.
         """
-        super().load_state_dict(state)
-        self._policy.load_state_dict(state["policy"])
+        with refusing_foreign_state():
+            super().load_state_dict(state)
+            self._policy.load_state_dict(state["policy"])
         self._fallback_policy = None if state.get("trained") else self._new_fallback_policy
 
     @property
     def _deciding(self) -> OperatorPolicy:
         return self._fallback_policy or self._policy
+
+
+@contextmanager
+def refusing_foreign_state() -> Iterator[None]:
+    """Turn what a state of another form leads to into one error.
+
+    Raises:
+        StateError: The state is of another form.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StateError(
+            f"Expected a state that fits the policy, got {type(error).__name__}: {error}"
+        ) from error
 
 
 def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) -> OperatorModel:

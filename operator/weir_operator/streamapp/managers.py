@@ -259,12 +259,12 @@ class Baseline(Section):
     """What an evaluation compares Weir with."""
 
     deployment: BaselineDeployment = BaselineDeployment.HOLD
-    """A deployment that stays as it is: the one at the begin of the evaluation (Hold), or
+    """A fixed deployment: the one that runs when the evaluation starts (Hold), or
     `operators[].initial` (Initial). If unset, defaults to Hold. Format: `Hold` or `Initial`."""
 
 
 class Evaluation(Section):
-    """Blocks of time in which Weir or a baseline decides by turns, to measure what Weir saves.
+    """Blocks of time in which Weir and a fixed baseline take turns, to measure what Weir saves.
 
     Works in mode Auto. Restart budget, pauses and blocked periods hold for the baseline, too. Ends
     with the last block, when it is removed, or when the objective is missed in more intervals of
@@ -280,9 +280,9 @@ class Evaluation(Section):
     unset, defaults to 1h. Format: duration."""
 
     pairs: int = Field(default=12, ge=2, le=500, examples=[12])
-    """Number of pairs of blocks, one of Weir and one of the baseline in random order. If unset,
-    defaults to 12. Minimum: 2."""
+    """Number of pairs of blocks, one of Weir and one of the baseline in random order. All blocks
+    together may last 8 days and 12,000 control intervals. If unset, defaults to 12. Minimum: 2."""
 
     seed: int = Field(default=0, ge=0, le=2**53, examples=[1])
-    """Of the random order. A new value begins another evaluation. If unset, defaults to 0. Minimum:
-    0."""
+    """Seed of the random order. A new value starts a new evaluation. If unset, defaults to 0.
+    Minimum: 0."""

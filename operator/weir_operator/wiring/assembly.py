@@ -21,7 +21,7 @@ from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, T
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.kubernetes.pods import jar_in_image
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
@@ -150,7 +150,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         ),
         start_deadline=rescale.start_deadline.seconds,
         submit_deadline=max(rescale.submit_deadline.seconds, PYTHON_SUBMIT if python else 0.0),
-        flow_deadline=PYTHON_FLOW if python else RescaleSettings.flow_deadline,
+        flow_deadline=PYTHON_FLOW if python else FLOW_DEADLINE,
         provisioning={
             pool.name: pool.provisioning.seconds
             for pool in app.spec.node_pools

@@ -19,7 +19,8 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.evaluation import EVALUATION, Evaluator
+from weir_operator.loop.evaluation import Evaluator
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
@@ -80,7 +81,7 @@ class Dependencies:
     """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    rest: Callable[[], Awaitable[None]] | None = None
+    wait: Callable[[], Awaitable[None]] | None = None
     """Waits until the next check whether the job runs; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
@@ -164,27 +165,8 @@ def assemble(
             adapt=None if foreign else discovery.adapt,
         )
     )
-    given = app.spec.flink.job
     directives = _directives(app, around, job)
-    lifecycle = Lifecycle(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        rescaler=rescaler,
-        store=around.store,
-        initial=assembly.initial_deployments(app),
-        initial_savepoint=given.initial_savepoint if given else None,
-        restore_nonce=given.restore_nonce if given else 0,
-        clock=around.clock,
-        on_event=around.on_event,
-        on_change=around.on_change,
-        directives=directives,
-        # A foreign job is as its owner made it: nothing is held against the manifest.
-        models=None
-        if foreign
-        else {name: each.model for name, each in managers.items() if each.fixed is None},
-        settings=assembly.rescale_settings(app),
-        check_operators=None if foreign else discovery.check,
-    )
+    lifecycle = _lifecycle(app, around, rescaler, managers, discovery, directives)
     gatherer = Gatherer(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
@@ -209,13 +191,8 @@ def assemble(
         shared=share_operators(written, plan, job.vertices),
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
-        evaluator=Evaluator(
-            around.folder / EVALUATION,
-            initial=assembly.initial_deployments(app),
-            interval=loops.interval,
-            max_violations=loops.max_violations,
-        ),
-        rest=around.rest,
+        evaluator=_evaluator(app, around, loops),
+        wait=around.wait,
         on_tick=around.on_tick,
         on_event=around.on_event,
         on_trouble=around.on_trouble,
@@ -237,6 +214,46 @@ def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> Stream
         return discover_operators(app, plan, status.deployments)
     except PermanentError:
         return app  # the check of the job says so, unless it is upgraded first
+
+
+def _lifecycle(
+    app: StreamApp,
+    around: Dependencies,
+    rescaler: Rescaler,
+    managers: Managers,
+    discovery: Discovery,
+    directives: Callable[[], Directives],
+) -> Lifecycle:
+    """Return what keeps the job running."""
+    given, foreign = app.spec.flink.job, app.spec.flink.ref is not None
+    models = {name: each.model for name, each in managers.items() if each.fixed is None}
+    return Lifecycle(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        rescaler=rescaler,
+        store=around.store,
+        initial=assembly.initial_deployments(app),
+        initial_savepoint=given.initial_savepoint if given else None,
+        restore_nonce=given.restore_nonce if given else 0,
+        clock=around.clock,
+        on_event=around.on_event,
+        on_change=around.on_change,
+        directives=directives,
+        # A foreign job is as its owner made it: nothing is held against the manifest.
+        models=None if foreign else models,
+        settings=assembly.rescale_settings(app),
+        check_operators=None if foreign else discovery.check,
+    )
+
+
+def _evaluator(app: StreamApp, around: Dependencies, loops: LoopSettings) -> Evaluator:
+    """Return what follows `spec.evaluation`."""
+    return Evaluator(
+        EvaluationStore(around.folder / EVALUATION),
+        initial=assembly.initial_deployments(app),
+        interval=loops.interval,
+        max_violations=loops.max_violations,
+    )
 
 
 def _memory(

@@ -14,7 +14,8 @@ from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
-from weir_operator.loop.evaluation import EVALUATION, Evaluator
+from weir_operator.loop.evaluation import Evaluator
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
@@ -148,6 +149,7 @@ class Stage:
             on_change=self._on_change,
         )
         await lifecycle.bring_up()
+        self.lifecycle = lifecycle
         self.controller = self.controller_over(lifecycle)
         await self.tick()  # the first look finds out who serves what, and holds
         return self
@@ -212,7 +214,7 @@ class Stage:
             clock=self.clock,
             shared=self.shared_operators,
             evaluator=Evaluator(
-                self.folder / EVALUATION,
+                EvaluationStore(self.folder / EVALUATION),
                 initial=assembly.initial_deployments(self.app),
                 interval=settings.interval,
                 max_violations=settings.max_violations,

@@ -76,7 +76,7 @@ async def test_ticks_go_on_at_their_interval(stage_of, step):
 
     stage.controller.tick = tick
     began = clock.monotonic()
-    loop = asyncio.create_task(stage.controller._tick_for_ever())
+    loop = asyncio.create_task(stage.controller._run_ticks())
     while len(ticked) < 4:
         await asyncio.sleep(0)
     loop.cancel()

@@ -123,7 +123,7 @@ async def open_loops(
             past=past,
             seasons=seasons,
             phase=phase_of(resource),
-            rest=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
+            wait=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
         )
         job = assembly.job_spec(app, beside=memory.folder)
         steering = assemble(app, around, job=job, plan=plan)

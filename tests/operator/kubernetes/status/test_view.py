@@ -126,7 +126,7 @@ def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
 
 def test_a_job_that_does_not_run_is_down_whatever_else_fails(facts):
     ticks = note_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
-    down = note_trouble(ticks, Trouble(Loop.LOOK, "The job restarts"))
+    down = note_trouble(ticks, Trouble(Loop.HEALTH_CHECK, "The job restarts"))
 
     ready = condition(render_status(down, StreamAppStatus(), now=0.0), "Ready")
 
