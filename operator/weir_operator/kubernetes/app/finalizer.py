@@ -65,16 +65,16 @@ async def finalize_app(
     try:
         await _end(context, resource, hurried=deleted_for > PATIENCE)
     except WeirError as error:
-        context.events.post(resource, "Warning", "DeletionWaits", str(error))
+        context.events.post(resource, "DeletionWaits", str(error))
         raise
     except Exception as error:
         log.exception("unexpected error in a deletion")
         sentence = describe_unexpected(error)
         if deleted_for <= PATIENCE:
-            context.events.post(resource, "Warning", "DeletionWaits", sentence)
+            context.events.post(resource, "DeletionWaits", sentence)
             raise TemporaryError(sentence) from error
         context.telemetry.final_savepoints.labels("Failed").inc()
-        context.events.post(resource, "Warning", "FinalSavepointFailed", sentence)
+        context.events.post(resource, "FinalSavepointFailed", sentence)
 
 
 async def _end(context: ControllerContext, resource: Resource, *, hurried: bool) -> None:
@@ -94,7 +94,7 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
                     ) from mistake
                 context.telemetry.final_savepoints.labels("Failed").inc()
             context.events.post(
-                resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
+                resource, "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
             )
             return
         app = last
@@ -222,8 +222,8 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
             last = seen.path if seen is not None and seen.job == status.job_id else path
             reporter.report(
                 FAILED,
-                f"Weir does not know the newest state ({error}); the last known is "
-                f"{last}, look for a newer one in the storage",
+                f"Weir does not know the newest state: {error}. The last known is {last}; look "
+                "for a newer one in the storage.",
             )
             return False
     if path is None:
@@ -251,9 +251,8 @@ async def _discard(
             await loops.jobs.dispose(left[-1])
             left.pop()
     except (TemporaryError, PermanentError) as error:
-        reporter.report(
-            "StateNotRemoved", f"{error}; delete by hand: {', '.join(left) or 'nothing'}"
-        )
+        by_hand = f"; delete by hand: {', '.join(left)}" if left else ""
+        reporter.report("StateNotRemoved", f"{error}{by_hand}")
 
 
 async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:

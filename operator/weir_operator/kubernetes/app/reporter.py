@@ -313,12 +313,11 @@ class StatusReporter:
         """Report an event."""
         if self._records is not None:
             self._records.note(events=[event])
-        severity = event.severity
         key = self._resource.key
         self._context.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
-        level = 30 if severity == "Warning" else 20
+        level = 30 if event.severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
-        self._context.events.post(self._resource, severity, event.reason, event.message)
+        self._context.events.post(self._resource, event.reason, event.message)
 
     def report(self, reason: str, message: str) -> None:
         """Tell a fact that the cluster's side has found."""

@@ -186,7 +186,7 @@ class AppTask:
             except LeaseLostError as error:
                 kind, failure = "fenced", str(error)
             except ManagedElsewhereError as error:
-                self._context.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
+                self._context.events.post(self.resource, "ManagedElsewhere", str(error))
                 kind, failure = "elsewhere", str(error)
             except (PermanentError, WeirPolicyError) as error:
                 kind, failure = "permanent", str(error)
@@ -425,7 +425,7 @@ class AppTask:
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
             # It failed before there was a status to report it in.
-            self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
+            self._context.events.post(self.resource, "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:
         """End the present run where it is: another controller may be the one to act."""
