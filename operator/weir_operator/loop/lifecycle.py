@@ -20,7 +20,7 @@ from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.placement import RoomFinder
+from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
@@ -158,7 +158,7 @@ class Lifecycle:
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
-        self._room = RoomFinder(
+        self._room = PlacementSearch(
             runtime=runtime,
             store=store,
             clock=clock,
@@ -190,7 +190,7 @@ class Lifecycle:
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
-            await self._see_to_it()
+            await self._take_step()
 
     async def heal(self) -> Health:
         """Check the job once, and move it towards its desired state.
@@ -204,7 +204,7 @@ class Lifecycle:
         if self._changing:
             return Health.CHANGING
         async with self._busy:
-            return await self._see_to_it()
+            return await self._take_step()
 
     async def change(
         self,
@@ -305,7 +305,7 @@ class Lifecycle:
             return None
         return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
 
-    async def _see_to_it(self) -> Health:
+    async def _take_step(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
         asked = self._directives()
         self._use(self._store.load().revision or asked.revision)

@@ -587,7 +587,7 @@ class FakeWorld:
 
 
 class JobsOf:
-    """The `Jobs` face of a `FakeWorld`."""
+    """The `Jobs` interface of a `FakeWorld`."""
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world

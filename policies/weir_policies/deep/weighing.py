@@ -119,7 +119,7 @@ def rule_out(view: View, counts: Counts, costs: Floats) -> None:
 
 
 @compiled
-def take_least(view: View, scores: Floats, epsilon: float, draws: Floats) -> None:
+def choose_min(view: View, scores: Floats, epsilon: float, draws: Floats) -> None:
     """Take the valid action with the lowest score in each run, the first of equals; or any.
 
     Args:

@@ -108,7 +108,7 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
         fence=InOffice(),
         worlds=NoWorlds(),  # type: ignore[arg-type]  # of a world it is asked no more
         events=EventPoster(cluster, instance="test", clock=clock),
-        rivals=AutoscalerConflicts(cluster, clock=clock),
+        autoscaler_conflicts=AutoscalerConflicts(cluster, clock=clock),
         telemetry=Telemetry(),
         clock=clock,
         state=tmp_path,

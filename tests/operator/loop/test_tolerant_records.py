@@ -14,7 +14,7 @@ from weir_simulator.fitting.samples import IntervalSample
 SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})
 
 
-class Desk:
+class KeptRecords:
     """Records in a folder, what was told of them, and a clock."""
 
     def __init__(self, folder):
@@ -31,7 +31,7 @@ class Desk:
         return self.records
 
     @property
-    def kept(self):
+    def stored(self):
         store = RecordStore(self.path)
         try:
             return [each.id for each in store.decisions(limit=1000)]
@@ -40,11 +40,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    desk = Desk(tmp_path)
-    yield desk
-    if desk.records is not None:
-        desk.records.close()
+def stored(tmp_path):
+    stored = KeptRecords(tmp_path)
+    yield stored
+    if stored.records is not None:
+        stored.records.close()
 
 
 def use(records):
@@ -55,42 +55,42 @@ def use(records):
     records.forget_intervals()
 
 
-def test_what_is_written_is_kept_and_nothing_is_told(desk):
-    use(desk.open())
+def test_what_is_written_is_kept_and_nothing_is_told(stored):
+    use(stored.open())
 
-    assert desk.kept == ["first"]
-    assert desk.told == []
-    assert desk.records.failure == ""
+    assert stored.kept == ["first"]
+    assert stored.told == []
+    assert stored.records.failure == ""
 
 
 @pytest.mark.parametrize(
     "content", [b"no database " * 100, b"\xff" * 5000, b"SQLite format 3\0" * 99]
 )
-def test_a_file_that_is_no_database_is_put_aside_and_another_begun(desk, content):
-    desk.path.write_bytes(content)
+def test_a_file_that_is_no_database_is_put_aside_and_another_begun(stored, content):
+    stored.path.write_bytes(content)
 
-    use(desk.open())
+    use(stored.open())
 
-    assert desk.kept == ["first"]
-    assert desk.aside.read_bytes() == content
-    assert desk.told == ["RecordsDamaged"]
-    assert desk.records.failure == ""
+    assert stored.kept == ["first"]
+    assert stored.aside.read_bytes() == content
+    assert stored.told == ["RecordsDamaged"]
+    assert stored.records.failure == ""
 
 
-def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(desk):
-    before = RecordStore(desk.path)
+def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(stored):
+    before = RecordStore(stored.path)
     for number in range(300):
         before.write([a_record(f"{number}-{name}", time=number) for name in "abc"])
     before.close()
-    damage(desk.path)
-    records = desk.open()
+    damage(stored.path)
+    records = stored.open()
 
     for number in range(300):
         records.write([a_record(f"new{number}", time=1000.0 + number)])
 
-    assert "RecordsDamaged" in desk.told
-    assert desk.aside.exists()
-    assert "new299" in desk.kept
+    assert "RecordsDamaged" in stored.told
+    assert stored.aside.exists()
+    assert "new299" in stored.kept
     assert records.failure == ""
 
 
@@ -101,28 +101,28 @@ def damage(path):
     path.write_bytes(bytes(content))
 
 
-def test_a_database_of_somebody_else_is_put_aside(desk):
-    other = sqlite3.connect(desk.path)
+def test_a_database_of_somebody_else_is_put_aside(stored):
+    other = sqlite3.connect(stored.path)
     other.execute("CREATE TABLE decisions (something TEXT)")
     other.commit()
     other.close()
 
-    use(desk.open())
+    use(stored.open())
 
-    assert desk.kept == ["first"]
-    assert desk.told == ["RecordsDamaged"]
+    assert stored.kept == ["first"]
+    assert stored.told == ["RecordsDamaged"]
 
 
-def test_a_second_damage_takes_the_place_of_the_first(desk):
+def test_a_second_damage_takes_the_place_of_the_first(stored):
     for content in (b"first " * 1000, b"second " * 1000):
-        desk.path.write_bytes(content)
-        desk.open().close()
+        stored.path.write_bytes(content)
+        stored.open().close()
 
-    assert desk.aside.read_bytes() == b"second " * 1000
+    assert stored.aside.read_bytes() == b"second " * 1000
 
 
-def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(desk):
-    records = desk.open()
+def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(stored):
+    records = stored.open()
     records._store._connection.execute("PRAGMA max_page_count = 1")
     many = [a_record(f"{number}") for number in range(200)]
 
@@ -131,53 +131,53 @@ def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(des
     failure = records.failure
     records._store._connection.execute("PRAGMA max_page_count = 100000")
     records.write([a_record("soon")])
-    told = list(desk.told)
-    desk.time += AGAIN
+    told = list(stored.told)
+    stored.time += AGAIN
     records.write([a_record("late")])
 
     assert failure != ""
     assert told == ["RecordsNotKept"]
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert set(desk.kept) == {"soon", "late"}
+    assert stored.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(stored.kept) == {"soon", "late"}
     assert records.failure == ""
 
 
-def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(desk):
-    desk.path = desk.path.parent / "state" / "records.sqlite"
-    desk.path.parent.write_text("a file in the place of the folder")
-    records = desk.open()
+def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(stored):
+    stored.path = stored.path.parent / "state" / "records.sqlite"
+    stored.path.parent.write_text("a file in the place of the folder")
+    records = stored.open()
 
     use(records)
-    told = list(desk.told)
-    desk.path.parent.unlink()
+    told = list(stored.told)
+    stored.path.parent.unlink()
     records.write([a_record("early")])
-    desk.time += AGAIN
+    stored.time += AGAIN
     records.write([a_record("late")])
 
     assert told == ["RecordsNotKept"]
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert desk.kept == ["late"]
+    assert stored.told == ["RecordsNotKept", "RecordsKept"]
+    assert stored.kept == ["late"]
 
 
-def test_records_of_a_newer_weir_are_left_as_they_are(desk):
-    newer = RecordStore(desk.path)
-    newer.write([a_record("kept")])
+def test_records_of_a_newer_weir_are_left_as_they_are(stored):
+    newer = RecordStore(stored.path)
+    newer.write([a_record("stored")])
     newer._connection.execute("PRAGMA user_version = 9")
     newer.close()
-    before = desk.path.read_bytes()
+    before = stored.path.read_bytes()
 
-    use(desk.open())
+    use(stored.open())
 
-    assert desk.told == ["RecordsNotKept"]
-    assert desk.records.failure != ""
-    assert desk.path.read_bytes() == before
+    assert stored.told == ["RecordsNotKept"]
+    assert stored.records.failure != ""
+    assert stored.path.read_bytes() == before
 
 
-def test_what_is_told_may_be_recorded_itself(desk):
-    records = desk.open()
+def test_what_is_told_may_be_recorded_itself(stored):
+    records = stored.open()
 
     def tell(reason, message):
-        desk.told.append(reason)
+        stored.told.append(reason)
         records.note(events=[Event(time=1.0, reason=reason, message=message)])
 
     records._report = tell
@@ -185,18 +185,18 @@ def test_what_is_told_may_be_recorded_itself(desk):
 
     records.write([a_record(f"{number}") for number in range(200)])
 
-    assert desk.told == ["RecordsNotKept"]
+    assert stored.told == ["RecordsNotKept"]
 
 
-def test_a_defect_in_keeping_records_is_none_of_the_loops(desk, monkeypatch):
-    records = desk.open()
+def test_a_defect_in_keeping_records_is_none_of_the_loops(stored, monkeypatch):
+    records = stored.open()
     records.write([a_record("twice")])
 
     records.write([a_record("twice")])  # an id that is there already
     failure = records.failure
-    desk.time += AGAIN
+    stored.time += AGAIN
     records.write([a_record("once")])
 
     assert "IntegrityError" in failure
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert set(desk.kept) == {"twice", "once"}
+    assert stored.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(stored.kept) == {"twice", "once"}

@@ -60,7 +60,7 @@ class Scalers:
     scaled_objects: tuple[Json, ...] = ()
     """Of KEDA."""
     unread: tuple[str, ...] = ()
-    """Kinds that could not be read, for want of rights."""
+    """Kinds that could not be read, because rights are missing."""
 
 
 async def read_scalers(api: ClusterReader, namespace: str) -> Scalers:

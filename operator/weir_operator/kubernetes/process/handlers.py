@@ -99,8 +99,8 @@ def build_registry(
         # Not by the synchronous client, whose import alone costs some hundred megabytes.
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.event(*kind, id="see", registry=registry)
-    async def see(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
+    @kopf.on.event(*kind, id="reconcile", registry=registry)
+    async def reconcile(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
         if event["type"] == "DELETED":
             meta = body["metadata"]
             reconciler.forget(Key(meta["namespace"], meta["name"]))

@@ -650,7 +650,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         learn=learn,
         decide=decide,
         explain=explain,
-        expect=_expect,
+        warm_start=_warm_start,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
     )
 
@@ -690,7 +690,7 @@ def _floor(own: PlannerMemory) -> float:
     return np.log(WITHOUT_CANDIDATES)
 
 
-def _expect(o: int, memory: Memory, season: Season) -> None:
+def _warm_start(o: int, memory: Memory, season: Season) -> None:
     """Start an operator that has not completed a block yet with its usual rates."""
     own = PlannerMemory(memory[o])
     take_season(own, season, floor=_floor(own))

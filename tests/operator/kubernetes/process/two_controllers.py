@@ -188,7 +188,7 @@ class Stage:
             fence=fence,
             worlds=worlds,
             events=EventPoster(self.api, instance=fence.term, clock=clock),
-            rivals=AutoscalerConflicts(self.api, clock=clock),
+            autoscaler_conflicts=AutoscalerConflicts(self.api, clock=clock),
             telemetry=Telemetry(),
             clock=clock,
             state=self.folder / fence.term.replace("/", "-"),
