@@ -21,7 +21,6 @@ from weir_policies.kernels.steps import (
     is_valid,
     price_after,
     step_of,
-    take,
     total,
 )
 from weir_policies.kernels.view import View
@@ -144,7 +143,7 @@ def choose_min(view: View, scores: Floats, epsilon: float, draws: Floats) -> Non
                     if left == 0:
                         best = action
                     left -= 1
-        take(run, view, best)
+        choose_action(run, view, best)
 
 
 def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
@@ -157,7 +156,7 @@ def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
     named = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, view.counts[0], total(view.counts[0]), action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             named[deployment] = float(scores[action])
     return named

@@ -25,9 +25,6 @@ from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
 from weir_operator.streamapp.models import Mode, StreamApp
 
-REASON = "OtherAutoscaler"
-"""Reason of the condition and of the event."""
-
 Workload = tuple[str, str]
 """Kind and name of an object that a scaler may point at."""
 

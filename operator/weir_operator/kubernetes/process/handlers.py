@@ -43,8 +43,6 @@ LOOK_AT_DELETION = 5.0
 TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
 
-WatchSeen = Callable[[Mapping[str, Any]], None]
-
 
 class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
     """Remembers that an object was handled, but not what it held: no handler asks what changed."""
