@@ -17,6 +17,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.levels import level_of, middle_of
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import (
+    choose_action,
     count_actions,
     is_valid,
     price_after,
