@@ -156,7 +156,7 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
         return "ZeroDivisionError" in (await bench.events()).get("DeletionWaits", "")
 
     await bench.until(is_told, "expected an event that says what the deletion waits for")
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert "ZeroDivisionError" in (await bench.events())["FinalSavepointFailed"]

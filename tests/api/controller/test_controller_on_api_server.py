@@ -290,7 +290,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     condition = await bench.until_condition("Ready", "FinalSavepointFailed")
     assert "The JobManager did not answer" in condition["message"]
     assert "The JobManager did not answer" in (await bench.events())["DeletionWaits"]
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert any("/checkpoints/" in told for told in await bench.messages("FinalSavepointFailed"))

@@ -186,7 +186,7 @@ class Stage:
         context = ControllerContext(
             api=self.api,
             fence=fence,
-            worlds=worlds,
+            dependencies=worlds,
             events=EventPoster(self.api, instance=fence.term, clock=clock),
             autoscaler_conflicts=AutoscalerConflicts(self.api, clock=clock),
             telemetry=Telemetry(),
