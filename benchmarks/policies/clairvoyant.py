@@ -13,7 +13,6 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled_apart
 from weir_policies.model.arrays import Floats
-from weir_policies.model.cost import price_deployments
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation, OperatorModel, Sharing
 from weir_simulator.arrivals import arrival_rates
@@ -73,7 +72,8 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         times, _ = predict_means(model, counts, middle)
         keeps = times <= bound
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
-    price = price_deployments(counts, model.node_types)
+    prices = np.array([node_type.price for node_type in model.node_types])
+    price = np.round(counts @ prices, 12)  # equal costs compare equal, however they add up
     order = np.lexsort((-low, price))
     best = np.maximum.accumulate(np.concatenate([[-1.0], low[order][:-1]]))
     efficient = order[low[order] > best]

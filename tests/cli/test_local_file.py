@@ -183,7 +183,7 @@ def test_an_interpreter_that_is_not_there_is_named(program, monkeypatch):
         (["local", "app.yaml", "--objective", "1s"], "set the field in the manifest instead"),
         (["local", "app.yaml", "--entry-class", "A"], "set the field in the manifest instead"),
         (["local", "q.sql", "--objective", "fast"], "spec.objective.responseTime"),
-        (["local", "q.sql", "--job-args", "--a"], "nothing together with sql"),
+        (["local", "q.sql", "--job-args", "--a"], "no value together with sql"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(

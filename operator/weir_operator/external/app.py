@@ -69,7 +69,7 @@ async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalTerms:
-    """How the loops of the job count, for the faces that show what they did."""
+    """How the loops of the job count, for the reports that show what they did."""
 
     app: StreamApp
     """As it would be written for the job: with its vertices as operators."""

@@ -148,8 +148,8 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         """Compile policies before they are asked, where they are compiled: it may take a minute."""
 
     @abstractmethod
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep policies' tables in a room, where they have any worth the name."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of policies in `storage`."""
 
 
 class SeparateManagers(Managers):
@@ -236,10 +236,10 @@ class SeparateManagers(Managers):
         for manager in self._managers.values():
             manager.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep the tables of every operator's policy in a room."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of every operator's policy in `storage`."""
         for manager in self._managers.values():
-            manager.keep_tables_in(room)
+            manager.store_tables(storage)
 
 
 class JointManagers(Managers):
@@ -388,7 +388,7 @@ class JointManagers(Managers):
             if isinstance(policy, Compilable):
                 policy.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
+    def store_tables(self, storage: TableStorage) -> None:
         """Keep them in memory: there is one policy for all operators, so they are few."""
 
     def _leave_out_fixed(self, dataflow: Dataflow) -> Dataflow | None:

@@ -213,7 +213,7 @@ class ObservedOperator:
             time=interval.now,
             time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
             interval=interval.length,
-            model=_without_room(
+            model=_out_of_storage_policy(
                 _within_splits(self.model, deployment, measurement.splits), deployment, full
             ),
             deployment=deployment,
@@ -268,7 +268,7 @@ class OperatorManager(ObservedOperator):
         self._policy = policy
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
-        self._without_room = without_room
+        self._out_of_storage_policy = without_room
         self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
         self._initial_state = dict(policy.state_dict())
@@ -276,14 +276,14 @@ class OperatorManager(ObservedOperator):
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._fallback_policy, self._without_room):
+        for policy in (self._policy, self._fallback_policy, self._out_of_storage_policy):
             if isinstance(policy, Compilable):
                 policy.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep the policy's tables in a room, where it has any worth the name."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of the policy in `storage`."""
         if isinstance(self._policy, KernelPolicy):
-            self._policy.keep_in(room)
+            self._policy.keep_in(storage)
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -317,9 +317,9 @@ class OperatorManager(ObservedOperator):
             decision = self._learn_and_decide(observation)
             self.uses_fallback_policy = self.in_training
         except TemporaryError as error:
-            if self._without_room is None:
+            if self._out_of_storage_policy is None:
                 raise
-            decision = self._without_room.decide(observation)
+            decision = self._out_of_storage_policy.decide(observation)
             decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
             self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
@@ -427,7 +427,7 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
     return replace(model, node_types=types)
 
 
-def _without_room(
+def _out_of_storage_policy(
     model: OperatorModel, deployment: Deployment, full: Collection[str]
 ) -> OperatorModel:
     """Return the model in which full pools take no more than they hold now."""

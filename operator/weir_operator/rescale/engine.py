@@ -43,7 +43,7 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
-from weir_operator.rescale.retry import Patience
+from weir_operator.rescale.retry import Retrier
 from weir_operator.rescale.rollback import (
     WITH_A_WAY_BACK,
     StepFailure,
@@ -109,8 +109,8 @@ class Rescaler:
         self._store = parts.store
         self._settings = parts.settings
         self._clock = parts.clock
-        patience = Patience(parts.clock, limit=parts.settings.submit_deadline)
-        self._until, self._retried = patience.until, patience.retried
+        retrier = Retrier(parts.clock, limit=parts.settings.submit_deadline)
+        self._until, self._retried = retrier.until, retrier.retried
         self._resumed = False  # it goes on with what an earlier one left
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
 

@@ -599,7 +599,7 @@ class FakeWorld:
 
 
 class JobsOf:
-    """The `Jobs` face of a `FakeWorld`."""
+    """The `Jobs` interface of a `FakeWorld`."""
 
     @property
     def unread(self) -> str:

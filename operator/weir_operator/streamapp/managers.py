@@ -151,6 +151,9 @@ class Window(Section):
     `ScaleOut` or `ScaleIn`."""
 
 
+_EXPECTED_NO_NAMED = "no value, because deployment is not Named"
+
+
 class FallbackDeployment(StrEnum):
     """What to do when metrics stay unhealthy."""
 
@@ -173,7 +176,7 @@ class Fallback(Section):
             Rule(
                 rule="self.deployment == 'Named' || !has(self.named)",
                 field=".named",
-                expected="nothing, because deployment is not Named",
+                expected=_EXPECTED_NO_NAMED,
                 remedy="set deployment to Named, or remove named",
             ),
         )
@@ -202,7 +205,7 @@ class Fallback(Section):
             )  # fmt: skip
         if not wanted and self.named is not None:
             refuse(
-                [Mistake(("named",), self.named, f"nothing, as deployment is {self.deployment}",
+                [Mistake(("named",), self.named, _EXPECTED_NO_NAMED,
                          "set deployment to Named, or remove named")]
             )  # fmt: skip
         return self

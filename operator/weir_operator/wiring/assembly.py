@@ -259,7 +259,7 @@ def operator_managers(
         fixed = world.fixed_deployment(app, operator.name)
         season = (seasons or {}).get(operator.name)
         if season is not None and fixed is None and isinstance(own, WarmStartable):
-            own.expect(season)
+            own.warm_start(season)
         managers[operator.name] = OperatorManager(
             model=_specified(app, operator),
             given=_given_speedups(app, operator),

@@ -34,7 +34,7 @@ from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.testing import committed_lines
-from weir_operator.kubernetes.process.dependencies import ClusterWorlds
+from weir_operator.kubernetes.process.dependencies import ClusterDependencies
 from weir_operator.kubernetes.process.process import compile_default_policy
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
@@ -288,7 +288,7 @@ async def _leave_job_manager(kube, deployment):
     assert made.status == 201, made.message
 
 
-class OnThisMachine(ClusterWorlds):
+class OnThisMachine(ClusterDependencies):
     """Dependencies of a controller whose Flink runs as processes of this machine."""
 
     def __init__(self, folder, jar):
@@ -327,14 +327,14 @@ async def controller(cast, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", config)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)
     bench = Bench(cast.kube, cast.folder)
-    worlds = OnThisMachine(cast.folder, cast.operator.jar)
-    bench.worlds = worlds  # type: ignore[assignment]
+    dependencies = OnThisMachine(cast.folder, cast.operator.jar)
+    bench.dependencies = dependencies  # type: ignore[assignment]
     bench.start()
     try:
         yield bench
     finally:
         await bench.close()
-        await worlds.end()
+        await dependencies.end()
 
 
 async def test_a_job_moves_to_a_streamapp_and_back_and_every_record_is_written_once(

@@ -26,9 +26,6 @@ from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
 from weir_operator.streamapp.models import Mode, StreamApp
 
-REASON = "OtherAutoscaler"
-"""Reason of the condition and of the event."""
-
 Workload = tuple[str, str]
 """Kind and name of an object that a scaler may point at."""
 
@@ -59,7 +56,7 @@ class Scalers:
     scaled_objects: tuple[Json, ...] = ()
     """Of KEDA."""
     unread: tuple[str, ...] = ()
-    """Kinds that could not be read, for want of rights."""
+    """Kinds that could not be read, because rights are missing."""
 
 
 async def read_scalers(api: ClusterReader, namespace: str) -> Scalers:
