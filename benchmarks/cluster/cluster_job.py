@@ -118,7 +118,7 @@ class Wanted:
         return {"name": name, "maxReplicas": 12, **({"managedMemory": managed} if managed else {})}
 
 
-class ClusterJob(SteeredJob):
+class ClusterJob(SteeredJob[KubernetesRuntime]):
     """One controller's hold on the job; an async context manager that ends every pod."""
 
     runtime: KubernetesRuntime

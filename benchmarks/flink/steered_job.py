@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from benchmarks.flink.ledger import Ledger, read_proof
 from weir_operator.clock import SystemClock
@@ -28,11 +29,14 @@ from weir_operator.runtime.protocol import Runtime
 from weir_policies.policy import OperatorModel
 
 
-class SteeredJob:
+Where = TypeVar("Where", bound=Runtime)
+
+
+class SteeredJob(Generic[Where]):
     """One controller's hold on a job."""
 
     jobs: FlinkJobs
-    runtime: Runtime
+    runtime: Where
     lifecycle: Lifecycle
 
     def __init__(self, out: Path, store: StatusStore) -> None:

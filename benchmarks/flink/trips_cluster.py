@@ -111,7 +111,7 @@ class Trips:
         return parse_manifest(manifest)
 
 
-class TripsCluster(SteeredJob):
+class TripsCluster(SteeredJob[LocalRuntime]):
     """One controller's hold on the job; an async context manager.
 
     Leaving it ends every process; `detach` before leaves them to the next one.

@@ -56,7 +56,7 @@ class Unmodified:
     )
 
 
-class UnmodifiedJob(SteeredJob):
+class UnmodifiedJob(SteeredJob[LocalRuntime]):
     """One controller's hold on such a job; an async context manager that ends every process."""
 
     runtime: LocalRuntime

@@ -66,14 +66,15 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         [count * np.eye(types, dtype=np.int64) for count in range(1, model.max_replicas + 1)]
     )
     speedups = np.array([node_type.speedup for node_type in model.node_types])
-    low, high = np.zeros(len(counts)), counts @ speedups / model.service_mean
+    low: Floats = np.zeros(len(counts))
+    high: Floats = counts @ speedups / model.service_mean
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         times, _ = predict_means(model, counts, middle)
         keeps = times <= bound
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
     prices = np.array([node_type.price for node_type in model.node_types])
-    price = np.round(counts @ prices, 12)  # equal costs compare equal, however they add up
+    price: Floats = np.round(counts.astype(float) @ prices, 12)  # equal costs compare equal, however they add up
     order = np.lexsort((-low, price))
     best = np.maximum.accumulate(np.concatenate([[-1.0], low[order][:-1]]))
     efficient = order[low[order] > best]

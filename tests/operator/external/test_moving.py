@@ -33,7 +33,7 @@ class Cluster(MemoryApi):
         super().__init__()
         self.rate = "120/s"
         self.requests = 0
-        self.fails_at = None
+        self.fails_at: int | None = None
         """Which request gets no answer, counted from 0."""
         self.is_lost = False
         """Whether that request is carried out all the same."""
@@ -273,6 +273,8 @@ async def test_one_request_without_an_answer_changes_nothing_about_a_move(scene,
         moved = await scene.move()
         record, app = scene.api.record, scene.api.app
 
+        assert record is not None
+        assert app is not None
         assert (moved.savepoint, moved.already) == (FIRST, False)
         assert (record.uid, record.done, record.back) == (app["metadata"]["uid"], True, False)
         assert app["spec"]["flink"]["job"]["initialSavepoint"] == FIRST

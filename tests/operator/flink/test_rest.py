@@ -452,7 +452,7 @@ async def test_a_job_that_is_one_operator_takes_slots_as_they_are(flink, submit)
 
 async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flink, monkeypatch):
     plan = Plan(groups=frozenset(), agent="ready", vertices=())
-    tries = [PermanentError("no file"), PermanentError("no file"), plan]
+    tries: list[PermanentError | Plan] = [PermanentError("no file")] * 2 + [plan]
     asked: list[PermanentError | Plan] = []
 
     async def read_plan(*_, **__):

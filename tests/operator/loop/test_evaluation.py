@@ -129,7 +129,9 @@ def disk_full(store, state):
 
 def kept(stage):
     """Return what the file holds."""
-    return EvaluationStore(stage.folder / EVALUATION).load()
+    found = EvaluationStore(stage.folder / EVALUATION).load()
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{}", b'{"asked": "\xff"}'])

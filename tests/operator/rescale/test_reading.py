@@ -116,6 +116,6 @@ async def test_of_a_job_that_is_over_only_what_passed_between_vertices_is_known(
 async def test_of_a_job_that_flink_does_not_know_nothing_is_read():
     class Unknown(Counts):
         async def job(self, job_id):
-            return None
+            return cast(Job, None)
 
     assert await read_records(cast(FlinkRest, Unknown({}, {})), "5" * 32) is None

@@ -269,6 +269,7 @@ def test_many_vertices_with_little_work_do_not_multiply_the_replicas():
 
     separation = shared.find_separation({"job": {"any/1": 8}}, measured)
 
+    assert separation is not None
     assert set(separation.busy) == {*MANY}
     assert replicas_of(separation) == 16
     assert separation.scales_in
@@ -280,6 +281,7 @@ def test_no_more_vertices_are_separated_than_the_pools_hold_and_the_busiest_come
 
     separation = shared.find_separation({"job": {"any/1": 8}}, measured | {last: 0.6})
 
+    assert separation is not None
     assert next(iter(separation.busy)) == "v15"
     assert separation.busy.keys() | separation.waiting.keys() == {*MANY}
     assert separation.waiting
@@ -292,6 +294,7 @@ def test_where_the_pools_have_no_room_at_all_nothing_is_separated():
 
     separation = shared.find_separation({"job": {"any/1": 1}}, measured)
 
+    assert separation is not None
     assert separation.busy == {}
     assert separation.target == {"job": {"any/1": 1}}
 
