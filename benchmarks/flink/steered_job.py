@@ -28,7 +28,6 @@ from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
 from weir_policies.policy import OperatorModel
 
-
 Where = TypeVar("Where", bound=Runtime)
 
 

@@ -74,7 +74,8 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         keeps = times <= bound
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
     prices = np.array([node_type.price for node_type in model.node_types])
-    price: Floats = np.round(counts.astype(float) @ prices, 12)  # equal costs compare equal, however they add up
+    # Equal costs compare equal, however they add up.
+    price: Floats = np.round(counts.astype(float) @ prices, 12)
     order = np.lexsort((-low, price))
     best = np.maximum.accumulate(np.concatenate([[-1.0], low[order][:-1]]))
     efficient = order[low[order] > best]
