@@ -75,7 +75,7 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
     prices = np.array([node_type.price for node_type in model.node_types])
     # Equal costs compare equal, however they add up.
-    price: Floats = np.round(counts.astype(float) @ prices, 12)
+    price: Floats = (counts @ prices).round(12)
     order = np.lexsort((-low, price))
     best = np.maximum.accumulate(np.concatenate([[-1.0], low[order][:-1]]))
     efficient = order[low[order] > best]
