@@ -73,7 +73,7 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         times, _ = predict_means(model, counts, middle)
         keeps = times <= bound
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
-    prices = np.array([node_type.price for node_type in model.node_types])
+    prices: Floats = np.array([node_type.price for node_type in model.node_types])
     # Equal costs compare equal, however they add up.
     price: Floats = (counts @ prices).round(12)
     order = np.lexsort((-low, price))
