@@ -67,7 +67,8 @@ test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
-# Beside the version that Weir brings, which `make test` uses.
+# Beside the version that Weir brings. `make test` uses that, and the oldest of these for a DataStream
+# job and a SQL script.
 VERSIONS ?= 1.20.5 2.0.2 2.1.3 2.2.0
 
 .PHONY: versions

@@ -16,7 +16,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import Figure
+from benchmarks.figures import NOT_SHOWN, Figure
 from benchmarks.raw_results import begin, complete, write_result
 from benchmarks.registry import FOLDER, Benchmark, BenchmarkError, find_benchmark, find_benchmarks
 from benchmarks.rows import forget_rows, read_outcomes, read_rows
@@ -77,7 +77,8 @@ def figures_table(figures: Iterable[Figure]) -> Table:
     table.columns[1].justify = "right"
     for figure in figures:
         value = "not measured" if figure.value is None else f"{figure.value:.6g}"
-        table.add_row(figure.figure, value, figure.unit, figure.goal, VERDICTS[figure.holds])
+        verdict = NOT_SHOWN if figure.is_open else VERDICTS[figure.holds]
+        table.add_row(figure.figure, value, figure.unit, figure.goal, verdict)
     return table
 
 

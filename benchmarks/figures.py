@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+NOT_SHOWN = "not shown"
+"""The verdict on a goal that the measurements leave open."""
+
 
 class FigureError(ValueError):
     """A figure that cannot be written down."""
@@ -31,7 +34,12 @@ class Figure:
     goal: str | None = None
     """What was promised, in words such as `at most 1.0 s`; `None` is reported without a promise."""
     holds: bool | None = None
-    """Whether the goal was reached; `None` where there is no goal."""
+    """Whether the goal was reached; `None` where there is no goal, or it is not shown."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a goal of which the measurements do not show whether it holds."""
+        return self.goal is not None and self.holds is None
 
     def __post_init__(self) -> None:
         """Refuse what JSON has no number for."""

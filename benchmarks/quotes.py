@@ -89,7 +89,7 @@ QUOTES = (
     ),
     Quote(
         page="README.md",
-        pattern=r"(\S+) % of the cost of the deployment for the peak",
+        pattern=r"(\S+) % of the cost of a deployment sized for the peak",
         say=_figure("demo-policies", "queueing: cost against static", "{:.0f}"),
     ),
     Quote(

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.cluster.place import CLAIM, IMAGE, OWNER, Place
@@ -119,8 +118,10 @@ class Wanted:
         return {"name": name, "maxReplicas": 12, **({"managedMemory": managed} if managed else {})}
 
 
-class ClusterJob(SteeredJob):
+class ClusterJob(SteeredJob[KubernetesRuntime]):
     """One controller's hold on the job; an async context manager that ends every pod."""
+
+    runtime: KubernetesRuntime
 
     def __init__(self, place: Place, app: StreamApp, initial: DeploymentMap) -> None:
         super().__init__(place.state / "out", FileStatusStore(place.state / "status.json"))
@@ -149,16 +150,6 @@ class ClusterJob(SteeredJob):
         }
         self.lifecycle = self._by_via["Auto"]
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Delete every pod and wait until they are gone."""
-        await self.jobs.close()
-        await self.runtime.close()
 
     def ask_for(self, app: StreamApp) -> None:
         """Let the manifest be another from the next look on."""

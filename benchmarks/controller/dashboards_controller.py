@@ -35,7 +35,7 @@ from weir_operator.streamapp.models import StreamApp
 _MIB = 2**20
 
 
-class LocalWorlds:
+class LocalDependencies:
     """`AppDependencies` on this machine."""
 
     def __init__(self, runtime: LocalRuntime, manifest: Path) -> None:
@@ -113,7 +113,7 @@ async def work(manifest: Path, state: Path, port: int) -> None:
                 health_host="127.0.0.1",
             ),
             api=api,
-            worlds=LocalWorlds(runtime, manifest),
+            dependencies=LocalDependencies(runtime, manifest),
             nodes=NodeNotices(api),
             open_lease_api=KubernetesApi.unconnected,
         )

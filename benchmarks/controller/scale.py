@@ -1,7 +1,7 @@
 """One controller and a thousand StreamApps: what it costs, how punctual it is, what it asks.
 
 1,000 StreamApps of 10 operators, in the mode Advise with `planner`, are looked after by one
-controller in a process of its own. The API server and Prometheus are real; the jobs are told of
+controller in a process of its own. The API server and Prometheus are real; the jobs are simulated
 (`scale_world`): JobManagers answer and reporters count, but no record flows. Everything runs on
 this machine, so what is measured of the controller is its own process: CPU time and memory as the
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would.

@@ -57,6 +57,8 @@ class PlainFlink:
     """Further keys for `JOB_MANAGER` or `TASK_MANAGER` alone."""
     agent: Path | None = None
     """Weir's agent in both processes; a plain Flink has none."""
+    home: Path = field(default_factory=flink_home)
+    """The Flink to run."""
     ports: Sequence[int] = field(default_factory=lambda: free_ports(2))
     """Of REST and of the JobManager's RPC."""
     started: dict[Path, ProcessIdentity] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class PlainFlink:
         await processes.end(self.started, grace=5.0)
 
     async def _start_all(self) -> None:
-        installation = Installation(java=Path(find_java()), flink_home=Path(flink_home()))
+        installation = Installation(java=Path(find_java()), flink_home=self.home)
         places = {name: self._prepare(name) for name in (JOB_MANAGER, TASK_MANAGER)}
         tool = await asyncio.to_thread(
             subprocess.run,

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Generic, TypeVar
 
 from benchmarks.flink.ledger import Ledger, read_proof
 from weir_operator.clock import SystemClock
@@ -18,7 +20,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
@@ -26,11 +28,14 @@ from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
 from weir_policies.policy import OperatorModel
 
+Where = TypeVar("Where", bound=Runtime)
 
-class SteeredJob:
+
+class SteeredJob(Generic[Where]):
     """One controller's hold on a job."""
 
     jobs: FlinkJobs
+    runtime: Where
     lifecycle: Lifecycle
 
     def __init__(self, out: Path, store: StatusStore) -> None:
@@ -39,6 +44,16 @@ class SteeredJob:
         self.store = store
         self.clock = SystemClock()
         self.events: list[Event] = []
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process or pod of the job."""
+        await self.jobs.close()
+        await self.runtime.close()
 
     async def until_running(self, limit: float = 60.0) -> float:
         """Look after the job until every task runs; return the seconds that took.
@@ -74,12 +89,14 @@ class SteeredJob:
     ) -> Lifecycle:
         """Put engine and lifecycle together."""
         rescaler = Rescaler(
-            runtime=runtime,
-            jobs=self.jobs,
-            spec=spec,
-            store=self.store,
-            settings=settings,
-            clock=self.clock,
+            EngineParts(
+                runtime=runtime,
+                jobs=self.jobs,
+                spec=spec,
+                store=self.store,
+                settings=settings,
+                clock=self.clock,
+            )
         )
         return Lifecycle(
             runtime=runtime,

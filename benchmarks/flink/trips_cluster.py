@@ -111,11 +111,13 @@ class Trips:
         return parse_manifest(manifest)
 
 
-class TripsCluster(SteeredJob):
+class TripsCluster(SteeredJob[LocalRuntime]):
     """One controller's hold on the job; an async context manager.
 
     Leaving it ends every process; `detach` before leaves them to the next one.
     """
+
+    runtime: LocalRuntime
 
     def __init__(self, trips: Trips, *, store: StatusStore | None = None) -> None:
         super().__init__(trips.out, store or FileStatusStore(trips.status_path))

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from benchmarks.flink.steered_job import SteeredJob
-from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.agent import PINNED, build_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
@@ -57,8 +56,10 @@ class Unmodified:
     )
 
 
-class UnmodifiedJob(SteeredJob):
+class UnmodifiedJob(SteeredJob[LocalRuntime]):
     """One controller's hold on such a job; an async context manager that ends every process."""
+
+    runtime: LocalRuntime
 
     def __init__(self, job: Unmodified) -> None:
         super().__init__(job.folder, FileStatusStore(job.folder / "status.json"))
@@ -92,16 +93,6 @@ class UnmodifiedJob(SteeredJob):
             await self.__aexit__(None, None, None)
             raise
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End every process."""
-        await self.jobs.close()
-        await self.runtime.close()
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -144,7 +135,7 @@ class UnmodifiedJob(SteeredJob):
             await self.runtime.provide_jar(),
             entry_class=self.job.entry_class,
             arguments=tuple(self.job.arguments),
-            configuration={"weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)},
+            configuration=PINNED,
         )
 
 

@@ -7,13 +7,16 @@ import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel.MapMode;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
 import org.apache.flink.api.java.tuple.Tuple3;
+import org.apache.flink.connector.datagen.source.DataGeneratorSource;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.streaming.api.datastream.DataStreamSink;
@@ -30,6 +33,8 @@ import org.apache.flink.util.ParameterTool;
  *
  * <pre>
  * --counter FILE  holds how many records have come through, a long
+ * --rate 0        records/s, or 0 for as many as it can take
+ * --repeat 1      times that the JSON of each record is read
  * --pinned false  whether `parse` and `count` are operators of their own for Weir
  * </pre>
  */
@@ -42,9 +47,10 @@ public final class CountVisits {
     public static void main(String[] args) throws Exception {
         ParameterTool settings = ParameterTool.fromArgs(args);
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
-        SingleOutputStreamOperator<Long> numbers = env.fromSequence(0, Long.MAX_VALUE - 1);
+        SingleOutputStreamOperator<Long> numbers = numbers(env, settings.getDouble("rate", 0));
         SingleOutputStreamOperator<String> lines = numbers.map(CountVisits::write);
-        SingleOutputStreamOperator<Tuple3<Long, String, Long>> visits = lines.map(new Parse());
+        SingleOutputStreamOperator<Tuple3<Long, String, Long>> visits = 
+                lines.map(new Parse(settings.getInt("repeat", 1)));
         SingleOutputStreamOperator<Long> counts =
                 visits.keyBy(visit -> visit.f0, Types.LONG).process(new Count());
         SingleOutputStreamOperator<Long> told =
@@ -59,6 +65,22 @@ public final class CountVisits {
             Weir.pin(sink, "count");
         }
         env.execute("count-visits");
+    }
+
+    private static SingleOutputStreamOperator<Long> numbers(
+            StreamExecutionEnvironment env, double rate) {
+        if (rate == 0) {
+            return env.fromSequence(0, Long.MAX_VALUE - 1);
+        }
+        return env.fromSource(
+                        new DataGeneratorSource<>(
+                                index -> index,
+                                Long.MAX_VALUE,
+                                RateLimiterStrategy.perSecond(rate),
+                                Types.LONG),
+                        WatermarkStrategy.noWatermarks(),
+                        "Sequence Source")
+                .setParallelism(1);
     }
 
     private static String write(long number) {
@@ -79,9 +101,18 @@ public final class CountVisits {
         private static final Pattern ADDRESS =
                 Pattern.compile("^https?://([^./]+)(?:\\.[^/]+)?/([a-z]+)/(\\d+)(?:\\?(.*))?$");
 
+        private final int repeat;
+
+        Parse(int repeat) {
+            this.repeat = repeat;
+        }
+
         @Override
         public Tuple3<Long, String, Long> map(String line) throws Exception {
             JsonNode visit = JSON.readTree(line);
+            for (int read = 1; read < repeat; read++) {
+                visit = JSON.readTree(line);
+            }
             Matcher address = ADDRESS.matcher(visit.get("address").textValue());
             if (!address.matches()) {
                 throw new IllegalArgumentException("Expected an address in " + line);

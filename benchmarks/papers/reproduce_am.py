@@ -514,14 +514,14 @@ def judge_case(case: Case, searches: Sequence[Search]) -> Judged:
     return Judged(
         case=case,
         searches=tuple(searches),
-        ours=tuple(live(case, point, case.judged_on) for point in points),
-        naive=live_naively(case, case.judged_on),
-        rest=tuple(live(case, point, REST) for point in points),
-        naive_rest=live_naively(case, REST),
+        ours=tuple(evaluate_on(case, point, case.judged_on) for point in points),
+        naive=evaluate_naively(case, case.judged_on),
+        rest=tuple(evaluate_on(case, point, REST) for point in points),
+        naive_rest=evaluate_naively(case, REST),
     )
 
 
-def live(case: Case, point: Tuning, stretch: tuple[int, int]) -> Outcome:
+def evaluate_on(case: Case, point: Tuning, stretch: tuple[int, int]) -> Outcome:
     """Return what comes of a point on a stretch, the policy untrained at its beginning."""
     begin, slots = stretch
     experiment = describe(case.application, weights=case.weights)
@@ -533,12 +533,12 @@ _naive: dict[tuple[Application, bool, tuple[int, int]], Outcome] = {}
 """Of the naive points, which many cases share."""
 
 
-def live_naively(case: Case, stretch: tuple[int, int]) -> Outcome:
+def evaluate_naively(case: Case, stretch: tuple[int, int]) -> Outcome:
     """Return what comes of the naive point on a stretch."""
     key = case.application, case.weights is GIVEN, stretch
     if key not in _naive:
         experiment = describe(case.application, weights=case.weights)
-        _naive[key] = live(case, begin_naively(experiment), stretch)
+        _naive[key] = evaluate_on(case, begin_naively(experiment), stretch)
     return _naive[key]
 
 

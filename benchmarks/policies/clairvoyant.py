@@ -13,7 +13,6 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled_apart
 from weir_policies.model.arrays import Floats
-from weir_policies.model.cost import price_deployments
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation, OperatorModel, Sharing
 from weir_simulator.arrivals import arrival_rates
@@ -67,13 +66,16 @@ def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, F
         [count * np.eye(types, dtype=np.int64) for count in range(1, model.max_replicas + 1)]
     )
     speedups = np.array([node_type.speedup for node_type in model.node_types])
-    low, high = np.zeros(len(counts)), counts @ speedups / model.service_mean
+    low: Floats = np.zeros(len(counts))
+    high: Floats = counts @ speedups / model.service_mean
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         times, _ = predict_means(model, counts, middle)
         keeps = times <= bound
         low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
-    price = price_deployments(counts, model.node_types)
+    prices: Floats = np.array([node_type.price for node_type in model.node_types])
+    # Equal costs compare equal, however they add up.
+    price: Floats = (counts @ prices).round(12)
     order = np.lexsort((-low, price))
     best = np.maximum.accumulate(np.concatenate([[-1.0], low[order][:-1]]))
     efficient = order[low[order] > best]

@@ -10,7 +10,7 @@ import typer
 from weir_cli.options import read_duration
 
 if TYPE_CHECKING:
-    from weir_operator.external.adopting import Asked
+    from weir_operator.external.adopt import MoveRequest
 
 
 def adopt(
@@ -29,7 +29,10 @@ def adopt(
         ),
     ] = None,
     move: Annotated[
-        bool, typer.Option("--move", help="Move the job, or continue a move; or move it back.")
+        bool,
+        typer.Option(
+            "--move", help="Move the job, or continue a move, and move it back if that fails."
+        ),
     ] = False,
     back: Annotated[
         bool, typer.Option("--back", help="Move the job back to the FlinkDeployment.")
@@ -43,11 +46,11 @@ def adopt(
     Reads the cluster that KUBECONFIG names, and changes nothing without --move. Fails if something
     stops the move.
     """
-    from weir_operator.external.adopting import Asked
+    from weir_operator.external.adopt import MoveRequest
 
     if move and back:
         raise typer.BadParameter("expected --move or --back, got both; choose one")
-    asked = Asked(
+    request = MoveRequest(
         namespace=namespace,
         name=name,
         objective=objective,
@@ -55,20 +58,20 @@ def adopt(
         timeout=read_duration(timeout, "--timeout"),
     )
     if move or back:
-        _change(asked, back=back)
+        _change(request, back=back)
     else:
-        _show(asked)
+        _show(request)
 
 
-def _show(asked: Asked) -> None:
+def _show(request: MoveRequest) -> None:
     import asyncio
 
     import yaml
 
-    from weir_operator.external.adopting import show
-    from weir_operator.external.adoption import say_move
+    from weir_operator.external.adopt import show
+    from weir_operator.external.adoption_plan import describe_move
 
-    deployment, found = asyncio.run(show(asked))
+    deployment, found = asyncio.run(show(request))
     typer.echo(yaml.safe_dump(found.manifest, sort_keys=False), nl=False)
     for sentence in found.remarks:
         typer.echo(f"# {sentence}")
@@ -76,24 +79,30 @@ def _show(asked: Asked) -> None:
         for sentence in found.stops:
             typer.echo(f"Stops the move: {sentence}", err=True)
         raise typer.Exit(1)
-    typer.echo(f"\n{say_move(deployment)}", err=True)
+    typer.echo(f"\n{describe_move(deployment)}", err=True)
 
 
-def _change(asked: Asked, *, back: bool) -> None:
+def _change(request: MoveRequest, *, back: bool) -> None:
     import asyncio
 
-    from weir_operator.external.adopting import move, move_back
+    from weir_operator.external.adopt import move, move_back
 
     def say(sentence: str) -> None:
         typer.echo(sentence, err=True)
 
-    place = f"{asked.name} --namespace {asked.namespace}"
+    place = f"{request.name} --namespace {request.namespace}"
     if back:
-        asyncio.run(move_back(asked, say=say))
+        asyncio.run(move_back(request, say=say))
         return
-    moved = asyncio.run(move(asked, say=say))
+    moved = asyncio.run(move(request, say=say))
+    if moved.already:
+        begin = (
+            f"FlinkDeployment {request.name} was moved already, to StreamApp {moved.stream_app} "
+            f"from {moved.savepoint}; nothing was changed"
+        )
+    else:
+        begin = f"Moved: StreamApp {moved.stream_app} runs the job, from {moved.savepoint}"
     typer.echo(
-        f"Moved: StreamApp {moved.stream_app} runs the job, from {moved.savepoint}. The way "
-        f"back is `weir adopt {place} --back`, for as long as the suspended FlinkDeployment "
-        f"exists; to remove that, run `kubectl delete flinkdeployment {place}`"
+        f"{begin}. The way back is `weir adopt {place} --back`, for as long as the suspended "
+        f"FlinkDeployment exists; to remove that, run `kubectl delete flinkdeployment {place}`"
     )

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from weir_cli.options import find_records, write_page
+
 
 def evaluate(
     app: Annotated[str, typer.Argument(help="The StreamApp, as NAME or NAMESPACE/NAME.")],
@@ -20,31 +22,20 @@ def evaluate(
 ) -> None:
     """Show what Weir has saved in an evaluation, with confidence intervals.
 
-    `spec.evaluation` in the manifest begins one: in random order, Weir decides in some blocks of
-    time, and in others the job keeps a fixed deployment.
+    `spec.evaluation` in the manifest starts one: Weir and a fixed baseline take turns on the
+    running job, in pairs of time blocks in random order.
     """
-    from weir_operator.errors import PermanentError
-    from weir_operator.loop.decision_records import RECORDS
     from weir_operator.reporting.evaluation import (
         render_evaluation,
         render_evaluation_page,
         to_plain,
     )
-    from weir_operator.runtime.files import storing
     from weir_operator.wiring.evaluation import read_evaluation
-    from weir_operator.wiring.loops import state_directory
 
-    path = state_directory(state, app) / RECORDS
-    if not path.exists():
-        raise PermanentError(
-            f"Expected decision records of {app!r} in {state}, found none: name the "
-            "StreamApp as NAMESPACE/NAME, and its folder with --state"
-        )
+    path = find_records(state, app)
     found = read_evaluation(path, app)
     if report is not None:
-        with storing(report):
-            report.parent.mkdir(parents=True, exist_ok=True)
-            report.write_text(render_evaluation_page(found), encoding="utf-8")
+        write_page(report, render_evaluation_page(found))
     if as_json:
         typer.echo(json.dumps(to_plain(found), indent=1, allow_nan=False))
     else:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.options import read_time
+from weir_cli.options import find_records, read_time
 
 MOST_TUNINGS = 5
 """Tunings that are shown, the newest first."""
@@ -33,18 +33,11 @@ def explain(
     If weights and latency budgets were tuned, the last tunings come first, each with the reason why
     it was kept or rolled back.
     """
-    from weir_operator.errors import PermanentError
-    from weir_operator.loop.decision_records import RECORDS, RecordStore
+    from weir_operator.loop.decision_records import RecordStore
     from weir_operator.reporting.explanation import explain_at, to_plain
     from weir_operator.tuning.store import TUNINGS, read_tunings
-    from weir_operator.wiring.loops import state_directory
 
-    path = state_directory(state, app) / RECORDS
-    if not path.exists():
-        raise PermanentError(
-            f"Expected decision records of {app!r} in {state}, found none: name the "
-            "StreamApp as NAMESPACE/NAME, and its folder with --state"
-        )
+    path = find_records(state, app)
     now = datetime.now(UTC).timestamp()
     until = now if at is None else read_time(at, now, "--at")
     tunings = read_tunings(path.with_name(TUNINGS))

@@ -28,15 +28,13 @@ def graph(
 ) -> None:
     """Print a job's operators, and the manifest's list of them.
 
-    The job need not know anything of Weir. Its program is run up to its first execute, in a
-    JobManager that is started for this; nothing is submitted.
+    The job need not know anything of Weir. Its program is run in a JobManager that is started
+    for this; nothing is submitted.
     """
     import asyncio
 
     from weir_operator.errors import PermanentError
     from weir_operator.local.graph import read_job, render_plan
-    from weir_operator.local.program import is_program
-    from weir_operator.streamapp.loading import load_manifest
 
     try:
         arguments = tuple(shlex.split(job_args))
@@ -45,8 +43,8 @@ def graph(
             f"--job-args: expected words quoted as in a shell, got {job_args!r} "
             f"({error}); close the quotes"
         ) from error
-    plan = asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
+    found = asyncio.run(read_job(file, entry_class=entry_class, arguments=arguments))
     if as_json:
-        typer.echo(json.dumps([each.model_dump() for each in plan.vertices], indent=1))
+        typer.echo(json.dumps([each.model_dump() for each in found.plan.vertices], indent=1))
         return
-    typer.echo(render_plan(plan, None if is_program(file) else load_manifest(file)))
+    typer.echo(render_plan(found.plan, found.app))

@@ -6,12 +6,21 @@ The log is a file of JSON lines, because the terminal belongs to the view.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weir_cli.options import read_duration
+
+if TYPE_CHECKING:
+    from weir_operator.loop.run_record import Record, Run
+
+
+_INTERRUPTED = 130
+"""Exit code of a program that Ctrl-C ended, as shells count it."""
 
 
 def send_logs_to(path: Path) -> None:
@@ -107,46 +116,22 @@ def local(
 ) -> None:
     """Run a StreamApp on this machine, without a cluster.
 
-    A job without a manifest gets one: this machine is its only pool, its operators are those that
-    weir graph prints, and Weir only advises unless there is an objective.
+    A job without a manifest gets one: this machine is its only pool, it begins as one operator,
+    which busy vertices leave, and Weir only advises unless there is an objective.
 
     Ctrl-C stops the job with a savepoint, ends all processes and writes the report. The next start
     resumes from there.
     """
     import asyncio
 
-    from rich.console import Console
-
-    from weir_operator.errors import PermanentError
-    from weir_operator.local.program import is_program, write_manifest
     from weir_operator.local.run import LocalRun, run_local
-    from weir_operator.loop.run_record import Record, Run, to_json_line
-    from weir_operator.reporting.live_view import LiveView
-    from weir_operator.reporting.report import render_report, write_figures
+    from weir_operator.loop.run_record import Run
     from weir_operator.runtime.files import storing
-    from weir_operator.streamapp.loading import load_manifest
 
     arguments = _read_arguments(job_args)
-    manifest = file
-    if is_program(file):
-        made = _make_manifest(file, objective, entry_class, arguments)
-        with storing(state):
-            state.mkdir(parents=True, exist_ok=True)
-            manifest = write_manifest(made, state)
-        arguments = ()
-        typer.echo(f"Manifest: {manifest}", err=as_json)
-        if objective is None:
-            typer.echo(
-                "Weir shows what it would do and does not scale the job; to scale it, add an "
-                "objective, such as --objective 500ms",
-                err=as_json,
-            )
-    elif objective is not None or entry_class is not None:
-        option = "--objective" if objective is not None else "--entry-class"
-        raise PermanentError(
-            f"{option}: expected a jar, a SQL script or a PyFlink program with it, got "
-            f"{str(file)!r}; set the field in the manifest instead"
-        )
+    manifest, arguments = _prepare_manifest(
+        file, objective, entry_class, arguments, state=state, as_json=as_json
+    )
     run = LocalRun(
         manifest=manifest,
         state=state,
@@ -162,55 +147,114 @@ def local(
     with storing(state):
         state.mkdir(parents=True, exist_ok=True)
         send_logs_to(state / "weir.log")
-    seen = Run()
-    if as_json:
+    seen, stopped = Run(), False
+    with _view(as_json=as_json) as view:
 
-        def show_json(record: Record) -> None:
+        def show(record: Record) -> None:
             nonlocal seen
             seen = seen.with_record(record)
-            typer.echo(to_json_line(record))
+            view(record)
 
-        asyncio.run(run_local(run, show=show_json))
-    else:
-        console = Console()
-        with LiveView(console) as view:
-
-            def show(record: Record) -> None:
-                nonlocal seen
-                seen = seen.with_record(record)
-                view.show(record)
-
+        try:
             asyncio.run(run_local(run, show=show))
-    if summary is not None and seen.summary is not None:
-        allowed = load_manifest(manifest).spec.objective.max_violations.share
-        write_figures(seen.summary, summary, most_violations=allowed)
-    path = report or state / "report.html"
-    with storing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render_report(seen), encoding="utf-8")
-    typer.echo(f"Report: {path}", err=as_json)
+        except asyncio.CancelledError:  # by a second signal, see `run_local`
+            stopped = True
+    if stopped:
+        typer.echo(
+            "Error: a second signal stopped Weir before the job's savepoint; the next start "
+            "resumes from the newest checkpoint",
+            err=True,
+        )
+        raise typer.Exit(_INTERRUPTED)
+    _report(seen, manifest, summary=summary, path=report or state / "report.html", as_json=as_json)
+
+
+def _prepare_manifest(
+    file: Path,
+    objective: str | None,
+    entry_class: str | None,
+    arguments: tuple[str, ...],
+    *,
+    state: Path,
+    as_json: bool,
+) -> tuple[Path, tuple[str, ...]]:
+    """Return the manifest to run, and the arguments that it lacks; write it for a job alone.
+
+    Raises:
+        PermanentError: An option does not fit the file, or the program is no job that Weir can run.
+    """
+    from weir_operator.errors import PermanentError
+    from weir_operator.local.program import is_program, write_manifest
+    from weir_operator.runtime.files import storing
+
+    if not is_program(file):
+        if objective is not None or entry_class is not None:
+            option = "--objective" if objective is not None else "--entry-class"
+            raise PermanentError(
+                f"{option}: expected a jar, a SQL script or a PyFlink program with it, got "
+                f"{str(file)!r}; set the field in the manifest instead"
+            )
+        return file, arguments
+    made = _make_manifest(file, objective, entry_class, arguments)
+    with storing(state):
+        state.mkdir(parents=True, exist_ok=True)
+        manifest = write_manifest(made, state)
+    typer.echo(f"Manifest: {manifest}", err=as_json)
+    if objective is None:
+        typer.echo(
+            "Weir shows what it would do and does not scale the job; to scale it, add an "
+            "objective, such as --objective 500ms",
+            err=as_json,
+        )
+    return manifest, ()
 
 
 def _make_manifest(
     file: Path, objective: str | None, entry_class: str | None, arguments: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return a manifest for a job alone, with the operators that its program builds."""
+    """Return a manifest for a job alone, whose program has been read."""
     import asyncio
 
     from weir_operator.local.graph import read_operators
-    from weir_operator.local.program import (
-        default_manifest,
-        with_objective,
-        with_operators,
-        with_script,
-    )
+    from weir_operator.local.program import default_manifest, with_objective, with_script
     from weir_operator.streamapp.loading import parse_manifest
 
     made = default_manifest(file, entry_class=entry_class, arguments=arguments)
     if objective is not None:
         made = with_objective(made, objective)
-    app = with_script(parse_manifest(made), file)
-    return with_operators(made, asyncio.run(read_operators(app, file)))
+    # Only to refuse what is no job that Weir can run, before anything is written or started.
+    asyncio.run(read_operators(with_script(parse_manifest(made), file), file))
+    return made
+
+
+@contextmanager
+def _view(*, as_json: bool) -> Iterator[Callable[[Record], None]]:
+    """Show records as a live view, or as lines of JSON."""
+    from rich.console import Console
+
+    from weir_operator.loop.run_record import to_json_line
+    from weir_operator.reporting.live_view import LiveView
+
+    if as_json:
+        yield lambda record: typer.echo(to_json_line(record))
+        return
+    with LiveView(Console()) as view:
+        yield view.show
+
+
+def _report(seen: Run, manifest: Path, *, summary: Path | None, path: Path, as_json: bool) -> None:
+    """Write the summary, if one is asked for, and the report."""
+    from weir_operator.reporting.report import render_report, write_figures
+    from weir_operator.runtime.files import storing
+    from weir_operator.streamapp.loading import load_manifest
+
+    if summary is not None and seen.summary is not None:
+        allowed = load_manifest(manifest).spec.objective.max_violations.share
+        write_figures(seen.summary, summary, most_violations=allowed)
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_report(seen), encoding="utf-8")
+    typer.echo(f"Report: {path}", err=as_json)
 
 
 def _read_arguments(text: str) -> tuple[str, ...]:

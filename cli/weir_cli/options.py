@@ -50,6 +50,24 @@ def find_experiment(name: str, state: Path) -> Path:
     return fitted
 
 
+def find_records(state: Path, app: str) -> Path:
+    """Return the file of a StreamApp's decision records.
+
+    Raises:
+        PermanentError: There is none.
+    """
+    from weir_operator.loop.decision_records import RECORDS
+    from weir_operator.wiring.loops import state_directory
+
+    path = state_directory(state, app) / RECORDS
+    if not path.exists():
+        raise PermanentError(
+            f"Expected decision records of {app!r} in {state}, found none: name the StreamApp as "
+            "NAMESPACE/NAME, and its folder with --state"
+        )
+    return path
+
+
 def is_file(name: str) -> bool:
     """Return whether a `FILE|APP` names a file, though it may not be there."""
     file = Path(name)
@@ -110,6 +128,20 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
     """Return a bar on stderr, with a description before it and these columns behind it."""
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     return Progress(*shown, console=Console(stderr=True))
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page into a file, whose folder is made where it is missing.
+
+    Raises:
+        TemporaryError: The disk is full.
+        PermanentError: The folder cannot be written.
+    """
+    from weir_operator.runtime.files import storing
+
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
 
 
 REPORT = "report.html"

@@ -1,4 +1,4 @@
-"""`weir replay`: decides recorded intervals again, by another policy or another objective."""
+"""`weir replay`: replays recorded intervals with another policy or another objective."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.options import read_time
+from weir_cli.options import find_records, read_time, write_page
 
 
 def replay(
     app: Annotated[str, typer.Argument(help="The StreamApp, as NAME or NAMESPACE/NAME.")],
     policy: Annotated[
         str | None,
-        typer.Option(help="Decide by this policy. Default: the recorded one.", metavar="NAME"),
+        typer.Option(help="Replay with this policy. Default: the recorded one.", metavar="NAME"),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
-            help="Decide for this bound on the response time, such as 300ms. Default: the "
+            help="Replay for this bound on the response time, such as 300ms. Default: the "
             "recorded one."
         ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            help="Follow the new decisions from this time on, such as 2026-05-04T17:05:00 (UTC), "
-            "17:05:00 (today) or -2h (2 hours ago); the policy learns from what was recorded "
-            "before. Default: from the first record on."
+            help="Follow the replay's decisions from this time on, such as 2026-05-04T17:05:00 "
+            "(UTC), 17:05:00 (today) or -2h (2 hours ago); the policy learns from what was "
+            "recorded before. Default: from the first record on."
         ),
     ] = None,
     until: Annotated[
@@ -44,33 +44,26 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Decide the recorded intervals of a StreamApp again, beside what was decided.
+    """Replay recorded intervals with another policy, another objective, or this version of Weir.
 
     The model predicts the response time of both deployments under the recorded load. It has no gap
     of a restart and no backlog; the output says what else is not known.
     """
     from weir_operator.errors import PermanentError
-    from weir_operator.loop.decision_records import RECORDS
-    from weir_operator.reporting.replay import render_replay, render_replay_page, to_plain
-    from weir_operator.runtime.files import storing
-    from weir_operator.wiring.loops import state_directory
-    from weir_operator.wiring.replay import Asked, replay_records
+    from weir_operator.reporting.replay import render_replay, to_plain
+    from weir_operator.reporting.replay_page import render_replay_page
+    from weir_operator.wiring.replay import ReplayRequest, replay_records
 
-    path = state_directory(state, app) / RECORDS
-    if not path.exists():
-        raise PermanentError(
-            f"Expected decision records of {app!r} in {state}, found none: name the "
-            "StreamApp as NAMESPACE/NAME, and its folder with --state"
-        )
+    path = find_records(state, app)
     now = datetime.now(UTC).timestamp()
-    asked = Asked(
+    request = ReplayRequest(
         app=app,
         policy=policy,
         objective=objective,
         since=-math.inf if since is None else read_time(since, now, "--since"),
         until=math.inf if until is None else read_time(until, now, "--until"),
     )
-    if asked.since >= asked.until:
+    if request.since >= request.until:
         raise PermanentError(
             f"--since: expected a time before --until {until}, got {since!r}; choose an earlier one"
         )
@@ -81,12 +74,12 @@ def replay(
     with progress_bar(MofNCompleteColumn()) as bar:
         task = bar.add_task("Intervals", total=None)
         found = replay_records(
-            path, asked, progress=lambda done, total: bar.update(task, completed=done, total=total)
+            path,
+            request,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if report is not None:
-        with storing(report):
-            report.parent.mkdir(parents=True, exist_ok=True)
-            report.write_text(render_replay_page(found), encoding="utf-8")
+        write_page(report, render_replay_page(found))
     if as_json:
         typer.echo(json.dumps(to_plain(found), indent=1, allow_nan=False))
     else:

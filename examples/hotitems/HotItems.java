@@ -64,7 +64,7 @@ public final class HotItems {
         Duration slide = Duration.ofSeconds(settings.getInt("slide-seconds", 2));
         Service counting = Arguments.service(settings, "count", 0, 0, seed);
         Configuration configuration = new Configuration();
-        // A window is told when the watermark has passed it: late by half of this on average.
+        // A window is reported when the watermark has passed it: late by half of this on average.
         configuration.setString("pipeline.auto-watermark-interval", "20 ms");
         StreamExecutionEnvironment env = Arguments.environment(settings, configuration, args);
         Arguments.refuseUnknown(settings, "HotItems.java");

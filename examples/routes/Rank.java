@@ -10,10 +10,10 @@ import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
 /**
- * Tells, at each tick, the most frequent of the routes that came with it.
+ * Reports, at each tick, the most frequent of the routes that came with it.
  *
  * <p>Twice in the job: over the routes of a part each, many parts to a replica, then over what
- * these told. What is among the first of all is among the first of its part, so the result is
+ * these report. What is among the first of all is among the first of its part, so the result is
  * exact. All counts of a tick come at once: that burst, and not the average load, makes it slow.
  */
 final class Rank extends KeyedProcessFunction<Integer, RouteCount, RouteCount> {
@@ -22,7 +22,7 @@ final class Rank extends KeyedProcessFunction<Integer, RouteCount, RouteCount> {
     private transient MapState<Long, List<RouteCount>> first; // by tick, in order
 
     /**
-     * @param most how many are told
+     * @param most how many are reported
      */
     Rank(int most, Service service) {
         this.most = most;

@@ -28,7 +28,7 @@ import org.apache.flink.util.ParameterTool;
  * --zipf 1.0                exponent of their frequencies
  * --tick-ms 1000            how far the window slides
  * --window-ticks 30         how long it is
- * --most 10                 how many routes are told
+ * --most 10                 how many routes are reported
  * --parts 60                parts of the routes that are ranked apart
  * --service.parse-ms 4      mean service time at speed 1; filter, route, count: 4, partial-rank: 1
  * --scv.parse 0.5           its squared coefficient of variation, of all of them
@@ -65,7 +65,7 @@ public final class Routes {
         Rank globalRank = new Rank(most, service(settings, "global-rank", 0));
         String committed = settings.get("commit", null);
         Configuration configuration = new Configuration();
-        // A tick is told when the watermark has passed it: late by half of this on average.
+        // A tick is reported when the watermark has passed it: late by half of this on average.
         configuration.setString("pipeline.auto-watermark-interval", "20 ms");
         StreamExecutionEnvironment env = Arguments.environment(settings, configuration, args);
         Arguments.refuseUnknown(settings, "Routes.java");

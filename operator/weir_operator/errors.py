@@ -53,6 +53,10 @@ class UnexpectedJobError(WeirError):
     """The JobManager runs a job that Weir does not expect; nothing is done until a person has."""
 
 
+class UndeclaredReasonError(WeirError):
+    """An event's reason is in no list of `loop.events`: a defect of Weir."""
+
+
 class AlreadySteeredError(PermanentError):
     """Another Weir process manages this StreamApp."""
 

@@ -43,7 +43,7 @@ from weir_pipelines.task_minutes import (
     SUBTASK,
     TaskLifetimes,
     TaskMinutes,
-    know_lives,
+    find_task_lifetimes,
     measure_tasks,
 )
 from weir_policies.model.arrays import Floats
@@ -108,7 +108,7 @@ def rebuild_arrivals(
     blocks = []
     for labels, minutes in measure_blocks(samples, sort_labels(series, *SUBTASK), day, settings):
         tasks = measure_tasks(minutes, labels, settings)
-        blocks.append(_sum_operators(tasks, know_lives(tasks, day), settings))
+        blocks.append(_sum_operators(tasks, find_task_lifetimes(tasks, day), settings))
     if not blocks:
         return arrow_schema(ARRIVALS).empty_table()
     return _shape(_join(blocks), day, settings)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from weir_pipelines.errors import SourceError
 from weir_pipelines.ingest import (
-    Intake,
+    Ingester,
     Scraped,
     begin_of,
     join_series,
@@ -120,7 +120,7 @@ def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
 
 def _fetch(history: History, partition: Partition, low: float, high: float, file: Path) -> None:
     """Write a piece's labels and samples; the samples last, and in one step."""
-    intake = Intake(partition.app)
+    intake = Ingester(partition.app)
     intake.take(history.samples(partition.app, low, high))
     series, samples = intake.tables(partition)
     pq.write_table(series, file.with_suffix(".series"))

@@ -73,7 +73,7 @@ class _Day:
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Intake:
+class Ingester:
     """Collects samples by application and day, in memory.
 
     Args:
@@ -326,7 +326,7 @@ class DayImport:
         self._folder = folder
         self._app = app
         self._most_held = most_held
-        self._held = Intake(app)
+        self._held = Ingester(app)
         self._runs: dict[Partition, list[Path]] = {}
 
     @property
@@ -371,7 +371,7 @@ class DayImport:
             series, samples = self._held.tables(partition)
             write_day(run, series, [samples])
             runs.append(run)
-        self._held = Intake(self._app)
+        self._held = Ingester(self._app)
 
     def _merge_runs(self, partition: Partition) -> Path:
         """Merge the runs of a day, delete them, and return the day's folder."""

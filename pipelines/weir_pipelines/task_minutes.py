@@ -124,7 +124,7 @@ class TaskLifetimes:
     """Whether it starts over or ends for another in a minute, shape `(t, minutes)`."""
 
 
-def know_lives(tasks: TaskMinutes, day: date) -> TaskLifetimes:
+def find_task_lifetimes(tasks: TaskMinutes, day: date) -> TaskLifetimes:
     """Return what the day says of the tasks of whole operators."""
     labels = tasks.labels
     operators = labels.group("operator")

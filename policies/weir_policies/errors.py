@@ -1,5 +1,9 @@
 """The errors of the pure packages; each message says what was expected and what was given."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 
 class WeirPolicyError(Exception):
     """Something in the model or a policy was used in a way that cannot be right."""
@@ -23,6 +27,17 @@ class PolicyNotLoadedError(WeirPolicyError):
 
 class ParameterError(WeirPolicyError):
     """A policy's parameter is unknown or out of its range."""
+
+
+class UnknownSettingError(ParameterError):
+    """A policy has no parameter of this name."""
+
+    def __init__(self, setting: str, *, policy: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"Unknown setting {setting!r} of {policy}; known: {', '.join(known) or 'none'}"
+        )
+        self.setting = setting
+        self.known = tuple(known)
 
 
 class MissingExtraError(WeirPolicyError):

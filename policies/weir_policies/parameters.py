@@ -8,7 +8,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from weir_policies.errors import ParameterError
+from weir_policies.errors import ParameterError, UnknownSettingError
 
 Parameters = TypeVar("Parameters")
 
@@ -46,10 +46,7 @@ def read_parameters(
         values = {**fitting, **values}
     for name, value in values.items():
         if name not in allowed:
-            raise ParameterError(
-                f"Expected a parameter of {policy} out of {sorted(allowed)}, "
-                f"got {name!r} = {value!r}"
-            )
+            raise UnknownSettingError(name, policy=policy, known=sorted(allowed))
         default = allowed[name].default
         if isinstance(default, StrEnum):
             words[name] = _read_word(type(default), value, name=name, policy=policy)

@@ -254,7 +254,7 @@ class OperatorPolicy(Protocol):
 class WarmStartable(Protocol):
     """A policy that can start with the usual arrivals, before its first interval."""
 
-    def expect(self, season: Season) -> None:
+    def warm_start(self, season: Season) -> None:
         """Begin with it; what was learned already stays as it is."""
         ...
 

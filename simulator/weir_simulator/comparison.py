@@ -69,7 +69,7 @@ def run_all(
     """Make the runs, one per processor at once, and return them in order.
 
     Raises:
-        SimulatorError: A process was killed from outside, for example for want of memory.
+        SimulatorError: A process was killed from outside, for example for lack of memory.
     """
     return run_in_processes(run_one, planned, on_finished=on_finished)
 

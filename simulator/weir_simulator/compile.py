@@ -56,9 +56,9 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Sce
     believed = believed_models(experiment, np.random.default_rng([seed, 0]))
     rules = make_rules(experiment, seed=seed)
     budgets = experiment.share_bound(policy, believed)
-    truth = _see(experiment, models, budgets, policy)
+    truth = _create_view(experiment, models, budgets, policy)
     # What a policy knows for certain is the same array: what happens to one is seen in the other.
-    view = _see(experiment, believed, budgets, policy)._replace(
+    view = _create_view(experiment, believed, budgets, policy)._replace(
         counts=truth.counts, joined=truth.joined, price=truth.price
     )
     state = _begin(experiment)
@@ -99,7 +99,7 @@ def pools_of(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(each.pool_name for each in experiment.node_types))
 
 
-def _see(
+def _create_view(
     experiment: Experiment,
     models: Sequence[OperatorModel],
     budgets: Mapping[str, float],

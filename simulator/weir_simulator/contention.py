@@ -140,21 +140,3 @@ def yahoo(limit: float = math.inf) -> ContendedApplication:
         shared_cost=0.0012,
         limit=limit,
     )
-
-
-def nexmark_q5() -> ContendedApplication:
-    """Return a model of Nexmark's query 5 that gives the published parallelism."""
-    return ContendedApplication(
-        base=np.array([60e3, 2.2e3]),
-        serial=np.array([0.05, 0.015]),
-        crosstalk=np.array([0.0006, 0.0002]),
-    )
-
-
-def nexmark_q11() -> ContendedApplication:
-    """Return a model of Nexmark's query 11 that gives the published parallelism."""
-    return ContendedApplication(
-        base=np.array([200e3, 11.2e3]),
-        serial=np.array([0.05, 0.015]),
-        crosstalk=np.array([0.0006, 0.0002]),
-    )

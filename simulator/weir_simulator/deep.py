@@ -98,10 +98,12 @@ def simulate_deep(
     if algorithm is None:
         raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
     _refuse_what_differs([experiment for experiment, _ in runs])
-    scenes = [compile_experiment(experiment, seed=seed, policy=policy) for experiment, seed in runs]
-    worlds = _stack(scenes)
-    rates = _gather_rates(runs, scenes)  # slots x r
-    changes = _by_slot(scenes)
+    compilations = [
+        compile_experiment(experiment, seed=seed, policy=policy) for experiment, seed in runs
+    ]
+    worlds = _stack(compilations)
+    rates = _gather_rates(runs, compilations)  # slots x r
+    changes = _by_slot(compilations)
     outcome = new_outcome(rates.shape[0], worlds.replicas.shape[1], history=False)
     points = {int(slot): column for column, slot in enumerate(outcome.curve_slots)}
     curves = np.zeros((len(runs), len(points)))
@@ -177,19 +179,19 @@ def _join(views: Sequence[View]) -> View:
     return views[0]._replace(**rows)
 
 
-def _stack(scenes: Sequence[Scene]) -> _Worlds:
-    """Return the worlds of several scenes, each of one operator, as rows of one."""
-    truth = _join([each.truth for each in scenes])
-    believed = _join([each.view for each in scenes])
+def _stack(compilations: Sequence[Scene]) -> _Worlds:
+    """Return the worlds of several compilations, each of one operator, as rows of one."""
+    truth = _join([each.truth for each in compilations])
+    believed = _join([each.view for each in compilations])
     return _Worlds(
         truth=truth._replace(counts=believed.counts, price=believed.price),
         believed=believed,
-        totals=np.zeros((len(scenes), TOTALS)),
+        totals=np.zeros((len(compilations), TOTALS)),
         replicas=np.zeros(believed.counts.shape),
     )
 
 
-def _gather_rates(runs: Sequence[Run], scenes: Sequence[Scene]) -> Floats:
+def _gather_rates(runs: Sequence[Run], compilations: Sequence[Scene]) -> Floats:
     """Return the rate of every run in every slot, records/s, `(slots, r)`.
 
     Raises:
@@ -197,11 +199,14 @@ def _gather_rates(runs: Sequence[Run], scenes: Sequence[Scene]) -> Floats:
         TraceError: A trace cannot be read.
     """
     columns = []
-    for (experiment, _), scene in zip(runs, scenes, strict=True):
+    for (experiment, _), compilation in zip(runs, compilations, strict=True):
         given = arrival_rates(experiment.trace)
         rates = given.copy()
         for slot, what, factor in zip(
-            scene.changes.slot, scene.changes.what, scene.changes.factor, strict=True
+            compilation.changes.slot,
+            compilation.changes.what,
+            compilation.changes.factor,
+            strict=True,
         ):
             if what == RATE_FACTOR:
                 rates[slot:] = given[slot:] * factor
@@ -214,11 +219,11 @@ def _gather_rates(runs: Sequence[Run], scenes: Sequence[Scene]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _by_slot(scenes: Sequence[Scene]) -> dict[int, list[tuple[int, int, int, float]]]:
+def _by_slot(compilations: Sequence[Scene]) -> dict[int, list[tuple[int, int, int, float]]]:
     """Return by slot which run's price or speed changes: run, what, node type, new value."""
     by_slot: dict[int, list[tuple[int, int, int, float]]] = {}
-    for run, scene in enumerate(scenes):
-        for slot, what, place, value in zip(*scene.changes, strict=True):
+    for run, compilation in enumerate(compilations):
+        for slot, what, place, value in zip(*compilation.changes, strict=True):
             if what != RATE_FACTOR:
                 change = (run, int(what), int(place), float(value))
                 by_slot.setdefault(int(slot), []).append(change)

@@ -32,6 +32,7 @@ from weir_policies.errors import (
     DataflowError,
     InfeasibleObjectiveError,
     ParameterError,
+    UnknownSettingError,
     WeirPolicyError,
 )
 from weir_policies.model import dataflow
@@ -138,6 +139,12 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
         return
     try:
         registry.refuse_parameters(policy.name, policy.parameters)
+    except UnknownSettingError as error:
+        yield Mistake(
+            ("parameters", error.setting), policy.parameters[error.setting],
+            f"a parameter of {policy.name} ({', '.join(error.known)})",
+            suggest(error.setting, error.known, otherwise="choose one of them, or remove it"),
+        )  # fmt: skip
     except WeirPolicyError as error:
         at = _find_parameter(policy.parameters, str(error))
         yield Mistake(

@@ -31,19 +31,19 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
+    "greater_than": "more than {gt:,.16g}",
+    "greater_than_equal": "{ge:,.16g} or more",
     "int_from_float": "a whole number",
     "int_type": "a whole number",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "{le:g} or less",
+    "less_than": "less than {lt:,.16g}",
+    "less_than_equal": "{le:,.16g} or less",
     "model_type": "a mapping of fields",
     "path_type": "a path",
     "string_too_long": "at most {max_length} characters",
-    "string_too_short": "at least {min_length} characters",
+    "string_too_short": "at least one character",
     "string_type": "text",
     "too_long": "at most {max_length} entries",
-    "too_short": "at least {min_length} entries",
+    "too_short": "at least one entry",
     "tuple_type": "a list",
 }
 """What was expected, by pydantic's type of error and its context."""
@@ -74,11 +74,7 @@ def _describe(error: ErrorDetails) -> str:
         case "missing":
             return join(path, "a value", None, f"add it{_example(schema, ', such as ')}")
         case "extra_forbidden" | "unexpected_keyword_argument":
-            known = sorted(_schema_at(path[:-1]).get("properties", {}))
-            remedy = suggest(
-                str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}"
-            )
-            return join(path, "a known field", got, remedy)
+            return join(path, "a known field", got, _nearest_field(path))
         case "enum" | "literal_error":
             return join(path, context["expected"], got, "choose one of them")
     if "remedy" in context:
@@ -91,6 +87,13 @@ def _describe(error: ErrorDetails) -> str:
         got,
         _example(schema, "write, for example, ") or remedy,
     )
+
+
+def _nearest_field(path: Sequence[str | int]) -> str:
+    known = sorted(_schema_at(path[:-1]).get("properties", {}))
+    if path[-1] == "settings" and "parameters" in known:
+        return "write parameters, because only StreamApps call them settings"
+    return suggest(str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}")
 
 
 def _written(value: object) -> str:

@@ -52,13 +52,13 @@ def build_policies(
         rng = policy_generator(seed, row)
         built = registry.build(policy, rng=rng, parameters=settings)
         if operator.usual is not None and isinstance(built, WarmStartable):
-            built.expect(operator.usual.season)
+            built.warm_start(operator.usual.season)
         policies[operator.name] = built
     return Policies(policies)
 
 
-def tell_seasons(experiment: Experiment, algorithm: Algorithm, memory: Memory) -> None:
+def pass_seasons(experiment: Experiment, algorithm: Algorithm, memory: Memory) -> None:
     """Do the same for a compiled policy, in the memory that it has prepared."""
     for row, operator in enumerate(experiment.operators):
-        if operator.usual is not None and algorithm.expect is not None:
-            algorithm.expect(row, memory, operator.usual.season)
+        if operator.usual is not None and algorithm.warm_start is not None:
+            algorithm.warm_start(row, memory, operator.usual.season)

@@ -33,7 +33,7 @@ def run_in_processes(
         The answers in the order of the pieces.
 
     Raises:
-        SimulatorError: A process was killed from outside, for example for want of memory.
+        SimulatorError: A process was killed from outside, for example for lack of memory.
     """
     finished: dict[int, Answer] = {}
     workers = max(1, min(len(pieces), count_processors()))
@@ -47,7 +47,7 @@ def run_in_processes(
                 on_finished(answer)
         except BrokenProcessPool as error:
             raise SimulatorError(
-                "A run was killed from outside, perhaps for want of memory; run fewer at once"
+                "A run was killed from outside, perhaps for lack of memory; run fewer at once"
             ) from error
         except BaseException:  # Ctrl-C as well: what has not begun shall not begin
             pool.shutdown(wait=False, cancel_futures=True)

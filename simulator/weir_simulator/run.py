@@ -15,7 +15,7 @@ from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates, training_rates
 from weir_simulator.compile import compile_experiment
 from weir_simulator.experiment import Experiment
-from weir_simulator.policies import policy_generator, settings_of, tell_seasons
+from weir_simulator.policies import pass_seasons, policy_generator, settings_of
 from weir_simulator.reference import run_reference
 from weir_simulator.result import Result, new_outcome, summarise
 from weir_simulator.state import (
@@ -87,27 +87,27 @@ def run_compiled(
     """Run a compiled policy; fill the outcome, return the loop's wall time, s, and the memory."""
     from weir_simulator.world import run_world  # compiles when it is first imported
 
-    scene = compile_experiment(experiment, seed=seed, policy=policy)
-    memory = algorithm.prepare(scene.view, trace.size)
-    tell_seasons(experiment, algorithm, memory)
+    compiled = compile_experiment(experiment, seed=seed, policy=policy)
+    memory = algorithm.prepare(compiled.view, trace.size)
+    pass_seasons(experiment, algorithm, memory)
     if algorithm.train is not None:
-        memory = algorithm.train(scene.view, memory, training_rates(experiment, policy))
+        memory = algorithm.train(compiled.view, memory, training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))
     for kernel in (algorithm.learn, algorithm.decide):
         compile_kernel(kernel)  # here, so that the first run's speed is that of the loop
     began = time.perf_counter()
     run_world(
         trace,
-        scene.rules,
-        scene.truth,
-        scene.state,
-        scene.changes,
+        compiled.rules,
+        compiled.truth,
+        compiled.state,
+        compiled.changes,
         outcome,
         algorithm.learn,
         algorithm.decide,
         algorithm.joint,
         algorithm.joins_restarts,
-        scene.view,
+        compiled.view,
         memory,
         draws,
     )

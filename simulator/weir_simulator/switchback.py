@@ -35,7 +35,7 @@ COVERED = 0.5
 MIN_PAIRS = 2
 """Pairs below which nothing can be estimated."""
 CONFIDENCE = 0.95
-LEAST_LATE = 3
+MIN_LATE = 3
 """Intervals over the bound below which the objective never counts as missed too often."""
 
 Floats = NDArray[np.float64]
@@ -100,14 +100,14 @@ class BlockTotals:
     """What was measured in the judged time of one block."""
 
     side: Side
-    seconds: float
-    cost: float
+    seconds: float = 0.0
+    cost: float = 0.0
     """Currency."""
-    measured: int
+    measured: int = 0
     """Intervals of which it is known whether they exceeded the bound."""
-    late: int
+    late: int = 0
     """Those that did."""
-    restarts: int
+    restarts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,8 +150,8 @@ def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> Estimate | No
         blocks: By their number; blocks without any judged time may be missing.
         design: Of the experiment.
     """
-    least = COVERED * (1 - WASH_OUT) * design.block
-    full = {number: each for number, each in blocks.items() if each.seconds >= least}
+    shortest = COVERED * (1 - WASH_OUT) * design.block
+    full = {number: each for number, each in blocks.items() if each.seconds >= shortest}
     begun = {number // 2 for number in blocks}
     counted = sorted(pair for pair in begun if {2 * pair, 2 * pair + 1} <= full.keys())
     if len(counted) < MIN_PAIRS:
@@ -213,4 +213,4 @@ def is_missed_too_often(late: int, *, share: float, intervals: float) -> bool:
         share: Of intervals that may exceed the bound, in [0, 1].
         intervals: Of a whole block.
     """
-    return late >= LEAST_LATE and late > share * intervals
+    return late >= MIN_LATE and late > share * intervals

@@ -52,9 +52,9 @@ class Controller:
         self._office = ControllerContext(
             api=api,
             fence=OpenFence("one/1"),
-            worlds=OneWorld(self.world, []),
+            dependencies=OneWorld(self.world, []),
             events=EventPoster(api, instance="one", clock=clock),
-            rivals=AutoscalerConflicts(api, clock=clock),
+            autoscaler_conflicts=AutoscalerConflicts(api, clock=clock),
             telemetry=Telemetry(),
             clock=clock,
             state=folder,

@@ -3,7 +3,7 @@
 from weir_operator.loop.decision_records import (
     DecisionRecord,
     JobTick,
-    Lesson,
+    LearningOutcome,
     LoopStart,
     RecordStore,
 )
@@ -37,7 +37,7 @@ def a_tick(time):
         guards=(),
         splits={},
         tokens=RestartBudget().fill(time).to_dict(),
-        lesson=Lesson.NOTHING,
+        lesson=LearningOutcome.NOTHING,
         fixed={},
     )
 

@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from weir_cli.main import app
 from weir_operator.errors import WeirError
-from weir_operator.external.adopting import read_manifest
+from weir_operator.external import adopt
+from weir_operator.external.adopt import read_manifest
+from weir_operator.external.moving import Moved
 from weir_operator.streamapp.testing import a_manifest
 
 
@@ -53,6 +55,19 @@ def test_a_manifest_that_a_move_cannot_complete_is_refused(tmp_path, flink, meta
 
     with pytest.raises(WeirError, match=sentence):
         read_manifest(file, "streams")
+
+
+@pytest.mark.parametrize("already", [False, True])
+def test_a_move_that_is_done_succeeds_and_names_the_way_back(monkeypatch, already):
+    async def move(request, *, say):
+        return Moved(savepoint="s3://bucket/1", stream_app="trips", already=already)
+
+    monkeypatch.setattr(adopt, "move", move)
+    result = CliRunner().invoke(app, ["adopt", "trips", "--namespace", "streams", "--move"])
+
+    assert result.exit_code == 0
+    assert ("was moved already" in result.output) is already
+    assert "weir adopt trips --namespace streams --back" in result.output
 
 
 def test_a_manifest_gets_the_namespace_of_the_flink_deployment(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -10,27 +11,19 @@ from typer.testing import CliRunner
 
 from weir_cli.main import app
 from weir_operator.errors import PermanentError
-from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
+from weir_operator.flink.testing import committed_lines
 from weir_operator.local.program import (
     default_manifest,
     flink_configuration,
+    is_program,
     load_app,
     with_objective,
-    with_operators,
     with_script,
     write_manifest,
 )
 from weir_operator.streamapp.loading import load_manifest, parse_manifest
 from weir_operator.streamapp.models import Mode
 from weir_operator.wiring import assembly
-
-
-def a_plan(agent="ready", **limits):
-    vertices = tuple(
-        PlannedVertex(operator=name, id="0" * 32, parallelism=2, limit=limit, name=name)
-        for name, limit in limits.items()
-    )
-    return Plan(groups=frozenset(), agent=agent, vertices=vertices)
 
 
 @pytest.fixture
@@ -62,24 +55,47 @@ def test_an_objective_lets_weir_scale_the_job(program):
     assert made.spec.objective.response_time.bound.seconds == 0.5
 
 
-def test_the_operators_are_those_that_the_agent_makes_of_the_program(program, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    plan = a_plan(source=NO_LIMIT, window=1)
+@pytest.mark.parametrize(("cores", "most"), [(1, 4), (2, 4), (8, 16)])
+def test_a_program_alone_begins_as_one_operator_and_the_pool_has_room_for_busy_vertices(
+    program, monkeypatch, cores, most
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
 
-    made = parse_manifest(with_operators(default_manifest(program("a.jar")), plan))
-
-    assert {each.name: each.max_replicas for each in made.spec.operators} == {
-        "source": 4,
-        "window": 1,
-    }
-
-
-def test_a_program_that_the_agent_cannot_pin_runs_as_one_operator(program):
-    plan = a_plan(agent="batch jobs are left alone", source=NO_LIMIT)
-
-    made = parse_manifest(with_operators(default_manifest(program("a.jar")), plan))
+    made = parse_manifest(default_manifest(program("a.jar")))
 
     assert made.spec.operators == ()
+    assert [pool.max_replicas for pool in made.spec.node_pools] == [most]
+
+
+def test_a_suffix_in_capitals_is_one_too_and_any_other_file_is_refused(program):
+    assert is_program(program("QUERY.SQL"))
+    assert default_manifest(program("JOB.PY"))["spec"]["flink"]["job"].keys() == {"python"}
+    with pytest.raises(PermanentError, match=r"got '.*notes\.txt', which is none of these"):
+        default_manifest(program("notes.txt"))
+
+
+def test_the_mark_that_an_editor_puts_before_a_script_is_no_part_of_it(program):
+    script = program("q.sql", "\ufeffINSERT INTO b SELECT x FROM a")
+
+    app = with_script(parse_manifest(default_manifest(script)), script)
+
+    assert assembly.job_spec(app, beside=script.parent).arguments[1].startswith("INSERT")
+
+
+def test_a_second_signal_ends_weir_with_one_sentence(program, tmp_path, monkeypatch):
+    async def run_local(run, *, show):
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("weir_operator.local.run.run_local", run_local)
+    monkeypatch.setattr("weir_cli.local.send_logs_to", lambda path: None)
+
+    done = CliRunner().invoke(
+        app, ["local", str(program("app.yaml")), "--state", str(tmp_path / "state"), "--json"]
+    )
+
+    assert done.exit_code == 130
+    assert len(done.output.splitlines()) == 1
+    assert "second signal" in done.output
 
 
 def test_the_written_manifest_runs_the_same_job_from_anywhere(program, tmp_path):
@@ -167,7 +183,7 @@ def test_an_interpreter_that_is_not_there_is_named(program, monkeypatch):
         (["local", "app.yaml", "--objective", "1s"], "set the field in the manifest instead"),
         (["local", "app.yaml", "--entry-class", "A"], "set the field in the manifest instead"),
         (["local", "q.sql", "--objective", "fast"], "spec.objective.responseTime"),
-        (["local", "q.sql", "--job-args", "--a"], "nothing together with sql"),
+        (["local", "q.sql", "--job-args", "--a"], "no value together with sql"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(
@@ -206,9 +222,8 @@ def test_a_script_alone_runs_to_its_end_and_writes_every_row(program, tmp_path):
     assert done.exit_code == 0, done.output
     assert "to scale it, add an objective" in done.output
     manifest = load_manifest(tmp_path / "state/all.yaml")
-    assert [each.name for each in manifest.spec.operators] == ["source-numbers", "end-writer"]
-    rows = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
-    assert sorted(map(int, rows)) == list(range(1, 1501))
+    assert manifest.spec.operators == ()
+    assert sorted(map(int, committed_lines(out))) == list(range(1, 1501))
 
 
 @pytest.mark.flink

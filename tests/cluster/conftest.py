@@ -8,12 +8,15 @@ share this machine's disk, because the job's ledger is read from it. `scripts/e2
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import Place, open_place
+from tests.helm.program import find_or_build_helm
 
 _TOLD = pytest.StashKey[list[str]]()
 
@@ -47,3 +50,16 @@ async def place() -> AsyncIterator[Place]:
     """Make a namespace with restricted pod security and a claim; clear both away."""
     async with open_place("weir-test") as place:
         yield place
+
+
+@pytest.fixture
+async def installed(place) -> AsyncIterator[None]:
+    """Install the chart for the test's namespace."""
+    helm = find_or_build_helm()
+    await apply_definition(place.api)
+    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
+    await asyncio.to_thread(
+        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
+    )
+    yield
+    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
-from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -53,21 +51,8 @@ def expected_rows() -> Counter[tuple[int, int, int]]:
 
 def committed_rows(out: Path) -> Counter[tuple[int, ...]]:
     """Return each row of the files that were committed."""
-    lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
+    lines = committed_lines(out)
     return Counter(tuple(map(int, line.split(","))) for line in lines)
-
-
-@pytest.fixture
-async def installed(place) -> AsyncIterator[None]:
-    """Install the chart for the test's namespace."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
-    )
-    yield
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -13,12 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
-from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -26,19 +24,6 @@ SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
 RECORDS = 12_000
 RATE, SLEEP = 60, 30
 """Records/s, and milliseconds of work for each: 1.8 replicas of `work` are busy."""
-
-
-@pytest.fixture
-async def installed(place) -> AsyncIterator[None]:
-    """Install the chart for the test's namespace."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
-    )
-    yield
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)
 
 
 @pytest.fixture
@@ -122,9 +107,4 @@ async def test_an_unmodified_job_is_scaled_by_operator_on_a_cluster(place, story
     tell(f"unmodified job, times: {story.chapters}")
     assert "RescaleDone" in events
     assert [reason for reason in events if reason.startswith("Agent")] == []
-    lines = [
-        line
-        for file in (place.state / "out").rglob("part-*")
-        for line in file.read_text().splitlines()
-    ]
-    assert sorted(map(int, lines)) == list(range(RECORDS))
+    assert sorted(map(int, committed_lines(place.state / "out"))) == list(range(RECORDS))

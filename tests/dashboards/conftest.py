@@ -10,7 +10,7 @@ import pytest
 from tests.api.conftest import control_plane, kube  # noqa: F401
 from tests.api.controller.conftest import (  # noqa: F401
     JobsWithoutPlan,
-    MiniatureWorlds,
+    MiniatureDependencies,
     bench,
     compiled,
 )
@@ -67,7 +67,7 @@ class LoadedSource:
         """Nothing is held."""
 
 
-class LoadedWorlds(MiniatureWorlds):
+class LoadedDependencies(MiniatureDependencies):
     """`AppDependencies` whose jobs are under load; the one called `broken` never comes to run."""
 
     def runtime(self, app, resource, guard):
@@ -98,7 +98,7 @@ SPEC = {
 @pytest.fixture
 async def watched(bench, tmp_path):  # noqa: F811
     """Address of the server that scrapes a controller with two StreamApps, and the namespace."""
-    bench.worlds = LoadedWorlds()
+    bench.dependencies = LoadedDependencies()
     running = bench.start()
     for name in ("trips", "broken"):
         await bench.create(name, **SPEC)

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.pages import charts_of
 from weir_cli.main import app
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_simulator.switchback import Design, Side
@@ -72,4 +73,5 @@ def test_a_policy_that_needs_less_than_the_baseline_is_measured_to_cost_less(tmp
     assert found["weir"]["cost_per_hour"] < found["baseline"]["cost_per_hour"]
     assert found["baseline"]["restarts"] == 0
     assert sides.count(Side.WEIR) == found["weir"]["blocks"]
-    assert page.stat().st_size > 10_000
+    bars = charts_of(page)["Cost per hour"]["data"]
+    assert [len(each["x"]) for each in bars] == [PAIRS, PAIRS]

@@ -18,6 +18,7 @@ from weir_operator.flink.jars import (
     class_path,
     find_java,
 )
+from weir_operator.flink.testing import committed_lines
 
 EXAMPLE = REPOSITORY / "examples/hotitems"
 RATE, ITEMS, SEED = 60, 50, 7
@@ -65,8 +66,7 @@ def count_plainly(bids, start, last):
 
 def read_windows(tmp_path):
     """Return the lines that were committed."""
-    files = (tmp_path / "windows").glob("part-*")
-    return sorted(line for file in files for line in file.read_text().splitlines())
+    return sorted(committed_lines(tmp_path / "windows"))
 
 
 def last_end(lines):

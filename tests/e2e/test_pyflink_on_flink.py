@@ -13,6 +13,7 @@ from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.scripts import CLIENT, PYTHON, WORKER, find_python_jar
+from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 
@@ -67,10 +68,6 @@ def a_manifest(monkeypatch):
     return a_manifest
 
 
-def lines_in(folder):
-    return [line for file in folder.rglob("part-*") for line in file.read_text().splitlines()]
-
-
 def test_a_python_function_is_scaled_by_itself_and_every_record_is_committed_once(
     tmp_path, a_manifest, run_locally
 ):
@@ -88,7 +85,7 @@ def test_a_python_function_is_scaled_by_itself_and_every_record_is_committed_onc
         for each in tick.operators
         if each.name == "work"
     )
-    assert sorted(map(int, lines_in(out))) == list(range(1, RECORDS + 1))
+    assert sorted(map(int, committed_lines(out))) == list(range(1, RECORDS + 1))
 
 
 def test_a_python_function_in_a_query_writes_every_row_once(tmp_path, a_manifest, run_locally):
@@ -96,7 +93,7 @@ def test_a_python_function_in_a_query_writes_every_row_once(tmp_path, a_manifest
 
     run_locally(a_manifest("table_of_numbers.py", 2000, out))
 
-    assert sorted(map(int, lines_in(out))) == [2 * each for each in range(1, 2001)]
+    assert sorted(map(int, committed_lines(out))) == [2 * each for each in range(1, 2001)]
 
 
 @pytest.mark.parametrize(
@@ -139,4 +136,4 @@ async def test_a_python_program_is_rescaled_over_savepoints_and_every_record_is_
         assert await wait_until(has_ended, clock=SystemClock(), timeout=LIMIT, period=1.0)
 
     assert [(end.step, end.by_checkpoint) for end in ends] == [(Step.DONE, False)] * 3
-    assert sorted(map(int, lines_in(out))) == list(expected)
+    assert sorted(map(int, committed_lines(out))) == list(expected)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from weir_operator.flink.jars import REPOSITORY, build_example, class_path, find_java
+from weir_operator.flink.testing import committed_lines
 from weir_operator.streamapp.loading import load_manifest
 
 EXAMPLE = REPOSITORY / "examples/routes"
@@ -103,7 +104,6 @@ def test_the_most_frequent_routes_are_told_exactly_by_replicas_in_parallel(
     run_locally(manifest, "--policy", "hold", "--job-args", job)
 
     start = str(json.loads((tmp_path / "out/source.json").read_text())["start"])
-    told = sorted(
-        row for file in (tmp_path / "ranked").glob("part-*") for row in file.read_text().split()
+    assert sorted(committed_lines(tmp_path / "ranked")) == sorted(
+        rank_plainly(list_rides(jar, trace, "--start-at", start))
     )
-    assert told == sorted(rank_plainly(list_rides(jar, trace, "--start-at", start)))

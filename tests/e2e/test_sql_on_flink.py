@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.flink.rocksdb_memory import read_caches
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
+from weir_operator.flink.testing import committed_lines
 
 RECORDS = 6000
 KEYS = 10
@@ -50,7 +51,7 @@ def leave_out_helper(jar, thin):
 
 def read_counts(out):
     """Return the count of each window and key."""
-    lines = [line.split() for file in out.glob("part-*") for line in file.read_text().splitlines()]
+    lines = [line.split() for line in committed_lines(out)]
     counts = {(int(end), int(key)): int(count) for end, key, count in lines}
     assert len(counts) == len(lines)
     return counts

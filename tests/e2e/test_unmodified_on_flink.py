@@ -8,6 +8,7 @@ from weir_cli.main import app
 from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 
 SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
 RECORDS = 4000
@@ -65,8 +66,7 @@ def test_an_unmodified_job_is_scaled_by_operator_and_every_record_is_committed_o
     )
     # The agent has measured it: nothing is assumed of its service times.
     assert [each.message for each in told.events if "busy time" in each.message] == []
-    lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
-    assert sorted(map(int, lines)) == list(range(RECORDS))
+    assert sorted(map(int, committed_lines(out))) == list(range(RECORDS))
 
 
 @pytest.mark.flink
@@ -111,5 +111,4 @@ def test_without_operators_a_busy_vertex_is_separated_and_scaled_out_and_in(
     assert len(last) >= 3
     assert max(work) >= 2
     assert work[-1] < max(work)
-    lines = [line for file in out.rglob("part-*") for line in file.read_text().splitlines()]
-    assert sorted(map(int, lines)) == list(range(records))
+    assert sorted(map(int, committed_lines(out))) == list(range(records))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weir_pipelines.errors import InputError
-from weir_pipelines.ingest import UNKNOWN, Intake, read_openmetrics, read_written_parquet
+from weir_pipelines.ingest import UNKNOWN, Ingester, read_openmetrics, read_written_parquet
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 
 NAME = METRICS[RECORDS_IN]
@@ -89,7 +89,7 @@ def test_parquet_that_is_not_as_agreed_is_refused_by_row_and_column(tmp_path, co
 
 def test_only_the_series_of_the_history_are_taken_in(tmp_path):
     other = LINE.replace(NAME, "flink_taskmanager_Status_JVM_Threads_Count")
-    intake = Intake()
+    intake = Ingester()
 
     taken = intake.take(read_openmetrics(text(tmp_path, LINE, other)))
 
@@ -99,7 +99,7 @@ def test_only_the_series_of_the_history_are_taken_in(tmp_path):
 
 def test_samples_of_a_job_without_weirs_labels_go_by_task_and_the_name_given(tmp_path):
     line = f'{NAME}{{task_name="Map",host="h",subtask_index="3"}} 12 1772445605'
-    intake = Intake("legacy")
+    intake = Ingester("legacy")
 
     intake.take(read_openmetrics(text(tmp_path, line)))
 

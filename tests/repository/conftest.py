@@ -1,4 +1,4 @@
-"""The repository and its programs, for the tests that guard the house itself."""
+"""The repository and its programs, for the tests that check the repository itself."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -42,6 +43,17 @@ def test_the_command_knows_it(installed, run, root, bin_folder, tmp_path):
 
     assert simulated.returncode == 0, simulated.stderr
     assert json.loads(simulated.stdout)["policy"] == "target-utilisation"
+
+
+def test_the_manifest_of_its_page_is_valid(installed, run, root, bin_folder, tmp_path):
+    page = (root / "examples/policy/README.md").read_text()
+    [manifest] = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    written = tmp_path / "streamapp.yaml"
+    written.write_text(manifest)
+
+    checked = run([bin_folder / "weir", "validate", written], PYTHONPATH=str(installed))
+
+    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize(

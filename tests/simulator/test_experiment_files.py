@@ -135,7 +135,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ),
         (
             "maxReplicas: 10}\nedges", "maxReplicas: 10, pools: []}\nedges",
-            '3: operators[1].pools: expected at least 1 entries, got []; write, for example, '
+            '3: operators[1].pools: expected at least one entry, got []; write, for example, '
             '["small"]',
         ),
         (
@@ -248,6 +248,11 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
             "", "believed: {serviceTime: 1.1, serviceError: [0.05, 0.1]}\n",
             "11: believed.serviceTime: expected either serviceTime or serviceError, got 1.1; "
             "remove one of them",
+        ),
+        (
+            "{name: ql-pds, parameters: {}}", "{name: ql-pds, settings: {}}",
+            "10: policy.settings: expected a known field, got {}; "
+            "write parameters, because only StreamApps call them settings",
         ),
         (
             "{name: ql-pds, parameters: {}}",

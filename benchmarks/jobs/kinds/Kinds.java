@@ -13,6 +13,7 @@ import org.apache.flink.connector.file.sink.FileSink;
 import org.apache.flink.core.fs.Path;
 import org.apache.flink.streaming.api.datastream.AsyncDataStream;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.DataStreamUtils;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -30,9 +31,10 @@ import org.apache.flink.util.OutputTag;
 /**
  * A job of unlike functions that knows nothing of Weir and gives no uid: a union of three sources,
  * one of the old kind and two with a maximum parallelism of 1, asynchronous calls, a pair of
- * co-located functions, a count by key with a side output, a window over all of it, and files that
- * are committed with checkpoints. It never ends. Arguments: folders for the numbers with their
- * count, and for the windows; numbers per second of each source.
+ * co-located functions, a count by key with a side output, a second count that takes the first one's
+ * partitions as they are (a forward edge into keyed state), a window over all of the side output, and
+ * files that are committed with checkpoints. It never ends. Arguments: folders for the numbers with
+ * both counts, and for the windows; numbers per second of each source.
  */
 public class Kinds {
     static final int SOURCES = 3;
@@ -56,7 +58,15 @@ public class Kinds {
         right.disableChaining().getTransformation().setCoLocationGroupKey("pair");
         SingleOutputStreamOperator<String> counted =
                 right.keyBy(number -> number % KEYS).process(new Count()).name("count");
-        write(counted.disableChaining(), args[0], "numbers");
+        counted.disableChaining();
+        SingleOutputStreamOperator<String> again =
+                DataStreamUtils.reinterpretAsKeyedStream(
+                                counted,
+                                line -> Long.parseLong(line.substring(0, line.indexOf(','))) % KEYS,
+                                Types.LONG)
+                        .process(new Again())
+                        .name("again");
+        write(again.disableChaining(), args[0], "numbers");
         write(
                 counted.getSideOutput(ODD)
                         .windowAll(GlobalWindows.create())
@@ -115,6 +125,19 @@ public class Kinds {
                 context.output(ODD, number);
             }
             out.collect(number + "," + n);
+        }
+    }
+
+    /** Counts once more, by the same keys, and writes that count behind the first. */
+    private static final class Again extends KeyedProcessFunction<Long, String, String> {
+        @Override
+        public void processElement(String line, Context context, Collector<String> out)
+                throws Exception {
+            ValueState<Long> seen =
+                    getRuntimeContext().getState(new ValueStateDescriptor<>("again", Types.LONG));
+            long n = (seen.value() == null ? 0 : seen.value()) + 1;
+            seen.update(n);
+            out.collect(line + "," + n);
         }
     }
 

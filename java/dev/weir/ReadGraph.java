@@ -4,6 +4,7 @@ import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.util.Arrays;
@@ -16,7 +17,9 @@ import java.util.TreeSet;
 import java.util.function.Function;
 import java.util.jar.Attributes;
 import java.util.jar.JarFile;
+import org.apache.flink.api.common.JobID;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.DeploymentOptions;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.memory.ManagedMemoryUseCase;
 import org.apache.flink.runtime.state.StateBackendLoader;
@@ -32,8 +35,11 @@ import org.apache.flink.streaming.api.graph.StreamingJobGraphGenerator;
  * agent would make of it, where the JobManager has the agent, and which vertices these are.
  *
  * <p>Weir uploads this program to the JobManager and asks for its plan. It runs the {@code main} of
- * the job's own jar up to its first {@code execute} and submits nothing. The answer is the message
- * of the exception that it throws, in lines that begin with {@code weir-graph}:
+ * the job's own jar and submits nothing. Its first {@code execute} returns a job that does nothing,
+ * because only what follows says whether the program submits another one: Flink runs one job of a
+ * program that REST submits. The program ends at a second {@code execute}, and where it asks for
+ * more of the job than its id. The answer is the message of the exception that is thrown then, in
+ * lines that begin with {@code weir-graph}:
  *
  * <pre>
  * slot GROUP true|false
@@ -46,6 +52,7 @@ import org.apache.flink.streaming.api.graph.StreamingJobGraphGenerator;
  * edge OPERATOR OPERATOR
  * pins-itself
  * not-restartable REASON
+ * several-jobs
  * </pre>
  */
 public final class ReadGraph {
@@ -137,16 +144,43 @@ public final class ReadGraph {
                     given -> {
                         Configuration all = new Configuration(cluster);
                         all.addAll(given);
+                        // As in a submission: execute does not wait for the job's end.
+                        all.set(DeploymentOptions.ATTACHED, false);
                         return new Reading(cluster, all, loader, answer);
                     });
         }
 
         @Override
         public JobClient executeAsync(StreamGraph graph) {
-            if (answer.length() == 0) {
-                describe(graph);
+            if (answer.length() > 0) {
+                line("several-jobs");
+                throw new Read();
             }
-            throw new Read();
+            describe(graph);
+            return jobThatDoesNothing();
+        }
+
+        /** A proxy, because the interface has other methods in other versions of Flink. */
+        private static JobClient jobThatDoesNothing() {
+            JobID id = new JobID();
+            return (JobClient)
+                    Proxy.newProxyInstance(
+                            JobClient.class.getClassLoader(),
+                            new Class<?>[] {JobClient.class},
+                            (job, method, arguments) -> {
+                                switch (method.getName()) {
+                                    case "getJobID":
+                                        return id;
+                                    case "toString":
+                                        return "job " + id;
+                                    case "hashCode":
+                                        return id.hashCode();
+                                    case "equals":
+                                        return job == arguments[0];
+                                    default:
+                                        throw new Read();
+                                }
+                            });
         }
 
         private void describe(StreamGraph graph) {

@@ -1,16 +1,25 @@
 package dev.weir;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.sql.SQLException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeoutException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.flink.table.api.EnvironmentSettings;
+import org.apache.flink.table.api.SqlParserException;
 import org.apache.flink.table.api.TableEnvironment;
 import org.apache.flink.table.api.TableException;
 import org.apache.flink.table.api.ValidationException;
 import org.apache.flink.table.api.internal.TableEnvironmentInternal;
+import org.apache.flink.table.catalog.exceptions.CatalogException;
 import org.apache.flink.table.operations.BeginStatementSetOperation;
 import org.apache.flink.table.operations.CreateTableASOperation;
 import org.apache.flink.table.operations.EndStatementSetOperation;
@@ -35,11 +44,14 @@ import org.apache.flink.table.operations.ddl.CreateOperation;
  *
  * <p>Flink's own parser classifies each statement. A script is run again for every plan, restart
  * and upgrade, so only what can be repeated is allowed. What is not allowed ends the program with
- * a {@link Refusal} before a job exists.
+ * a {@link Refusal} before a job exists, and what may succeed the next time, such as a catalog that
+ * does not answer, with a {@link Failure}.
  */
 public final class RunScript {
     /** Begins the message of a refusal. */
     public static final String MARK = "weir-script: ";
+    /** Begins the message of a failure. */
+    public static final String FAILED = "weir-script-failed: ";
 
     private static final String BY_WEIR = "remove it, because Weir sets it";
     private static final String STORAGE = "set spec.flink.storage instead";
@@ -58,11 +70,17 @@ public final class RunScript {
                     "execution.state-recovery.path", "set spec.flink.job.initialSavepoint instead",
                     "execution.savepoint.path", "set spec.flink.job.initialSavepoint instead");
 
+    private static final Pattern NO_FACTORY =
+            Pattern.compile("Could not find any factory for identifier '([^']*)'");
+
     private final TableEnvironmentInternal env =
             (TableEnvironmentInternal)
                     TableEnvironment.create(EnvironmentSettings.inStreamingMode());
     private final List<ModifyOperation> inserts = new ArrayList<>();
+    private final List<Integer> lines = new ArrayList<>(); // of the inserts
+    private final Map<String, String> set = new HashMap<>();
     private final String name;
+    private int line;
     private int jobs;
     private boolean inSet;
 
@@ -83,13 +101,13 @@ public final class RunScript {
 
     private void run(String text) {
         for (Statement statement : Statement.split(text)) {
-            String at = name + ", line " + statement.line;
+            line = statement.line;
             try {
                 take(statement);
             } catch (Refusal refused) {
-                throw new Refusal(at + ": " + refused.getMessage(), refused.getCause());
+                throw new Refusal(at(line) + refused.getMessage(), refused.getCause());
             } catch (Exception failed) {
-                throw new Refusal(at + ": " + innermost(failed), failed);
+                throw ended(line, failed);
             }
         }
         if (inSet) {
@@ -103,20 +121,80 @@ public final class RunScript {
         }
         try {
             env.executeInternal(inserts);
-        } catch (ValidationException failed) {
-            throw new Refusal(name + ": " + innermost(failed), failed);
-        } catch (TableException failed) {
-            // Flink's submission of the job, which may succeed the next time, is not the script's.
-            throw "Failed to execute sql".equals(failed.getMessage())
-                    ? failed
-                    : new Refusal(name + ": " + innermost(failed), failed);
+        } catch (RuntimeException failed) {
+            // The submission of the job is Flink's, not the script's.
+            throw isOfSubmission(failed) ? failed : ended(lineOfPlanning(), failed);
         }
+    }
+
+    private String at(int line) {
+        return name + ", line " + line + ": ";
+    }
+
+    /** Returns with what the script ends, if a statement threw this. */
+    private RuntimeException ended(int line, Exception failed) {
+        String sentence = at(line) + innermost(failed);
+        return isOfScript(failed) ? new Refusal(sentence, failed) : new Failure(sentence, failed);
+    }
+
+    /** Returns the line of the first INSERT INTO that cannot be planned alone, else of the first. */
+    private int lineOfPlanning() {
+        for (int each = 0; inserts.size() > 1 && each < inserts.size(); each++) {
+            try {
+                env.explainInternal(List.of(inserts.get(each)));
+            } catch (RuntimeException failed) {
+                return lines.get(each);
+            }
+        }
+        return lines.get(0);
+    }
+
+    /**
+     * Returns whether only a change of the script helps. Flink wraps into a ValidationException also
+     * what a catalog or a connector throws that does not reach its server.
+     */
+    private static boolean isOfScript(Throwable failure) {
+        boolean found = false;
+        for (Throwable each = failure; each != null; each = each.getCause()) {
+            boolean isAbsentFile =
+                    each instanceof FileNotFoundException || each instanceof NoSuchFileException;
+            if (each instanceof IOException && !isAbsentFile
+                    || each instanceof SQLException
+                    || each instanceof TimeoutException
+                    || each instanceof CatalogException && each.getCause() != null) {
+                return false;
+            }
+            found |=
+                    isAbsentFile
+                            || each instanceof SqlParserException
+                            || each instanceof ValidationException
+                            || each instanceof TableException
+                            || each instanceof CatalogException;
+        }
+        return found;
+    }
+
+    /** Returns whether a job was being submitted, and not planned, when this was thrown. */
+    private static boolean isOfSubmission(Throwable failure) {
+        for (Throwable each = failure; each != null; each = each.getCause()) {
+            for (StackTraceElement frame : each.getStackTrace()) {
+                if (frame.getClassName().equals(RunScript.class.getName())) {
+                    break;
+                }
+                if (frame.getMethodName().equals("executeAsync")) { // of Flink's Executor
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     private void take(Statement statement) {
         Operation operation = env.getParser().parse(statement.text).get(0);
         if (operation instanceof SetOperation) {
             set((SetOperation) operation);
+        } else if (operation instanceof ResetOperation) {
+            reset((ResetOperation) operation);
         } else if (operation instanceof BeginStatementSetOperation) {
             jobs++;
             inSet = true;
@@ -164,6 +242,7 @@ public final class RunScript {
                             + " runs the script again at each restart");
         }
         inserts.add(operation);
+        lines.add(line);
     }
 
     private void set(SetOperation operation) {
@@ -181,7 +260,34 @@ public final class RunScript {
         if (remedy != null) {
             throw new Refusal("expected no SET of " + key + ", got " + value + "; " + remedy);
         }
+        if (isComplete()) {
+            return; // as in Flink's client, where the job runs by now
+        }
+        set.putIfAbsent(key, env.getConfig().getConfiguration().toMap().get(key));
         env.getConfig().set(key, value);
+    }
+
+    /** Take back what the script has set. */
+    private void reset(ResetOperation operation) {
+        if (isComplete()) {
+            return;
+        }
+        List<String> keys =
+                operation.getKey().map(String::trim).map(List::of).orElse(List.copyOf(set.keySet()));
+        for (String key : keys) {
+            if (set.containsKey(key)) {
+                String before = set.remove(key);
+                if (before == null) {
+                    env.getConfig().getConfiguration().removeKey(key);
+                } else {
+                    env.getConfig().set(key, before);
+                }
+            }
+        }
+    }
+
+    private boolean isComplete() {
+        return jobs > 0 && !inSet;
     }
 
     private static boolean isRepeatable(Operation operation) {
@@ -192,11 +298,10 @@ public final class RunScript {
                 || operation instanceof AddJarOperation;
     }
 
-    /** What prints something that nobody reads; and RESET, which a script does not need. */
+    /** What prints something that nobody reads. */
     private static boolean isSkipped(Operation operation) {
         return operation instanceof ShowOperation
                 || operation instanceof ExplainOperation
-                || operation instanceof ResetOperation
                 || operation.getClass().getSimpleName().startsWith("Describe");
     }
 
@@ -206,7 +311,14 @@ public final class RunScript {
             cause = cause.getCause();
         }
         String message = cause.getMessage();
-        return (message == null ? cause.toString() : message).trim().replaceAll("\\s+", " ");
+        String sentence = (message == null ? cause.toString() : message).trim();
+        Matcher absent = NO_FACTORY.matcher(sentence);
+        return absent.lookingAt()
+                ? "expected a connector, format, catalog or module '"
+                        + absent.group(1)
+                        + "', got none; put its jar into /opt/flink/usrlib, or its URL into"
+                        + " pipeline.classpaths of spec.flink.config"
+                : sentence.replaceAll("\\s+", " ");
     }
 
     /** Says why a script cannot be a job. */
@@ -233,8 +345,20 @@ public final class RunScript {
         }
     }
 
+    /** Says what went wrong that may go well the next time. */
+    public static final class Failure extends RuntimeException {
+        Failure(String sentence, Throwable cause) {
+            super(FAILED + sentence, cause);
+        }
+    }
+
     /** A statement, behind so many empty lines that the parser counts lines as the script does. */
     static final class Statement {
+        private static final Pattern BEGIN =
+                Pattern.compile(
+                        "\\s*(EXECUTE|EXPLAIN\\b.*|COMPILE\\b.*)\\s+STATEMENT\\s+SET\\s+BEGIN",
+                        Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+
         final String text;
         final int line;
 
@@ -248,30 +372,49 @@ public final class RunScript {
             return String.join(" ", List.of(words).subList(0, Math.min(3, words.length)));
         }
 
-        /** Return the statements, without comments; hints are no comments. */
+        /**
+         * Return the statements, without comments; hints are no comments. EXECUTE STATEMENT SET BEGIN
+         * becomes BEGIN STATEMENT SET, so that each INSERT INTO has a line.
+         */
         static List<Statement> split(String script) {
             List<Statement> found = new ArrayList<>();
             StringBuilder text = new StringBuilder();
+            int block = -1; // where the last part of a statement with statements in it begins
             int at = 0;
             while (at < script.length()) {
                 int end = endOfToken(script, at);
                 String token = script.substring(at, end);
-                if (token.equals(";") && !isOpenSet(text)) {
-                    add(found, text, script, at);
+                Matcher begin = BEGIN.matcher(text);
+                if (block < 0 && isEndOfWord(token) && begin.matches()) {
+                    if (begin.group(1).equalsIgnoreCase("EXECUTE")) {
+                        add(found, text, script, at, "BEGIN STATEMENT SET");
+                        text.setLength(0);
+                    } else {
+                        block = text.length();
+                    }
+                }
+                if (token.equals(";") && (block < 0 || isEnd(text.substring(block)))) {
+                    add(found, text, script, at, null);
                     text.setLength(0);
+                    block = -1;
                 } else if (isComment(token)) {
                     text.append(' ').append(token.replaceAll("[^\\n]", ""));
                 } else {
                     text.append(token);
+                    block = block >= 0 && token.equals(";") ? text.length() : block;
                 }
                 at = end;
             }
-            add(found, text, script, at);
+            add(found, text, script, at, null);
             return found;
         }
 
         private static void add(
-                List<Statement> found, StringBuilder text, String script, int end) {
+                List<Statement> found,
+                StringBuilder text,
+                String script,
+                int end,
+                String instead) {
             String whole = text.toString().stripTrailing();
             String stripped = whole.stripLeading();
             if (stripped.isEmpty()) {
@@ -279,7 +422,8 @@ public final class RunScript {
             }
             int last = lines(script.substring(0, end));
             int after = lines(text.substring(whole.length()));
-            found.add(new Statement(stripped, 1 + last - after - lines(stripped)));
+            int first = 1 + last - after - lines(stripped);
+            found.add(new Statement(instead == null ? stripped : instead, first));
         }
 
         private static int lines(String text) {
@@ -290,10 +434,12 @@ public final class RunScript {
             return token.startsWith("--") || token.startsWith("/*") && !token.startsWith("/*+");
         }
 
-        /** Return whether the text is of EXECUTE STATEMENT SET BEGIN, and END has not come yet. */
-        private static boolean isOpenSet(CharSequence text) {
-            String words = text.toString().trim().replaceAll("\\s+", " ").toUpperCase();
-            return words.startsWith("EXECUTE STATEMENT SET BEGIN") && !words.endsWith("; END");
+        private static boolean isEnd(String text) {
+            return text.strip().equalsIgnoreCase("END");
+        }
+
+        private static boolean isEndOfWord(String token) {
+            return !Character.isJavaIdentifierPart(token.charAt(0));
         }
 
         /** Return where a quoted text, a comment or a single character ends. */

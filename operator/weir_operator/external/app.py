@@ -21,7 +21,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.external.advice import Advice, advise, cost_of_pods, share_cost
-from weir_operator.external.flink_deployment import ClusterWriter
+from weir_operator.external.flink_deployment import ClusterWriter, explain_wait
 from weir_operator.external.in_place import InPlace, InPlaceRescaler
 from weir_operator.external.metrics import PERIOD, ExternalMetrics, PrometheusFor
 from weir_operator.external.read_only import (
@@ -69,7 +69,7 @@ async def _compile_in_a_thread(policy: str, compile_policy: Callable[[], None]) 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExternalTerms:
-    """How the loops of the job count, for the faces that show what they did."""
+    """How the loops of the job count, for the reports that show what they did."""
 
     app: StreamApp
     """As it would be written for the job: with its vertices as operators."""
@@ -129,7 +129,7 @@ class ExternalApp:
         self._around = around
         self._watch = JobWatch(self._app, around.api)
         self._in_place = (
-            InPlace(around.writer, self._watch, guard=around.guard)
+            InPlace(around.writer, self._watch, guard=around.guard, clock=around.clock)
             if mode is Mode.AUTO and around.writer is not None
             else None
         )
@@ -160,13 +160,13 @@ class ExternalApp:
             while not stop.is_set():
                 try:
                     await self._watch.refresh()
-                    self._around.on_trouble(Trouble(Loop.LOOK, ""))
+                    self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, ""))
                     await self._run_loops(metrics, stop)
                 except JobChangedError as change:
                     self._report("JobChanged", str(change))
                 except WeirError as error:
                     self._report("JobNotSeen", str(error))
-                    self._around.on_trouble(Trouble(Loop.LOOK, str(error)))
+                    self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, str(error)))
                     await self._pause(stop)
         finally:
             await metrics.close()
@@ -176,7 +176,7 @@ class ExternalApp:
         job = self._watch.job
         if job is None:
             return
-        await self._look_after()
+        await self._restore_parallelism()
         reference = self._watch.reference
         deployment = None if reference is None else reference.deployment
         app = external_app(
@@ -201,7 +201,7 @@ class ExternalApp:
             app,
             Dependencies(
                 runtime=runtime,
-                jobs=ExternalJobs(runtime, self._watch, self._look_after),
+                jobs=ExternalJobs(runtime, self._watch),
                 store=ExternalStore(around.store, self._watch, scales=self._in_place is not None),
                 source=metrics,
                 records=around.records,
@@ -217,7 +217,7 @@ class ExternalApp:
                 if self._in_place is None
                 else partial(InPlaceRescaler, in_place=self._in_place, watch=self._watch),
                 phase=around.phase,
-                rest=lambda: around.clock.sleep(LOOK_EVERY),
+                wait=lambda: around.clock.sleep(LOOK_EVERY),
                 paid=lambda: cost_of_pods(app, self._pods),
             ),
             job=assembly.job_spec(app, beside=around.folder),
@@ -225,7 +225,13 @@ class ExternalApp:
         await around.compile(app.spec.operator_manager.policy.name, steering.compile)
         self._told, self._learned, self._went_on = "", 0, False
         around.on_found(self._terms(app, job))
-        await steering.controller.run(stop)
+        keeping = asyncio.create_task(self._keep_parallelism())
+        try:
+            await steering.controller.run(stop)
+        finally:
+            keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeping
 
     @property
     def _task_managers(self) -> tuple[Place, ...]:
@@ -247,13 +253,21 @@ class ExternalApp:
         refused = asked.refused or self._refusal
         return replace(asked, mode=mode, state=State.RUNNING, revision=None, refused=refused)
 
-    async def _look_after(self) -> None:
+    async def _keep_parallelism(self) -> None:
+        """Check the job again and again, in mode Auto."""
+        while self._in_place is not None:
+            await self._around.clock.sleep(LOOK_EVERY)
+            await self._restore_parallelism()
+
+    async def _restore_parallelism(self) -> None:
         """Check whether the job can be scaled, and give a restarted one its parallelism again."""
         if self._in_place is None:
             return
         try:
-            lost = await self._in_place.restore(dry_run=not self._checked or bool(self._refusal))
-            self._checked, self._refusal = True, ""
+            dry_run = not self._checked or bool(self._refusal)
+            deployment = await self._in_place.check(dry_run=dry_run)
+            self._checked, self._refusal = True, explain_wait(deployment)
+            lost = await self._in_place.restore()
         except PermanentError as error:
             if str(error) != self._refusal:
                 self._emit("ScalingRefused", str(error))
@@ -264,7 +278,7 @@ class ExternalApp:
             if lost:
                 self._emit(
                     "ParallelismRestored",
-                    "The job was restarted without its parallelism: Weir has set it again",
+                    "A restart reset the job's parallelism; Weir set it again",
                 )
 
     def _terms(self, app: StreamApp, job: ExternalJob) -> ExternalTerms:

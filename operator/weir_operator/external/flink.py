@@ -18,8 +18,10 @@ from urllib.parse import quote
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.transport import Json
+from weir_operator.flink.transport import Json, NotKnownToFlinkError
 
+_NO_CHECKPOINTS = 2**63 - 1
+"""Interval that Flink shows of a job without periodic checkpoints, ms."""
 _QUERY_LIMIT = 3000
 """Characters of ids in one request; Flink's server takes a first line of 4096."""
 
@@ -51,6 +53,21 @@ class ExternalFlink(FlinkRest):
             "/jobmanager/config",
             lambda answer: {str(each["key"]): str(each["value"]) for each in answer},
         )
+
+    async def checkpoint_interval(self, job_id: str) -> float | None:
+        """Return seconds between two checkpoints, `inf` without; `None` if Flink knows of none."""
+        try:
+            return await self._transport.ask(
+                "GET",
+                f"/jobs/{job_id}/checkpoints/config",
+                lambda answer: (
+                    math.inf
+                    if int(answer["interval"]) >= _NO_CHECKPOINTS
+                    else int(answer["interval"]) / 1000
+                ),
+            )
+        except NotKnownToFlinkError:
+            return None
 
     async def requirements(self, job_id: str) -> dict[str, int]:
         """Return the parallelism that a job of the adaptive scheduler is to have, by vertex id."""

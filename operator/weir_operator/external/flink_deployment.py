@@ -14,31 +14,41 @@ and `NativeFlinkService.scale` (what must hold for scaling in place), 1.10.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.transport import Json
-from weir_operator.kubernetes.api.client import ConflictError
+from weir_operator.flink.versions import read_version
+from weir_operator.kubernetes.api.client import FIELD_MANAGER, FIELD_MANAGER_CONFLICT, ConflictError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader
 
 GROUP_VERSION = "flink.apache.org/v1beta1"
 PATH = f"/apis/{GROUP_VERSION}/namespaces/{{}}/flinkdeployments/{{}}"
 OVERRIDES = "pipeline.jobvertex-parallelism-overrides"
 """Key of Flink's configuration: `VERTEX:PARALLELISM,...`."""
-MANAGER = "weir"
-"""Under which name the API server notes the key."""
 FIRST_IN_PLACE = (1, 18)
 """The first version of Flink whose running jobs take another parallelism."""
 FIRST_WITHOUT_OVERRIDES = (2, 0)
 """The first version of Flink that ignores the key in a job that is submitted (FLINK-38770)."""
-_MIB = 2**20
+RUNNING = "RUNNING"
+_TAKES_SCALING = frozenset({RUNNING, "CREATED", "INITIALIZING", "RESTARTING", "FAILING"})
+"""States of a job to which the operator passes the key on; in any other, it upgrades the job."""
+AUTOSCALER_KEYS = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
+"""The second is the name before release 1.7 of the operator."""
+AUTOSCALER_IDLE = 600.0
+"""Seconds without a change of its ConfigMap after which the operator's autoscaler counts as off; it
+writes what it has measured each time that it looks at the job, by default every minute."""
+_AUTOSCALER_STATE = "/api/v1/namespaces/{}/configmaps/autoscaler-{}"
+MIB = 2**20
 _BYTES = {
     "": 1, "b": 1,
     "k": 2**10, "kb": 2**10, "ki": 2**10,
-    "m": _MIB, "mb": _MIB, "mi": _MIB,
+    "m": MIB, "mb": MIB, "mi": MIB,
     "g": 2**30, "gb": 2**30, "gi": 2**30,
     "t": 2**40, "tb": 2**40, "ti": 2**40,
 }  # fmt: skip
@@ -66,6 +76,8 @@ class FlinkDeployment:
     spec: Json
     configuration: Mapping[str, str]
     """Flink's, with flat keys."""
+    job_state: str = ""
+    """State of the job as the operator reports it; empty before its first report."""
 
     @property
     def job(self) -> Json | None:
@@ -108,13 +120,14 @@ class FlinkDeployment:
 
 def read_deployment(found: Json) -> FlinkDeployment:
     """Return a FlinkDeployment from the object of the API server."""
-    meta, spec = found["metadata"], found.get("spec") or {}
+    meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
     return FlinkDeployment(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         version=meta.get("resourceVersion", ""),
         spec=spec,
         configuration=flatten(spec.get("flinkConfiguration") or {}),
+        job_state=str((status.get("jobStatus") or {}).get("state") or ""),
     )
 
 
@@ -132,6 +145,12 @@ def _refusals(deployment: FlinkDeployment) -> Iterator[str]:
         yield (
             f"spec.mode of {this}: expected native, got standalone, in which the operator restarts "
             "the job for every change and starts no TaskManagers by itself"
+        )
+    if deployment.job.get("upgradeMode") == "stateless":
+        yield (
+            f"spec.job.upgradeMode of {this}: expected last-state or savepoint, got stateless, "
+            "which loses the job's state whenever the operator upgrades the job instead of scaling "
+            "it"
         )
     yield from refuse_autoscaler(deployment)
     if configuration.get("scheduler-mode", "").strip().lower() == "reactive":
@@ -154,12 +173,59 @@ def _refusals(deployment: FlinkDeployment) -> Iterator[str]:
 
 def refuse_autoscaler(deployment: FlinkDeployment) -> Iterator[str]:
     """Yield a sentence where Flink's own autoscaler scales the job."""
-    for key in ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled"):
+    for key in AUTOSCALER_KEYS:
         if deployment.configuration.get(key, "").strip().lower() == "true":
             yield (
                 f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no other "
                 f"autoscaler, got {key}: true; set it to false"
             )
+
+
+def explain_wait(deployment: FlinkDeployment, *, is_back: bool = False) -> str:
+    """Return why the key cannot be written now, a sentence; empty where it can.
+
+    Args:
+        deployment: As it is now.
+        is_back: The key takes a change back, which the job may have to be restarted for.
+    """
+    state = deployment.job_state
+    if state == RUNNING or (is_back and state in _TAKES_SCALING):
+        return ""
+    return (
+        f"status.jobStatus.state of FlinkDeployment {deployment.name}: expected RUNNING, got "
+        f"{state or 'none'}; Weir waits, because the operator would upgrade the job instead of "
+        "scaling it"
+    )
+
+
+async def find_autoscaler(api: ClusterReader, deployment: FlinkDeployment, *, now: float) -> str:
+    """Return a sentence where the operator's autoscaler works on the job; empty where not.
+
+    It may be enabled in the operator's own defaults, which only the operator can read. But it keeps
+    what it measures in a ConfigMap. One that lies there unchanged is left from earlier.
+
+    Raises:
+        TemporaryError: The API server did not answer.
+    """
+    given = (deployment.configuration.get(key, "").strip().lower() for key in AUTOSCALER_KEYS)
+    if "false" in given:
+        return ""
+    try:
+        found = await api.get(_AUTOSCALER_STATE.format(deployment.namespace, deployment.name))
+    except PermanentError:  # there is none, or it may not be read
+        return ""
+    meta = found["metadata"]
+    times = (each.get("time") for each in meta.get("managedFields") or ())
+    changed = max(
+        (datetime.fromisoformat(each).timestamp() for each in times if each), default=math.nan
+    )
+    if now - changed > AUTOSCALER_IDLE:
+        return ""
+    return (
+        f"The Flink Kubernetes Operator's autoscaler works on FlinkDeployment {deployment.name}: "
+        f'it has just written ConfigMap {meta["name"]}; set {AUTOSCALER_KEYS[0]}: "false" in '
+        "spec.flinkConfiguration"
+    )
 
 
 def refuse_flink(version: str, configuration: Mapping[str, str]) -> str:
@@ -191,18 +257,12 @@ def loses_overrides(version: str) -> bool:
     return read_version(version) >= FIRST_WITHOUT_OVERRIDES
 
 
-def read_version(text: str) -> tuple[int, int]:
-    """Return Flink's version, such as (1, 20); (0, 0) of a text that is none."""
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
 def say_overrides(parallelism: Mapping[str, int]) -> str:
     """Return the value of the key, the same for the same parallelism."""
     return ",".join(f"{vertex}:{number}" for vertex, number in sorted(parallelism.items()))
 
 
-async def read(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
+async def read_flink_deployment(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
     """Return the FlinkDeployment as it is now.
 
     Raises:
@@ -233,9 +293,9 @@ async def write_overrides(
     }
     path = PATH.format(deployment.namespace, deployment.name)
     try:
-        await api.apply(path, body, MANAGER, force=False, dry_run=dry_run)
+        await api.apply(path, body, FIELD_MANAGER, force=False, dry_run=dry_run)
     except ConflictError as error:
-        if "conflict with" not in str(error):
+        if FIELD_MANAGER_CONFLICT not in error.reasons:
             raise TemporaryError(
                 f"FlinkDeployment {deployment.name} was changed at the same moment"
             ) from error

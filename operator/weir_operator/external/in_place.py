@@ -2,60 +2,77 @@
 
 The steps of a change, each written to the journal before it is taken:
 
-    START    the FlinkDeployment can be scaled, and nobody else scales it; else ABANDONED
+    START    the FlinkDeployment can be scaled, its job runs, and nobody else scales it; else
+             ABANDONED
     SUBMIT   the parallelism is written to the FlinkDeployment; the Flink Kubernetes Operator
              passes it on to the running job
-    VERIFY   every vertex runs with it; else the same two steps with the previous parallelism
-             (direction BACK, ROLLED_BACK), tried several times
+    VERIFY   every vertex runs with it, and records pass or none wait; else the same two steps with
+             the previous parallelism (direction BACK, ROLLED_BACK), tried several times
 
 A change ends as ABANDONED at any step where the owner has deployed a program with other vertices.
 
-The adaptive scheduler restarts the job from its newest checkpoint, under the same id. A job of
-Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so for these
-versions Weir also sends the parallelism to the job, and sends it again whenever the job has lost
-it.
+The adaptive scheduler restarts the job from its newest checkpoint, under the same id; a job without
+checkpoints would lose its state. The operator passes the key on only to a job that it knows to run.
+Otherwise it upgrades the job, which without a savepoint (`upgradeMode: stateless`) loses its state.
+So Weir refuses both kinds of job, and writes the key only while the operator reports RUNNING.
+
+A job of Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so
+for these versions Weir also sends the parallelism to the job, and sends it again whenever the job
+has lost it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
 
-import structlog
-
+from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external import flink_deployment
-from weir_operator.external.flink import ScaledFlink
+from weir_operator.external.flink import ExternalFlink, ScaledFlink
 from weir_operator.external.flink_deployment import ClusterWriter, FlinkDeployment
 from weir_operator.external.view import ExternalJob
 from weir_operator.external.watch import JobWatch
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import Job
-from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.journal import DeploymentMap, Direction, RescaleJournal, Step
+from weir_operator.rescale.engine import EngineParts, Rescaler
+from weir_operator.rescale.flow import Reading
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.rollback import WithdrawnError
 
-log = structlog.get_logger()
+FLOW_PERIOD = 15.0
+"""Seconds for which a job is watched before it is scaled, until a record passes: a Flink that is
+not Weir's counts anew every 10 s."""
 
 Vertices = Mapping[str, int]
 """Parallelism by vertex id."""
 
 
+class NotRunningError(TemporaryError):
+    """The Flink Kubernetes Operator does not report that the job runs."""
+
+
 class InPlace:
     """Reads and sets the parallelism of one external job."""
 
-    def __init__(self, api: ClusterWriter, watch: JobWatch, *, guard: Guard | None) -> None:
+    def __init__(
+        self, api: ClusterWriter, watch: JobWatch, *, guard: Guard | None, clock: Clock
+    ) -> None:
         """Prepare; nothing is asked yet.
 
         Args:
             api: The API server, asked as the controller may.
             watch: Knows the job as it runs.
             guard: Asked before each request to Flink that changes something.
+            clock: The time.
         """
         self._api = api
         self._watch = watch
         self._guard = guard
-        self._loses_overrides = False
+        self._clock = clock
+        # A parallelism that was read before another one is written must not be sent after that.
+        self._sending = asyncio.Lock()
 
     async def check(self, *, dry_run: bool = False) -> FlinkDeployment:
         """Return the FlinkDeployment, which Weir can scale.
@@ -67,22 +84,44 @@ class InPlace:
             PermanentError: Weir cannot scale it; one sentence for each reason.
             TemporaryError: The API server or Flink did not answer.
         """
-        reference, flink = self._watch.reference, self._watch.flink
-        if reference is None or flink is None or self._watch.job is None:
+        flink, job = self._watch.flink, self._watch.job
+        if flink is None or job is None:
             raise TemporaryError("The job of spec.flink.ref is not known yet")
-        deployment = await flink_deployment.read(self._api, reference.namespace, reference.name)
-        found = flink_deployment.refusals(deployment)
-        if not found:
-            version = await flink.version()
-            refusal = flink_deployment.refuse_flink(version, await flink.configuration())
-            found = (refusal,) if refusal else ()
-            self._loses_overrides = flink_deployment.loses_overrides(version)
+        deployment = await self._deployment()
+        found = flink_deployment.refusals(deployment) or tuple(
+            refusal
+            for refusal in (
+                flink_deployment.refuse_flink(await flink.version(), await flink.configuration()),
+                await _refuse_checkpoints(flink, job),
+                await flink_deployment.find_autoscaler(
+                    self._api, deployment, now=self._clock.now()
+                ),
+            )
+            if refusal
+        )
         if found:
             raise PermanentError("; ".join(found))
         if dry_run:
-            now = deployment.overrides or _parallelism(self._watch.job)
+            now = deployment.overrides or _parallelism(job)
             await flink_deployment.write_overrides(self._api, deployment, now, dry_run=True)
         return deployment
+
+    async def require_running(self) -> None:
+        """Check that the job can be scaled, also with a try, and that the operator reports it runs.
+
+        Raises:
+            PermanentError, TemporaryError: See `check`.
+            NotRunningError: The operator does not report that it runs.
+        """
+        _require_running(await self.check(dry_run=True))
+
+    async def _deployment(self) -> FlinkDeployment:
+        reference = self._watch.reference
+        if reference is None:
+            raise TemporaryError("The job of spec.flink.ref is not known at the moment")
+        return await flink_deployment.read_flink_deployment(
+            self._api, reference.namespace, reference.name
+        )
 
     def vertices(self, deployments: DeploymentMap) -> Vertices:
         """Return the parallelism of each vertex in a deployment of the operators.
@@ -105,17 +144,24 @@ class InPlace:
             for vertex in vertices
         }
 
-    async def write(self, wanted: Vertices) -> None:
+    async def write(self, wanted: Vertices, *, is_back: bool = False) -> None:
         """Write the parallelism to the FlinkDeployment, where it is not there already.
+
+        Args:
+            wanted: The parallelism.
+            is_back: It is the one from before a change, after which the job may not run.
 
         Raises:
             PermanentError: Weir cannot scale it any more.
+            NotRunningError: The operator would upgrade the job; nothing was written.
             TemporaryError: It was changed at the same moment, or something did not answer.
         """
-        deployment = await self.check()
-        if deployment.overrides != wanted:
-            await flink_deployment.write_overrides(self._api, deployment, wanted)
-        await self._send(wanted)
+        async with self._sending:
+            deployment = await self.check()
+            if deployment.overrides != wanted:
+                _require_running(deployment, is_back=is_back)
+                await flink_deployment.write_overrides(self._api, deployment, wanted)
+            await self._send(wanted)
 
     async def _send(self, wanted: Vertices) -> bool:
         """Send the parallelism to a job of Flink 2.x that does not have it; return whether it was.
@@ -124,12 +170,12 @@ class InPlace:
             PermanentError: Flink refuses it.
             TemporaryError: It did not answer.
         """
-        if not self._loses_overrides:
-            return False
         job = await self._watch.run()
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None:
             raise TemporaryError("The job of spec.flink.ref is not known at the moment")
+        if not flink_deployment.loses_overrides(await flink.version()):
+            return False
         now = await flink.requirements(job.id)
         then = {vertex: wanted.get(vertex, number) for vertex, number in now.items()}
         if then == now:
@@ -138,17 +184,19 @@ class InPlace:
             await client.require(job.id, then)
         return True
 
-    async def restore(self, *, dry_run: bool = False) -> bool:
+    async def restore(self) -> bool:
         """Give a restarted job of Flink 2.x the parallelism of its FlinkDeployment again.
 
         Returns:
             Whether it had lost it.
 
         Raises:
-            PermanentError, TemporaryError: See `check`.
+            PermanentError: Flink refuses it.
+            TemporaryError: The API server or Flink did not answer.
         """
-        deployment = await self.check(dry_run=dry_run)
-        return bool(deployment.overrides) and await self._send(deployment.overrides)
+        async with self._sending:
+            overrides = (await self._deployment()).overrides
+            return bool(overrides) and await self._send(overrides)
 
     async def runs_with(self, wanted: Vertices) -> bool:
         """Return whether every vertex runs with its parallelism.
@@ -177,6 +225,27 @@ class InPlace:
         )
 
 
+def _require_running(deployment: FlinkDeployment, *, is_back: bool = False) -> None:
+    """Refuse to write the key for now, if the operator would upgrade the job for it."""
+    reason = flink_deployment.explain_wait(deployment, is_back=is_back)
+    if reason:
+        raise NotRunningError(reason)
+
+
+async def _refuse_checkpoints(flink: ExternalFlink, job: ExternalJob) -> str:
+    """Return why a restart would lose the job's state; empty where it has periodic checkpoints."""
+    interval = await flink.checkpoint_interval(job.id)
+    if interval is None and await flink.job(job.id) is None:
+        raise TemporaryError(f"Job {job.name!r} of spec.flink.ref was replaced at the same moment")
+    if interval is not None and math.isfinite(interval):
+        return ""
+    return (
+        f"Checkpoints of job {job.name!r}: expected an interval, got none, so the job would lose "
+        "its state when it is scaled; set execution.checkpointing.interval in "
+        "spec.flinkConfiguration of the FlinkDeployment"
+    )
+
+
 def _differences(job: Job, wanted: Vertices) -> list[str]:
     return [
         f"{vertex.name} runs with {vertex.tasks.get('RUNNING', 0)} of {wanted[vertex.id]} subtasks"
@@ -197,9 +266,8 @@ def _parallelism(job: ExternalJob) -> dict[str, int]:
 class InPlaceRescaler(Rescaler):
     """Executes the journal of a change of an external job."""
 
-    def __init__(self, *, in_place: InPlace, watch: JobWatch, **engine: Any) -> None:
-        """Create it with what every engine needs."""
-        super().__init__(**engine)
+    def __init__(self, parts: EngineParts, *, in_place: InPlace, watch: JobWatch) -> None:
+        super().__init__(parts)
         self._in_place = in_place
         self._watch = watch
 
@@ -224,14 +292,28 @@ class InPlaceRescaler(Rescaler):
         if not self._is_asked_for(journal):
             raise WithdrawnError("The StreamApp asks for another deployment now")
         self._in_place.vertices(journal.target)
-        await self._retried(lambda: self._in_place.check(dry_run=True))
+        await self._retried_until_running(self._in_place.require_running)
+        journal = await self._note_flow(journal, FLOW_PERIOD)
         return journal.at(Step.SUBMIT, self._clock.now())
 
     async def _submit(self, journal: RescaleJournal) -> RescaleJournal:
         """Write the parallelism where the Flink Kubernetes Operator takes it."""
         wanted = await self._wanted(journal)
-        await self._retried(lambda: self._in_place.write(wanted))
+        if journal.is_back:
+            await self._retried(lambda: self._in_place.write(wanted, is_back=True))
+        else:
+            await self._retried_until_running(lambda: self._in_place.write(wanted))
         return journal.at(Step.VERIFY, self._clock.now())
+
+    async def _retried_until_running(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Do something that needs a running job; give the change up if it does not run in time.
+
+        Nothing was written then, and the deployment itself has not failed.
+        """
+        try:
+            await self._retried(call)
+        except NotRunningError as error:
+            raise WithdrawnError(str(error)) from error
 
     async def _wanted(self, journal: RescaleJournal) -> Vertices:
         """Return the parallelism that the journal leads to, of a job that runs, or will again."""
@@ -244,7 +326,10 @@ class InPlaceRescaler(Rescaler):
         return await self._retried(found)
 
     async def _verify(self, journal: RescaleJournal) -> RescaleJournal:
-        """Wait until every vertex runs with its parallelism, which may need new TaskManagers."""
+        """Wait until every vertex runs with its parallelism, and records pass or none wait.
+
+        It may need new TaskManagers.
+        """
         wanted = await self._wanted(journal)
 
         async def runs() -> bool | None:
@@ -257,32 +342,16 @@ class InPlaceRescaler(Rescaler):
         if await self._until(runs, limit, period=1.0) is None:
             raise PermanentError(await self._retried(lambda: self._in_place.describe(wanted)))
         await self._retried(lambda: self._watch.refresh(whole=True))
-        step = Step.ROLLED_BACK if journal.is_back else Step.DONE
-        return journal.at(step, self._clock.now(), ran=True)
+        first: Reading | None = None
 
-    def _give_up(
-        self,
-        journal: RescaleJournal,
-        failure: str,
-        *,
-        ran: bool = False,
-        pending: tuple[tuple[str, str], ...] = (),
-        withdrawn: bool = False,
-    ) -> RescaleJournal:
-        """Take back what was written, or end the change where nothing was.
+        async def read() -> Reading | None:
+            nonlocal first
+            job = self._watch.job
+            reading = None if job is None else await self._jobs.reading(job.id)
+            if reading is None or math.isnan(reading.records):
+                return reading
+            # The job keeps its id, so Flink may still show counts from before the restart.
+            first = first or reading
+            return reading.since(first)
 
-        Nor is anything taken back of a job that is another one by now: its loops are made again,
-        and decide again.
-        """
-        log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        now = self._clock.now()
-        if withdrawn:
-            return journal.at(Step.ABANDONED, now, failure=failure, withdrawn=True)
-        failure, attempt = journal.failure or failure, journal.attempt + 1
-        if journal.is_back and attempt >= self._settings.back_attempts:
-            return journal.at(Step.FAILED, now, failure=failure)
-        if journal.is_back:
-            return journal.at(Step.SUBMIT, now, failure=failure, attempt=attempt)
-        if journal.step is Step.START:
-            return journal.at(Step.ABANDONED, now, failure=failure)
-        return journal.at(Step.SUBMIT, now, failure=failure, direction=Direction.BACK)
+        return await self._verify_flow(journal, read)

@@ -6,16 +6,19 @@ The steps of a move:
               StreamApp and everything else that another process needs to go on, or back
     delete    the JobManager that the operator leaves: without high availability, it would run the
               job once more when its pod is lost (FLINK-41262)
-    create    the StreamApp, which starts from that savepoint
-    wait      until its job runs and, if records arrived before, until they arrive again
+    create    the StreamApp, which starts from that savepoint; the annotation gets its uid
+    wait      until its job runs and, if records arrived before, until they arrive again; if none
+              do, the move ends with a warning, because there may be none at this time
+    finish    the annotation says that the move is done, so that nothing repeats it
 
 If a step fails, the same steps are taken back: the StreamApp is stopped with a savepoint and
 deleted, and only when it is gone, the FlinkDeployment runs again. It starts from the StreamApp's
 savepoint if that job has run (`initialSavepointPath` and `savepointRedeployNonce`), else from its
 own. No savepoint is deleted.
 
-A process that dies leaves the annotation, so the same command continues. Two jobs never run at the
-same time.
+A process that dies leaves the annotation, so the same command continues. So it does where the API
+server was away for too long. Two jobs never run at the same time: the FlinkDeployment runs again
+only where no StreamApp of that name is left, be it the one with the noted uid or another.
 
 Source: apache/flink-kubernetes-operator, `AbstractJobReconciler` (`reconcileSpecChange`,
 `redeployWithSavepoint`) and `NativeFlinkService.cancelJob`, July 2026.
@@ -27,14 +30,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from weir_operator.clock import Clock, wait_until
 from weir_operator.errors import InvalidStreamAppError, PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import GROUP_VERSION, PATH
+from weir_operator.external.flink_deployment import GROUP_VERSION, PATH, ClusterWriter
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
-from weir_operator.kubernetes.api.objects import Body, ClusterReader, Key, collection
+from weir_operator.kubernetes.api.objects import Body, Key, collection
 from weir_operator.streamapp.loading import parse_manifest
 
 MOVE = "weir.dev/move"
@@ -56,7 +59,7 @@ _NO_SAVEPOINT = ("", "KUBERNETES_OPERATOR_LAST_STATE")
 T = TypeVar("T")
 
 
-class MoverApi(ClusterReader, Protocol):
+class MoverApi(ClusterWriter, Protocol):
     """The part of `KubernetesApi` that a move needs."""
 
     async def create(self, path: str, body: Body) -> Body:
@@ -67,14 +70,8 @@ class MoverApi(ClusterReader, Protocol):
         """Merge `body` into an object."""
         ...
 
-    async def delete(self, path: str) -> None:
-        """Delete an object."""
-        ...
-
-    async def apply(
-        self, path: str, body: Body, manager: str = ..., *, force: bool = ..., dry_run: bool = ...
-    ) -> Body:
-        """Apply on the server's side."""
+    async def delete(self, path: str, *, uid: str | None = ...) -> None:
+        """Delete an object, if it has this uid."""
         ...
 
 
@@ -89,14 +86,23 @@ class MoveRecord(BaseModel):
     """`spec.job.upgradeMode` of the FlinkDeployment before the move; `None` if it was not set."""
     savepoint_before: str
     """Path in its status before the move; empty if there was none."""
-    flows: bool
-    """Whether records arrived before the move."""
+    had_records: bool = Field(validation_alias=AliasChoices("had_records", "flows"))
+    """Whether records arrived before the move; older records call it `flows`."""
     savepoint: str = ""
     """With which the StreamApp starts; empty until it is known."""
+    uid: str = ""
+    """Of the StreamApp that the move created; empty before that, and in older records."""
+    done: bool = False
+    """Whether the move was completed."""
     back: bool = False
-    """Whether the move is being taken back."""
+    """Whether the job is being moved back."""
     resume_from: str = ""
     """Newer state, with which the FlinkDeployment starts on the way back; empty for its own."""
+
+    @property
+    def name(self) -> str:
+        """Of the StreamApp."""
+        return str(self.stream_app["metadata"]["name"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +112,8 @@ class Moved:
     savepoint: str
     stream_app: str
     """Its name."""
+    already: bool = False
+    """Whether it had been completed before, so that nothing was changed."""
 
 
 class Mover:
@@ -150,7 +158,7 @@ class Mover:
             PermanentError: There is no such FlinkDeployment, or its annotation cannot be read.
             TemporaryError: The API server did not answer.
         """
-        return _record_of(await self._api.get(self._path))
+        return _record_of(await self._ask(lambda: self._api.get(self._path)))
 
     async def find_stops(self, manifest: Body) -> tuple[str, ...]:
         """Return what stops the move in the cluster, a sentence each; changes nothing.
@@ -159,6 +167,7 @@ class Mover:
             manifest: Of the StreamApp, without the savepoint.
 
         Raises:
+            PermanentError: The StreamApps of the namespace may not be listed.
             TemporaryError: The API server did not answer.
         """
         for find in (self._missing_rights, self._other_apps, self._refusals):
@@ -228,13 +237,13 @@ class Mover:
             )
         return found
 
-    async def begin(self, spec: Json, manifest: Body, *, flows: bool) -> None:
+    async def begin(self, spec: Json, manifest: Body, *, had_records: bool) -> None:
         """Suspend the FlinkDeployment with a savepoint, and note the move with it.
 
         Args:
             spec: Of the FlinkDeployment, as it was checked.
             manifest: Of the StreamApp, without the savepoint.
-            flows: Whether records arrive now.
+            had_records: Whether records arrive now.
 
         Raises:
             PermanentError: The FlinkDeployment was changed since, or may not be changed.
@@ -243,6 +252,8 @@ class Mover:
 
         async def suspend() -> bool | None:
             found = await self._api.get(self._path)
+            if _record_of(found) is not None:
+                return True  # by a request whose answer was lost
             if found.get("spec") != spec:
                 raise PermanentError(
                     f"FlinkDeployment {self._name} was changed while it was checked; nothing was "
@@ -252,7 +263,7 @@ class Mover:
                 stream_app=manifest,
                 upgrade_mode=spec["job"].get("upgradeMode"),
                 savepoint_before=_savepoint_of(found),
-                flows=flows,
+                had_records=had_records,
             )
             body = {
                 "metadata": {
@@ -276,7 +287,7 @@ class Mover:
 
         Raises:
             PermanentError: A step failed; nothing was taken back.
-            TemporaryError: The API server did not answer for too long.
+            TemporaryError: The API server did not answer for too long; to be called again.
         """
         savepoint = await self._savepoint(record)
         if record.savepoint != savepoint:
@@ -284,9 +295,13 @@ class Mover:
             await self._note(record)
         self._say(f"The job's state is in {savepoint}")
         await self._delete_job_manager()
-        name = await self._create(record)
-        await self._wait_until_it_runs(name, record)
-        return Moved(savepoint=savepoint, stream_app=name)
+        uid = await self._create(record)
+        if record.uid != uid:
+            record = record.model_copy(update={"uid": uid})
+            await self._note(record)
+        await self._wait_until_it_runs(record)
+        await self._note(record.model_copy(update={"done": True}))
+        return Moved(savepoint=savepoint, stream_app=record.name)
 
     async def _savepoint(self, record: MoveRecord) -> str:
         """Wait until the job has stopped, and return its savepoint."""
@@ -336,13 +351,14 @@ class Mover:
             raise PermanentError(f"Deployment {self._name} is not gone after {self._timeout:g} s")
 
     async def _create(self, record: MoveRecord) -> str:
-        """Create the StreamApp, unless it is there already; return its name."""
-        manifest = _with_savepoint(record)
-        name = str(manifest["metadata"]["name"])
+        """Create the StreamApp, unless it is there already; return its uid."""
+        manifest, name = _with_savepoint(record), record.name
         key = Key(self._namespace, name)
 
-        async def created() -> bool | None:
+        async def created() -> str | None:
             found = await self._find_app(key)
+            if found is None and record.uid:
+                raise PermanentError(f"StreamApp {name} was deleted during the move")
             if found is None:
                 try:
                     found = await self._api.create(collection(self._namespace), manifest)
@@ -350,17 +366,22 @@ class Mover:
                     return None  # made by a request whose answer was lost: look
                 self._say(f"Created StreamApp {name}; waiting until its job runs")
             _check_app(found, record)
-            return True
+            return str(found["metadata"]["uid"])
 
-        if not await self._until(created):
+        uid = await self._until(created)
+        if uid is None:
             raise TemporaryError(f"StreamApp {name} could not be created")
-        return name
+        return uid
 
-    async def _wait_until_it_runs(self, name: str, record: MoveRecord) -> None:
+    async def _wait_until_it_runs(self, record: MoveRecord) -> None:
+        name = record.name
         seen: dict[str, str] = {"state": "Weir has not written its status: does it watch here?"}
 
-        async def runs() -> bool | None:
-            status = (await self._api.get(Key(self._namespace, name).path)).get("status") or {}
+        async def running() -> Json | None:
+            """Return the StreamApp's status while its job runs."""
+            found = await self._api.get(Key(self._namespace, name).path)
+            _check_app(found, record)
+            status: Json = found.get("status") or {}
             ready = next(
                 (each for each in status.get("conditions") or () if each["type"] == "Ready"), None
             )
@@ -369,22 +390,33 @@ class Mover:
             seen["state"] = f"{ready['reason']}: {ready['message']}"
             if ready["reason"] == "InvalidSpec":
                 raise PermanentError(f"StreamApp {name}: {ready['message']}")
-            if (ready["status"], ready["reason"]) != ("True", "JobRunning"):
-                return None
-            seen["state"] = f"its job runs, and its rate is {status.get('rate') or 'unknown'}"
-            return True if not record.flows or _rate_of(status) > 0 else None
+            return status if (ready["status"], ready["reason"]) == ("True", "JobRunning") else None
 
-        if not await self._until(runs):
-            wanted = "run and get records" if record.flows else "run"
-            raise PermanentError(
-                f"Expected StreamApp {name} to {wanted} within {self._timeout:g} s; {seen['state']}"
+        async def gets_records() -> bool | None:
+            status = await running()
+            return True if status is not None and _rate_of(status) > 0 else None
+
+        async def wait_for_job() -> None:
+            if await self._until(running) is None:
+                raise PermanentError(
+                    f"Expected StreamApp {name} to run within {self._timeout:g} s; {seen['state']}"
+                )
+
+        await wait_for_job()
+        if not record.had_records:
+            self._say(f"StreamApp {name} runs; no records arrived before the move")
+        elif await self._until(gets_records):
+            self._say(f"StreamApp {name} runs, and records arrive")
+        else:
+            # A source may be silent, and the status does not show whether records wait.
+            await wait_for_job()
+            self._say(
+                f"Warning: StreamApp {name} runs, but no record arrived within "
+                f"{self._timeout:g} s, unlike before the move. If records wait in its sources, run "
+                f"`weir adopt {self._name} --namespace {self._namespace} --back`"
             )
-        self._say(
-            f"StreamApp {name} runs"
-            + (", and records arrive" if record.flows else "; no records arrived before the move")
-        )
 
-    async def go_back(self) -> str:
+    async def move_back(self) -> str:
         """Take the move back, from wherever it is.
 
         Returns:
@@ -411,11 +443,21 @@ class Mover:
 
     async def _remove_app(self, record: MoveRecord) -> MoveRecord:
         """Stop the StreamApp's job, note its state, and delete it; return the record with that."""
-        name = str(record.stream_app["metadata"]["name"])
+        name = record.name
         key = Key(self._namespace, name)
-        found = await self._find_app(key)
-        if found is None or not record.savepoint or _start_of(found) != record.savepoint:
-            return record  # one of the same name that starts elsewhere is not this move's
+
+        async def find() -> tuple[Body | None]:
+            return (await self._find_app(key),)
+
+        (found,) = await self._ask(find)
+        if found is None:
+            if record.uid and not record.resume_from:
+                self._say(
+                    f"StreamApp {name} does not exist any more, so the state of its job is not "
+                    "known: records that it has processed are processed again"
+                )
+            return record
+        _check_app(found, record)
         status = found.get("status") or {}
         if (status.get("controller") or {}).get("job_id") and not record.resume_from:
             state = await self._stop_app(key)
@@ -431,9 +473,12 @@ class Mover:
 
         async def gone() -> bool | None:
             left = await self._find_app(key)
-            if left is not None and "deletionTimestamp" not in left["metadata"]:
-                await self._api.delete(key.path)
-            return True if left is None else None
+            if left is None:
+                return True
+            _check_app(left, record)
+            if "deletionTimestamp" not in left["metadata"]:
+                await self._api.delete(key.path, uid=left["metadata"]["uid"])
+            return None
 
         if not await self._until(gone, timeout=max(self._timeout, DELETED_WITHIN)):
             raise PermanentError(
@@ -445,7 +490,7 @@ class Mover:
 
     async def _stop_app(self, key: Key) -> str | None:
         """Stop the StreamApp's job with a savepoint; return its path, `None` if none comes."""
-        await self._api.patch(key.path, {"spec": {"state": "Suspended"}})
+        await self._ask(lambda: self._api.patch(key.path, {"spec": {"state": "Suspended"}}))
 
         async def stopped() -> str | None:
             kept = (await self._api.get(key.path)).get("status") or {}
@@ -456,15 +501,19 @@ class Mover:
 
     async def _resume(self, record: MoveRecord) -> None:
         """Have the FlinkDeployment run again, and remove the annotation once it does."""
-        found = await self._api.get(self._path)
-        job = found["spec"]["job"]
-        if job.get("state") == "suspended":
-            change: Body = {"state": "running"}
-            if record.resume_from:
-                change["initialSavepointPath"] = record.resume_from
-                change["savepointRedeployNonce"] = (job.get("savepointRedeployNonce") or 0) + 1
-            # The mode stays `savepoint` until the job runs: `stateless` would drop its state.
-            await self._api.patch(self._path, {"spec": {"job": change}})
+
+        async def let_run() -> bool:
+            job = (await self._api.get(self._path))["spec"]["job"]
+            if job.get("state") == "suspended":
+                change: Body = {"state": "running"}
+                if record.resume_from:
+                    change["initialSavepointPath"] = record.resume_from
+                    change["savepointRedeployNonce"] = (job.get("savepointRedeployNonce") or 0) + 1
+                # The mode stays `savepoint` until the job runs: `stateless` would drop its state.
+                await self._api.patch(self._path, {"spec": {"job": change}})
+            return True
+
+        await self._ask(let_run)
         seen: Json = {}
 
         async def runs() -> bool | None:
@@ -481,17 +530,15 @@ class Mover:
                 f"{seen.get('error') or 'empty'}; its state is in "
                 f"{record.resume_from or record.savepoint or 'its last checkpoint'}"
             )
-        await self._api.patch(
-            self._path,
-            {
-                "metadata": {"annotations": {MOVE: None}},
-                "spec": {"job": {"upgradeMode": record.upgrade_mode}},
-            },
-        )
+        end: Body = {
+            "metadata": {"annotations": {MOVE: None}},
+            "spec": {"job": {"upgradeMode": record.upgrade_mode}},
+        }
+        await self._ask(lambda: self._api.patch(self._path, end))
 
     async def _note(self, record: MoveRecord) -> None:
-        body = {"metadata": {"annotations": {MOVE: record.model_dump_json()}}}
-        await self._api.patch(self._path, body)
+        body: Body = {"metadata": {"annotations": {MOVE: record.model_dump_json()}}}
+        await self._ask(lambda: self._api.patch(self._path, body))
 
     async def _find_app(self, key: Key) -> Body | None:
         try:
@@ -499,20 +546,42 @@ class Mover:
         except NotFoundError:
             return None
 
+    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer to a request that may be repeated.
+
+        Raises:
+            TemporaryError: It did not come within the time limit.
+        """
+        answer = await self._until(request)
+        if answer is None:
+            raise TemporaryError(f"Expected an answer within {self._timeout:g} s, got none")
+        return answer
+
     async def _until(
         self, probe: Callable[[], Awaitable[T | None]], *, timeout: float | None = None
     ) -> T | None:
-        """Ask until there is an answer; a moment in which the API server is away is no failure."""
+        """Ask until there is an answer; a moment in which the API server is away is no failure.
+
+        Raises:
+            TemporaryError: The API server was away at the end of the time limit.
+        """
+        away: TemporaryError | None = None
 
         async def ask() -> T | None:
+            nonlocal away
+            away = None
             try:
                 return await probe()
             except TemporaryError as error:
+                away = error
                 self._say(f"{error}; trying again")
                 return None
 
         limit = self._timeout if timeout is None else timeout
-        return await wait_until(ask, clock=self._clock, timeout=limit, period=self._period)
+        found = await wait_until(ask, clock=self._clock, timeout=limit, period=self._period)
+        if away is not None:
+            raise away
+        return found
 
 
 def _record_of(deployment: Json) -> MoveRecord | None:
@@ -544,13 +613,23 @@ def _with_savepoint(record: MoveRecord) -> Body:
 
 
 def _check_app(found: Json, record: MoveRecord) -> None:
-    """Refuse a StreamApp that this move did not create."""
-    given = _start_of(found)
-    if given != record.savepoint:
+    """Refuse a StreamApp that this move did not create.
+
+    Its uid says that. Where none was noted, the savepoint does, which a user can change.
+    """
+    if record.uid:
+        expected, got = f"uid {record.uid}", f"uid {found['metadata']['uid']}"
+    else:
+        expected, got = (
+            f"spec.flink.job.initialSavepoint {path or 'empty'}"
+            for path in (record.savepoint, _start_of(found))
+        )
+    if not (record.uid or record.savepoint) or got != expected:
         raise PermanentError(
-            f"spec.flink.job.initialSavepoint of StreamApp {found['metadata']['name']}: expected "
-            f"{record.savepoint}, got {given or 'nothing'}; it is not this move's, so delete it, "
-            "or move the job by hand"
+            f"StreamApp {found['metadata']['name']} is not the one that this move created: "
+            f"expected {expected}, got {got}. Its job may run, so the FlinkDeployment stays "
+            "suspended. Stop that job with a savepoint and delete the StreamApp; then run the "
+            "command again, or move the job back by hand to keep the state in that savepoint"
         )
 
 

@@ -8,7 +8,7 @@ the jobs here refuse every change; and the client below them sends only GET. In 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.errors import PermanentError, TemporaryError
@@ -112,23 +112,11 @@ class ExternalJobs(FlinkJobs):
     the job that the loops were made for: whether it fails or waits is its owner's business.
     """
 
-    def __init__(
-        self,
-        runtime: ExternalRuntime,
-        watch: JobWatch,
-        look_after: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Create it for the job as it is now.
-
-        Args:
-            runtime: Shows its subtasks.
-            watch: Knows the job as it runs.
-            look_after: What else is done at each look, as for a job that is scaled.
-        """
+    def __init__(self, runtime: ExternalRuntime, watch: JobWatch) -> None:
+        """Create it for the job as it is now, or as it is first seen."""
         super().__init__(runtime)
         self._watch = watch
         self._made_for = watch.job
-        self._look_after = look_after
 
     async def rest(self) -> ExternalFlink:
         """Return the client that only reads.
@@ -149,12 +137,11 @@ class ExternalJobs(FlinkJobs):
             PermanentError: It is ambiguous which job is meant.
         """
         job = await self._watch.refresh()
-        if self._made_for is None or not job.is_like(self._made_for):
+        self._made_for = self._made_for or job
+        if not job.is_like(self._made_for):
             raise JobChangedError(
                 f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
             )
-        if self._look_after is not None:
-            await self._look_after()
         return Progress(state="RUNNING", running=True, ran=True)
 
     async def newest(self, job_id: str) -> Snapshot | None:

@@ -26,8 +26,7 @@ from datetime import datetime
 from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external import flink_deployment
-from weir_operator.external.flink_deployment import FlinkDeployment
+from weir_operator.external.flink_deployment import MIB, FlinkDeployment, read_flink_deployment
 from weir_operator.external.view import WHOLE_CORE, Place, size_of
 from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.transport import Json
@@ -42,7 +41,6 @@ REST_SERVICE = "weir.dev/rest-service"
 REST_PORT = 8081
 TASK_MANAGERS = "taskmanagers"
 """Name of the pool that an external job's TaskManagers form where the manifest has none."""
-MIB = 2**20
 HIGHEST_PORT = 65_535
 _PORT_NAMES = frozenset({"rest", "webui", "ui", "web", "http"})
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
@@ -79,7 +77,7 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
         raise PermanentError("spec.flink.ref: expected the external job to advise, got none")
     namespace = app.metadata.namespace
     if str(ref.kind) == "FlinkDeployment":
-        deployment = await flink_deployment.read(api, namespace, ref.name)
+        deployment = await read_flink_deployment(api, namespace, ref.name)
         service = await api.get(f"/api/v1/namespaces/{namespace}/services/{ref.name}-rest")
         return Reference(
             kind="FlinkDeployment",

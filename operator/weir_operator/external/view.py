@@ -20,7 +20,8 @@ from itertools import count
 
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, Job, Subtask
-from weir_operator.flink.topology import Topology, group_vertices, plain_name
+from weir_operator.flink.topology import Topology, group_vertices
+from weir_operator.naming import plain_name
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.protocol import Replica
 from weir_operator.streamapp.managers import Policy
@@ -138,6 +139,50 @@ def view_job(
     if in_place:
         named = join_forward(job, named)
     topology = group_vertices(job, named)
+    replicas, drained = _read_replicas(
+        job, subtasks, places, named=named, topology=topology, pools=pools, url=url, whole=in_place
+    )
+    return ExternalJob(
+        id=job.id,
+        name=job.name,
+        topology=replace(topology, drained=drained),
+        replicas=replicas,
+        max_parallelism=min((m for v in job.vertices if (m := v.max_parallelism) > 1), default=1),
+        most={
+            name: min(vertex.max_parallelism for vertex in vertices)
+            for name, vertices in topology.vertices.items()
+        },
+        places=places,
+        entries=frozenset(v.id for v in job.vertices) - {edge.target for edge in job.edges},
+    )
+
+
+def _read_replicas(
+    job: Job,
+    subtasks: Mapping[str, Sequence[Subtask]],
+    places: Mapping[str, Place],
+    *,
+    named: Mapping[str, str],
+    topology: Topology,
+    pools: Sequence[NodePool],
+    url: str,
+    whole: bool,
+) -> tuple[tuple[Replica, ...], frozenset[str]]:
+    """Return the replicas, and the ids of those that have come to their own end.
+
+    Args:
+        job: What Flink says of it.
+        subtasks: By vertex id.
+        places: By TaskManager id.
+        named: The operator of each vertex by its id.
+        topology: The operators; a replica is a subtask of the vertex that has the most.
+        pools: Of the StreamApp, as written.
+        url: Flink's REST address, where all of it is measured.
+        whole: Each has the size of the first pool, whatever it shares its TaskManager with.
+
+    Raises:
+        TemporaryError: A subtask has no TaskManager that is known.
+    """
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()
     for vertices in topology.vertices.values():
@@ -152,7 +197,7 @@ def view_job(
             replica = replica_id(named[vertex.id], str(subtask.index))
             if subtask.status == FINISHED:
                 drained.add(replica)
-            size = pools[0].sizes[0].text if in_place else size_of(min(place.cores, WHOLE_CORE))
+            size = pools[0].sizes[0].text if whole else size_of(min(place.cores, WHOLE_CORE))
             replicas.append(
                 Replica(
                     id=replica,
@@ -163,19 +208,7 @@ def view_job(
                     metrics_url=url,
                 )
             )
-    return ExternalJob(
-        id=job.id,
-        name=job.name,
-        topology=replace(topology, drained=frozenset(drained)),
-        replicas=tuple(replicas),
-        max_parallelism=min((m for v in job.vertices if (m := v.max_parallelism) > 1), default=1),
-        most={
-            name: min(vertex.max_parallelism for vertex in vertices)
-            for name, vertices in topology.vertices.items()
-        },
-        places=places,
-        entries=frozenset(v.id for v in job.vertices) - {edge.target for edge in job.edges},
-    )
+    return tuple(replicas), frozenset(drained)
 
 
 def join_forward(job: Job, named: Mapping[str, str]) -> dict[str, str]:

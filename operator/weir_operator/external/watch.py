@@ -72,7 +72,7 @@ class JobWatch:
             }
             hosts = await flink.task_managers()
         except TemporaryError:
-            await self._let_go()  # its service may have been made again, with another address
+            await self._release()  # its service may have been made again, with another address
             raise
         pools, in_place = self.pools, self._app.spec.mode is Mode.AUTO
         if {each.id for each in hosts} != self._places.keys():
@@ -96,7 +96,7 @@ class JobWatch:
             run = await self._find_run(flink)
             job = await flink.job(run.id)
         except TemporaryError:
-            await self._let_go()
+            await self._release()
             raise
         if job is None:
             raise TemporaryError(f"Job {run.name!r} of spec.flink.ref is not running yet")
@@ -104,7 +104,7 @@ class JobWatch:
 
     async def close(self) -> None:
         """Release the connections."""
-        await self._let_go()
+        await self._release()
 
     async def _reach(self) -> tuple[Reference, ExternalFlink]:
         if self.reference is None or self.flink is None:
@@ -113,7 +113,7 @@ class JobWatch:
             self.flink = ExternalFlink(self.reference.rest_url)
         return self.reference, self.flink
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         flink, self.flink, self.reference = self.flink, None, None
         if flink is not None:
             await flink.close()

@@ -65,6 +65,8 @@ class Plan(BaseModel):
     """The program asks for the slots of Weir's operators by itself."""
     not_restartable: str = ""
     """What the job is, where Flink takes no savepoint from which all of it could go on."""
+    several_jobs: bool = False
+    """The program submits another job after the first one, which is the one described here."""
     joins: bool = True
     """The agent can join vertices in one operator; that of an earlier Weir cannot."""
 
@@ -113,16 +115,23 @@ def parse_plan(lines: Sequence[str]) -> Plan:
         not_restartable=next(
             (line.partition(" ")[2] for line in lines if line.startswith("not-restartable ")), ""
         ),
+        several_jobs="several-jobs" in lines,
         joins="joins-nothing" not in lines,
     )
 
 
-def refuse_what_cannot_restart(plan: Plan) -> None:
-    """Refuse a job that Weir could never stop and go on with.
+def refuse_unsuitable_program(plan: Plan) -> None:
+    """Refuse a program whose job Weir could never stop and go on with.
 
     Raises:
-        PermanentError: It is a batch job, or has an iteration.
+        PermanentError: It submits several jobs, or a batch job, or one with an iteration.
     """
+    if plan.several_jobs:
+        raise PermanentError(
+            "spec.flink.job: expected a program that submits one job, got one that submits "
+            "several; call execute once, or write all INSERT INTO of a Table program into one "
+            "StatementSet"
+        )
     if plan.not_restartable:
         raise PermanentError(
             "spec.flink.job: expected a streaming job that can go on from a savepoint, got "
@@ -146,7 +155,7 @@ def is_pinned_by_agent(
     Raises:
         PermanentError: The agent cannot pin these operators, or the job cannot be restarted.
     """
-    refuse_what_cannot_restart(plan)
+    refuse_unsuitable_program(plan)
     if vertices:
         _check_vertices(plan, vertices)
     elif plan.agent == "absent" or plan.groups & set(most):

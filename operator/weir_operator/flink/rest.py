@@ -34,7 +34,7 @@ from weir_operator.flink.answers import (
     TaskManager,
 )
 from weir_operator.flink.causes import root_cause
-from weir_operator.flink.scripts import read_refusal
+from weir_operator.flink.scripts import read_failure, read_refusal
 from weir_operator.flink.transport import (
     FlinkTransport,
     Json,
@@ -228,7 +228,8 @@ class FlinkRest:
 
         Raises:
             PermanentError: The program or its savepoint is at fault.
-            TemporaryError: No answer in time; the job may have been started all the same.
+            TemporaryError: No answer in time; the job may have been started all the same. Or a
+                catalog of a SQL script does not answer.
         """
         body: dict[str, Json] = {
             "jobId": job_id,
@@ -254,6 +255,9 @@ class FlinkRest:
                 what=f"the submission of job {job_id}",
             )
         except RefusedByFlinkError as refusal:
+            failure = read_failure(refusal.trace)
+            if failure is not None:
+                raise TemporaryError(failure) from refusal
             if not _is_duplicate(refusal.trace):
                 sentence = _say_why_it_does_not_run(refusal.trace, entry_class)
                 raise RefusedByFlinkError(sentence, refusal.trace) from refusal

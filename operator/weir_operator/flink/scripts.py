@@ -25,7 +25,14 @@ PYTHON_JAR = "flink-python-*.jar"
 CLIENT = "python.client.executable"
 WORKER = "python.executable"
 
+FIND_PYFLINK = (
+    'import importlib.util as u, sys; sys.exit(u.find_spec("pyflink.java_gateway") is None)'
+)
+"""Python that ends with 0 where the interpreter has PyFlink. Weir's own environment has a folder
+`pyflink` with Flink's jars, and nothing of PyFlink in it."""
+
 _REFUSED = re.compile(r"weir-script: (.+)")
+_FAILED = re.compile(r"weir-script-failed: (.+)")
 _PRINTED = re.compile(r"PythonDriver +- (.*)")
 _LONGEST = 500
 _TIME_LIMIT = 60.0  # seconds for an interpreter to look for a module; on a busy machine it takes 2
@@ -38,11 +45,17 @@ def is_script(entry_class: str | None) -> bool:
 
 def read_refusal(trace: str) -> str | None:
     """Return why a SQL script cannot be a job; `None` where a trace is of something else."""
-    found = _REFUSED.search(trace)
-    if found is None:
-        return None
-    sentence = found[1].strip()
-    return f"spec.flink.job.sql: {sentence[:_LONGEST]}"
+    return _read_sentence(_REFUSED, trace)
+
+
+def read_failure(trace: str) -> str | None:
+    """Return what a SQL script failed at that may succeed later; `None` where it did not."""
+    return _read_sentence(_FAILED, trace)
+
+
+def _read_sentence(mark: re.Pattern[str], trace: str) -> str | None:
+    found = mark.search(trace)
+    return None if found is None else f"spec.flink.job.sql: {found[1].strip()[:_LONGEST]}"
 
 
 def read_python_error(log: str) -> str | None:
@@ -91,17 +104,14 @@ def python_configuration(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_interpreter(key: str, interpreter: str) -> None:
-    # Weir's own environment has a folder `pyflink` with Flink's jars, and nothing of PyFlink in it.
-    question = "import importlib.util as u; print(u.find_spec('pyflink.java_gateway') is not None)"
     try:
         answer = subprocess.run(
-            [interpreter, "-c", question],
+            [interpreter, "-c", FIND_PYFLINK],
             capture_output=True,
-            text=True,
             timeout=_TIME_LIMIT,
             check=False,
         )
-        failure = "" if answer.stdout.strip() == "True" else "which has no PyFlink"
+        failure = "" if answer.returncode == 0 else "which has no PyFlink"
     except (OSError, subprocess.TimeoutExpired) as error:
         failure = f"which does not run ({error})"
     if failure:

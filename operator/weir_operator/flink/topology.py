@@ -7,7 +7,6 @@ vertex runs on the TaskManagers of several operators, the job did not pin it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -184,12 +183,6 @@ def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
             if any(v.id not in feeding and operator_of[v.id] == operator for v in job.vertices)
         ),
     )
-
-
-def plain_name(vertex: str, *, longest: int) -> str:
-    """Return the name of a vertex as that of an operator: lower-case letters, digits, hyphens."""
-    plain = re.sub("[^a-z0-9]+", "-", vertex.lower()).strip("-") or "vertex"
-    return plain[:longest].strip("-")
 
 
 def _edges_between(job: Job, operator_of: Mapping[str, str]) -> tuple[OperatorEdge, ...]:

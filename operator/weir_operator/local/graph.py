@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -16,7 +17,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.agent import PINNED, find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
-from weir_operator.flink.job_graph import Plan
+from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
 from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_python_error
@@ -36,10 +37,19 @@ from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import WHOLE_JOB
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import discover_operators, vertices_of
+from weir_operator.wiring.vertices import discover_operators, vertices_of
 
 
-async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRead:
+    """A job, read before it runs."""
+
+    plan: Plan
+    app: StreamApp | None
+    """The manifest that the job is in; `None` of a program alone."""
+
+
+async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str, ...]) -> JobRead:
     """Return the operators of the job in a manifest, or of a program alone.
 
     Args:
@@ -52,11 +62,12 @@ async def read_job(file: Path, *, entry_class: str | None, arguments: tuple[str,
         PermanentError: Java, Flink or the agent is missing, or the program builds no job.
     """
     if not is_program(file):
-        return await read_operators(
-            load_app(file), file, entry_class=entry_class, arguments=arguments
-        )
+        app = load_app(file)
+        plan = await read_operators(app, file, entry_class=entry_class, arguments=arguments)
+        return JobRead(plan=plan, app=app)
     given = default_manifest(file, entry_class=entry_class, arguments=arguments)
-    return await read_operators(with_script(parse_manifest(given), file), file)
+    plan = await read_operators(with_script(parse_manifest(given), file), file)
+    return JobRead(plan=plan, app=None)
 
 
 async def read_operators(
@@ -75,7 +86,8 @@ async def read_operators(
         arguments: Of the program, after the manifest's.
 
     Raises:
-        PermanentError: Java, Flink or the agent is missing, or the program builds no job.
+        PermanentError: Java, Flink or the agent is missing, or the program builds no job that Weir
+            can run.
     """
     jar = find_program(app, manifest)
     job = assembly.job_spec(app, beside=manifest.parent, extra=arguments)
@@ -98,11 +110,13 @@ async def read_operators(
         )
         try:
             await runtime.ensure_job_manager()
-            return await _ask(runtime, entry_class or job.entry_class, job.arguments)
+            plan = await _ask(runtime, entry_class or job.entry_class, job.arguments)
         except PermanentError as error:
             raise PermanentError(_with_python_error(error, runtime)) from error
         finally:
             await runtime.close()
+    refuse_unsuitable_program(plan)
+    return plan
 
 
 async def _ask(runtime: LocalRuntime, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
@@ -164,8 +178,8 @@ def _beginning(plan: Plan, app: StreamApp | None) -> Iterator[str]:
     yield "#"
     if app is None or not app.spec.operators:
         yield f"# Without `operators`, they begin as one operator, {WHOLE_JOB}; each that is"
-        yield f"# busy for {BUSY:.0%} of the time then gets its own. To scale each by itself from"
-        yield "# the beginning, add this to the manifest:"
+        yield f"# busy for {BUSY:.0%} of the time, all subtasks together, then gets its own. To"
+        yield "# scale each by itself from the beginning, add this to the manifest:"
         return
     yield "# The manifest's operators, and those that share what it does not name:"
     for name, parts in vertices_of(discover_operators(app, plan, ())).items():

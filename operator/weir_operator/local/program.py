@@ -7,7 +7,6 @@ FILE` then use the manifest that `default_manifest` makes for it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,26 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import find_programs
 from weir_operator.flink.scripts import find_python_jar, python_configuration
+from weir_operator.naming import plain_name
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
 
-SUFFIXES = (".jar", ".sql", ".py")
+_SECTIONS = {".jar": "jar", ".sql": "sql", ".py": "python"}
+"""Field of `flink.job` by the file's suffix."""
 _POOL = "local"
+_LONGEST_NAME = 40
 _MEMORY = "1Gi"
 _INTERVAL = "10s"
 _ADVISED_BOUND = "1s"
+_FEWEST_REPLICAS = 4
+"""Room for a busy vertex, what lies before and behind it, and one more replica."""
 _DEFAULT_REPLICAS = 10
 """The manifest's own default, which is not written."""
 
 
 def is_program(file: Path) -> bool:
     """Return whether the file is a program, by its name; anything else is a manifest."""
-    return file.suffix in SUFFIXES
+    return file.suffix.lower() in _SECTIONS
 
 
 def load_app(manifest: Path) -> StreamApp:
@@ -59,7 +63,7 @@ def with_script(app: StreamApp, manifest: Path) -> StreamApp:
         return app
     path = manifest.parent / job.sql.file
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # an editor may have put a mark before it
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise PermanentError(
@@ -109,26 +113,25 @@ def default_manifest(
 ) -> dict[str, Any]:
     """Return a manifest for a program alone: one pool, which is this machine, and only advice.
 
+    It names no operators: the job begins as one, and busy vertices get their own.
+
     Args:
         file: A jar, a SQL script or a PyFlink program.
         entry_class: Class whose `main` to run; `None` takes the jar's own.
         arguments: Of the program; names of files become absolute.
 
     Raises:
-        PermanentError: There is no such file.
+        PermanentError: There is no such file, or it is no program by its name.
     """
-    if not file.is_file():
+    section = _SECTIONS.get(file.suffix.lower())
+    if section is None or not file.is_file():
+        what = "which does not exist" if section else "which is none of these by its name"
         raise PermanentError(
-            f"Expected a manifest, a jar, a SQL script or a PyFlink program, got {str(file)!r}; "
-            "correct the path"
+            f"Expected a manifest, a jar, a SQL script or a PyFlink program, got {str(file)!r}, "
+            f"{what}; correct the path"
         )
     path = str(file.resolve())
-    programs: dict[str, dict[str, Any]] = {
-        ".jar": {"jar": path},
-        ".sql": {"sql": {"file": path}},
-        ".py": {"python": {"file": path}},
-    }
-    job = programs[file.suffix]
+    job: dict[str, Any] = {section: path if section == "jar" else {"file": path}}
     if entry_class is not None:
         job["entryClass"] = entry_class
     if arguments:
@@ -141,33 +144,15 @@ def default_manifest(
             "mode": "Advise",
             "flink": {"job": job},
             "objective": {"responseTime": _ADVISED_BOUND},
-            "nodePools": [{"name": _POOL, "sizes": ["1"], "memory": _MEMORY}],
+            "nodePools": [
+                {"name": _POOL, "sizes": ["1"], "memory": _MEMORY, "maxReplicas": _most_replicas()}
+            ],
             # What the load needs now: a trial is too short to learn how the load changes.
             "operatorManager": {"interval": _INTERVAL, "policy": {"name": "queueing"}},
             # Its tasks wait for Python to import its libraries.
-            **({"rescale": {"submitDeadline": "2m"}} if file.suffix == ".py" else {}),
+            **({"rescale": {"submitDeadline": "2m"}} if section == "python" else {}),
         },
     }
-
-
-def with_operators(manifest: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Return a default manifest with the operators that the agent makes of the program.
-
-    Without any, the job runs as one operator. More replicas of an operator than the machine has
-    cores would not make it faster.
-    """
-    most = max(2, os.cpu_count() or 1)
-    if plan.agent != "ready" or not plan.vertices:
-        [pool] = manifest["spec"]["nodePools"]
-        limited: dict[str, Any] = {"nodePools": [{**pool, "maxReplicas": most}]}
-    else:
-        limits = {vertex.operator: vertex.limit for vertex in plan.vertices}
-        limited = {
-            "operators": [
-                {"name": name, "maxReplicas": min(most, limits[name])} for name in plan.operators
-            ]
-        }
-    return {**manifest, "spec": {**manifest["spec"], **limited}}
 
 
 def operators_of(plan: Plan) -> list[dict[str, Any]]:
@@ -189,11 +174,20 @@ def with_objective(manifest: Mapping[str, Any], bound: str) -> dict[str, Any]:
 
 
 def write_manifest(manifest: Mapping[str, Any], folder: Path) -> Path:
-    """Write a default manifest into the folder of Weir's state; return its path."""
+    """Write a default manifest into the folder of Weir's state; return its path.
+
+    Raises:
+        OSError: The folder does not take it.
+    """
     path = folder / f"{manifest['metadata']['name']}.yaml"
     head = "# Written by `weir local`, again at each start: copy it to change it.\n"
     path.write_text(head + yaml.safe_dump(manifest, sort_keys=False), encoding="utf-8")
     return path
+
+
+def _most_replicas() -> int:
+    """Return how many TaskManagers this machine runs: two per core, of which one may be idle."""
+    return max(_FEWEST_REPLICAS, 2 * (os.cpu_count() or 1))
 
 
 def _is_file(argument: str) -> bool:
@@ -201,4 +195,4 @@ def _is_file(argument: str) -> bool:
 
 
 def _name_of(file: Path) -> str:
-    return re.sub("[^a-z0-9]+", "-", file.stem.lower()).strip("-")[:40].strip("-") or "job"
+    return plain_name(file.stem, longest=_LONGEST_NAME, otherwise="job")

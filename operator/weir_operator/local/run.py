@@ -24,7 +24,7 @@ from weir_operator.local.program import find_program, flink_configuration, load_
 from weir_operator.loop.cost import prices
 from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
-from weir_operator.loop.evaluation import EVALUATION
+from weir_operator.loop.evaluation_store import EVALUATION
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.run_record import Record, RunSummary

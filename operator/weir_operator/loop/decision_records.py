@@ -294,7 +294,7 @@ class DecisionRecord:
     """Id of the change that the decision is part of, if it was granted."""
 
 
-class Lesson(StrEnum):
+class LearningOutcome(StrEnum):
     """What the managers were told of their decisions at the end of a tick."""
 
     NOTHING = "Nothing"
@@ -337,7 +337,7 @@ class JobTick:
     """Partitions of the sources where they are known."""
     tokens: Mapping[str, Any]
     """The restart budget before the decisions, as `RestartTokens.to_dict`."""
-    lesson: Lesson
+    lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
     evaluation: EvaluatedInterval | None = None
@@ -543,15 +543,20 @@ class RecordStore:
             for row in self._rows("SELECT time FROM ticks WHERE time <= ? ORDER BY time", until)
         )
 
-    def ticks(self, *, until: float) -> Iterator[tuple[JobTick, tuple[DecisionRecord, ...]]]:
-        """Yield the ticks up to a Unix time with the decisions of each, oldest first."""
+    def job_ticks(self, *, until: float) -> Iterator[JobTick]:
+        """Yield the ticks up to a Unix time, oldest first."""
         for moment in self.tick_times(until=until):
-            # Read one by one: a month of them would not fit into a small machine's memory.
+            # Read one by one: 8 days of them would not fit into a small machine's memory.
             for row in self._rows("SELECT tick FROM ticks WHERE time = ?", moment):
                 with self._telling_damage():
                     tick = _TICK.validate_python(self._plain(row[0]), by_alias=False, by_name=True)
-                rows = self._rows("SELECT * FROM decisions WHERE time = ? ORDER BY rowid", moment)
-                yield tick, tuple(self._decision_of(each) for each in rows)
+                yield tick
+
+    def ticks(self, *, until: float) -> Iterator[tuple[JobTick, tuple[DecisionRecord, ...]]]:
+        """Yield the ticks up to a Unix time with the decisions of each, oldest first."""
+        for tick in self.job_ticks(until=until):
+            rows = self._rows("SELECT * FROM decisions WHERE time = ? ORDER BY rowid", tick.time)
+            yield tick, tuple(self._decision_of(each) for each in rows)
 
     def starts(self) -> tuple[LoopStart, ...]:
         """Return with what the loops began, oldest first."""

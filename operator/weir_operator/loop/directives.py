@@ -43,7 +43,7 @@ class LoopSettings:
     failed_for: float = 1800.0
     """Seconds for which a deployment that did worse is not tried again."""
     refused_for: float = 300.0
-    """Seconds for which sizes that nodes refused are not asked for again, for want of a restart."""
+    """Seconds for which sizes that nodes refused are not asked for again without a restart."""
     quality: QualitySettings = field(default_factory=QualitySettings)
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
     save_learned_every: int = 10

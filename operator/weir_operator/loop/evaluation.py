@@ -4,36 +4,31 @@ Blocks follow the clock from the first tick on that finds `spec.evaluation`, in 
 block of the baseline, Weir's policy neither decides nor learns. The evaluation ends with its last
 block, when the field is removed, or when the objective is missed too often in one block of the
 baseline (`switchback.is_missed_too_often`); the policy of the manifest decides from then on. An
-evaluation that has ended does not begin again until the field changes.
+evaluation that has ended does not begin again until the field changes. One whose state cannot be
+read is over, too: it may have ended because the objective was missed.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
 
 from weir_operator.errors import WeirError
+from weir_operator.loop.evaluation_store import EvaluationState, EvaluationStore
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_operator.streamapp.managers import BaselineDeployment, Evaluation
-from weir_simulator.switchback import (
-    BlockTotals,
-    Design,
-    Estimate,
-    Place,
-    Side,
-    is_missed_too_often,
-)
+from weir_simulator.switchback import Design, Place, Side, is_missed_too_often
 
 log = structlog.get_logger()
 
-EVALUATION = "evaluation.json"
-"""The file, in the folder of each StreamApp's state."""
+BEGAN = "EvaluationBegan"
+"""Reason of the event that reports the begin of an evaluation."""
+ENDED = "EvaluationEnded"
+"""Reason of the event that reports its end; the message says why."""
+UNREADABLE = "Weir cannot read how far it had come. To start again, change a field, such as `seed`"
+"""Why an evaluation is over whose file is damaged."""
 TO_BASELINE = "The evaluation goes to its baseline"
 """Why the job restarts at the begin of a block of the baseline: not a decision of either side."""
 
@@ -64,96 +59,56 @@ NO_EVALUATION = Evaluating()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _State:
-    """What must outlive the controller."""
+class News:
+    """That an evaluation began or ended."""
 
-    asked: str
-    """`spec.evaluation`, as JSON."""
-    began: float
-    baseline: DeploymentMap
-    ended: str = ""
-    """Why it is over, one sentence; empty while it is not."""
-    late_block: int = -1
-    """The block of the baseline that `late` counts."""
-    late: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SideTotals:
-    """What the judged time of all blocks of one side comes to."""
-
-    blocks: int
-    """Those with judged time."""
-    hours: float
-    cost_per_hour: float
-    """Currency; NaN without judged time, as the next."""
-    late: float
-    """Share of intervals over the bound."""
-    restarts: int
-
-    @property
-    def restarts_per_hour(self) -> float:
-        """NaN without judged time."""
-        return self.restarts / self.hours if self.hours else math.nan
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationReport:
-    """What an evaluation has come to so far."""
-
-    app: str
-    began: float
-    """Unix time."""
-    until: float
-    """Unix time of its last interval."""
-    policy: str
-    """Weir's."""
-    bound: float
-    """The objective, seconds."""
-    statistic: str
-    design: Design
-    ended: str
-    """What its end was reported with; empty where no end is known."""
-    weir: SideTotals
-    baseline: SideTotals
-    estimate: Estimate | None
-    """`None` where too few pairs of blocks are over."""
-    blocks: dict[int, BlockTotals]
-
-
-_STATE = TypeAdapter(_State)
+    reason: str
+    """`BEGAN` or `ENDED`."""
+    message: str
 
 
 class Evaluator:
     """Follows the evaluation of one StreamApp from tick to tick."""
 
     def __init__(
-        self, path: Path, *, initial: DeploymentMap, interval: float, max_violations: float
+        self,
+        store: EvaluationStore,
+        *,
+        initial: DeploymentMap,
+        interval: float,
+        max_violations: float,
     ) -> None:
-        """Go on with what the file holds.
+        """Go on with what the store holds.
 
         Args:
-            path: The file.
+            store: Where the state is kept.
             initial: The first deployment of the manifest.
             interval: Seconds between two ticks.
             max_violations: Share of intervals that may exceed the bound, in [0, 1].
         """
-        self._path = path
+        self._store = store
         self._initial = initial
         self._interval = interval
         self._max_violations = max_violations
         self._decided = False  # whether a side of this evaluation decided at the last tick
-        self._news = ""
-        self._state = self._restore()
+        self._news: News | None = None
+        self._unsaved = False  # whether the store holds an older state than `_state`
+        self._unreadable = False
+        self._state: EvaluationState | None = None
+        try:
+            self._state = store.load()
+        except WeirError as error:
+            log.warning("evaluation cannot be read and is over", failure=str(error))
+            self._unreadable = True
 
     @property
     def baseline(self) -> DeploymentMap:
         """The baseline's deployment of each operator."""
         return {} if self._state is None else self._state.baseline
 
-    def take_news(self) -> str:
-        """Return what began or ended since the last call, one sentence; empty where nothing did."""
-        news, self._news = self._news, ""
+    def take_news(self) -> News | None:
+        """Return what began or ended since the last call; `None` where nothing did."""
+        news, self._news = self._news, None
         return news
 
     def advance(
@@ -177,9 +132,13 @@ class Evaluator:
             active: Whether Weir scales the job: mode Auto, and the job runs.
         """
         decided, self._decided = self._decided, False
+        if self._unsaved:
+            self._try_to_save()
         if asked is None:
             self._forget()
             return NO_EVALUATION
+        if self._unreadable:
+            self._end_unreadable(asked, now)
         state, design, elapsed = self._state, _design(asked), None
         if state is None or state.asked != _key(asked):
             decided = False
@@ -208,27 +167,33 @@ class Evaluator:
             + ("Weir decides" if here.side is Side.WEIR else "the baseline holds its deployment"),
         )
 
-    def _begin(self, asked: Evaluation, now: float, current: DeploymentMap) -> _State | None:
+    def _begin(
+        self, asked: Evaluation, now: float, current: DeploymentMap
+    ) -> EvaluationState | None:
         chosen = asked.baseline.deployment
         other = self._initial if chosen is BaselineDeployment.INITIAL else current
-        state = _State(
+        state = EvaluationState(
             asked=_key(asked),
             began=now,
             baseline={name: dict(other.get(name, counts)) for name, counts in current.items()},
         )
         try:
-            write_atomically(self._path, _STATE.dump_json(state).decode())
+            self._store.save(state)
         except WeirError as error:  # without it, a restart would begin the evaluation again
             log.warning("evaluation cannot begin", failure=str(error))
             return None
         self._state = state
-        self._news = (
-            f"The evaluation begins: {2 * asked.pairs} blocks of {asked.block}, half of them in "
-            f"the deployment {chosen.value}"
+        self._unsaved = False
+        self._news = News(
+            reason=BEGAN,
+            message=f"The evaluation begins: {2 * asked.pairs} blocks of {asked.block}, half of "
+            f"them in the deployment {chosen.value}",
         )
         return state
 
-    def _count(self, state: _State, place: Place, design: Design, *, late: bool) -> _State:
+    def _count(
+        self, state: EvaluationState, place: Place, design: Design, *, late: bool
+    ) -> EvaluationState:
         """Count an interval that exceeded the bound with the baseline."""
         if not late or not place.judged or place.side is not Side.BASELINE:
             return state
@@ -244,39 +209,49 @@ class Evaluator:
         self._keep(state)
         return state
 
-    def _end(self, state: _State, reason: str) -> _State:
+    def _end(self, state: EvaluationState, reason: str) -> EvaluationState:
         ended = replace(state, ended=reason)
         self._keep(ended)
-        self._news = f"The evaluation has ended. {reason}"
+        self._report_end(reason)
         return ended
 
-    def _keep(self, state: _State) -> None:
-        self._state = state
-        try:
-            write_atomically(self._path, _STATE.dump_json(state).decode())
-        except WeirError as error:  # the next change tries again
-            log.warning("evaluation not saved", failure=str(error))
+    def _end_unreadable(self, asked: Evaluation, now: float) -> None:
+        """Take the evaluation that is asked for as over: it may have ended for good reason."""
+        self._unreadable = False
+        self._end(EvaluationState(asked=_key(asked), began=now, baseline={}), UNREADABLE)
 
     def _forget(self) -> None:
-        if self._state is None:
+        if self._state is None and not self._unreadable:
             return
-        if not self._state.ended:
-            self._news = "The evaluation has ended. It was removed from the manifest"
-        self._state = None
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("evaluation cannot be removed", failure=str(error))
+        if self._state is not None and not self._state.ended:
+            self._report_end("It was removed from the manifest")
+        self._unreadable = False
+        self._keep(None)
 
-    def _restore(self) -> _State | None:
+    def _report_end(self, reason: str) -> None:
+        self._news = News(reason=ENDED, message=f"The evaluation has ended. {reason}")
+
+    def _keep(self, state: EvaluationState | None) -> None:
+        self._state = state
+        self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        """Save the state; where that fails, the next tick tries again.
+
+        Until then, a restarted controller would go on with an older state, in which an evaluation
+        that has ended is still under way.
+        """
         try:
-            text = read_if_present(self._path)
-            return None if text is None else _STATE.validate_json(text)
-        except (OSError, ValidationError) as error:
-            log.warning(
-                "evaluation cannot be read and starts from the beginning", failure=str(error)
-            )
-            return None
+            if self._state is None:
+                self._store.remove()
+            else:
+                self._store.save(self._state)
+        except WeirError as error:
+            if not self._unsaved:
+                log.warning("evaluation not saved", failure=str(error))
+            self._unsaved = True
+        else:
+            self._unsaved = False
 
 
 def _key(asked: Evaluation) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.errors import WeirError, describe_unexpected
+from weir_operator.errors import UndeclaredReasonError, WeirError, describe_unexpected
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.rescale.journal import Kind
 from weir_policies.errors import WeirPolicyError
@@ -31,6 +31,7 @@ WARNINGS = frozenset(
         "ChangeAbandoned",
         "ChangeDidWorse",
         "ChangeFailed",
+        "DeletionWaits",
         "EndedUnread",
         "EndedWithoutSavepoint",
         "FallbackHeld",
@@ -44,12 +45,15 @@ WARNINGS = frozenset(
         "JobManagerLost",
         "JobNotSeen",
         "LearnedNotSaved",
+        "ManagedElsewhere",
         "MaxParallelismDiffers",
         "ModelDrifted",
         "ModelUnfitted",
         "NetworkPolicyNotEnforced",
+        "NoRecordSeen",
         "NodeSlow",
         "ObjectiveInfeasible",
+        "PlanNotRead",
         "OtherAutoscaler",
         "PoolFull",
         "ReconcileFailed",
@@ -58,13 +62,13 @@ WARNINGS = frozenset(
         "ReplicaLost",
         "ReplicaUnclaimed",
         "ResizeRefused",
+        "RollbackBlocked",
         "RolledBack",
         "SavepointFound",
         "ScalingRefused",
         "StateMissing",
         "StateNotRemoved",
         "SuspendFailed",
-        "TakeBackHeld",
         "TaskManagerLost",
         "TickFailed",
         "TrialFailed",
@@ -81,7 +85,8 @@ NORMAL = frozenset(
         *(f"{kind}Done" for kind in Kind),
         "ChangeResumed",
         "ChangeWithdrawn",
-        "EvaluationChanged",
+        "EvaluationBegan",
+        "EvaluationEnded",
         "EvaluationHeld",
         "FallbackEnded",
         "FinalSavepoint",
@@ -89,6 +94,7 @@ NORMAL = frozenset(
         "JobFinished",
         "LearnedForgotten",
         "OperatorsFound",
+        "ParallelismRestored",
         "PolicyTrained",
         "RecordsKept",
         "ReplicaResized",
@@ -98,7 +104,7 @@ NORMAL = frozenset(
         "SavingsForecast",
         "ScalingPaused",
         "ScalingResumed",
-        "StartBegunAnew",
+        "StartRestarted",
         "Suspended",
         "TuningApplied",
         "TuningDropped",
@@ -112,6 +118,19 @@ NORMAL = frozenset(
 )
 
 
+def severity_of(reason: str) -> Severity:
+    """Return `Warning` where something was lost, failed, or takes a person.
+
+    Raises:
+        UndeclaredReasonError: The reason is declared neither to warn nor not to.
+    """
+    if reason in WARNINGS:
+        return "Warning"
+    if reason in NORMAL:
+        return "Normal"
+    raise UndeclaredReasonError(f"Expected a declared reason of an event, got {reason!r}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """A fact worth telling: `reason` in CamelCase, a message for people."""
@@ -123,8 +142,8 @@ class Event:
 
     @property
     def severity(self) -> Severity:
-        """`Warning` where something was lost, failed, or takes a person."""
-        return "Warning" if self.reason in WARNINGS else "Normal"
+        """`Warning` or `Normal`; see `severity_of`."""
+        return severity_of(self.reason)
 
 
 CAUSES = 20

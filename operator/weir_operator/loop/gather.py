@@ -440,10 +440,10 @@ class Gatherer:
         if not known:
             self._topology_of = run
             self._run_since = self._clock.now()
-            self._see_edges(self._topology)
+            self._note_edges(self._topology)
         return layout_of(status.job_id, self._topology, replicas)
 
-    def _see_edges(self, topology: Topology) -> None:
+    def _note_edges(self, topology: Topology) -> None:
         self._managers.wait(missed=False)
         for name, manager in self._managers.items():
             into = [edge for edge in topology.edges if edge.target == name]

@@ -20,7 +20,7 @@ from weir_operator.errors import JobFailedError, ResizeRefusedError
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.placement import RoomFinder
+from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
@@ -44,6 +44,7 @@ from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_operator.runtime.revision import Revision
 from weir_policies.policy import OperatorModel
+from weir_simulator.reports.wording import counted
 
 Loss = tuple[str, str]
 """Reason and message of an event."""
@@ -157,7 +158,7 @@ class Lifecycle:
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
-        self._room = RoomFinder(
+        self._room = PlacementSearch(
             runtime=runtime,
             store=store,
             clock=clock,
@@ -189,7 +190,7 @@ class Lifecycle:
         """
         async with self._busy:
             self._store.load()  # one that cannot be read starts nothing
-            await self._see_to_it()
+            await self._reconcile()
 
     async def heal(self) -> Health:
         """Check the job once, and move it towards its desired state.
@@ -203,7 +204,7 @@ class Lifecycle:
         if self._changing:
             return Health.CHANGING
         async with self._busy:
-            return await self._see_to_it()
+            return await self._reconcile()
 
     async def change(
         self,
@@ -304,7 +305,7 @@ class Lifecycle:
             return None
         return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
 
-    async def _see_to_it(self) -> Health:
+    async def _reconcile(self) -> Health:
         """Take one step towards what is asked, whatever was found."""
         asked = self._directives()
         self._use(self._store.load().revision or asked.revision)
@@ -437,7 +438,7 @@ class Lifecycle:
         except JobFailedError as error:
             if journal.kind is not Kind.START:
                 raise
-            self._report("StartBegunAnew", str(error))
+            self._report("StartRestarted", str(error))
 
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
@@ -453,22 +454,23 @@ class Lifecycle:
         ):
             self._report(
                 "SavepointFound",
-                f"Flink took job {job} back from a checkpoint older than the savepoint that "
-                "stopped it: the job is cancelled, and goes on from the savepoint",
+                f"Flink restored job {job} from a checkpoint older than its savepoint; Weir "
+                "cancelled it and resumes from the savepoint",
             )
             await self._jobs.cancel(job)  # once it has ended, it is recovered
             return Health.RESTARTING
         await self._note_checkpoint(status, job)
         status = self._store.load()
         alive = await self._runtime.replicas()
-        counted = [each for each in alive if not each.evicted]
-        lost = missing_replicas(counted, status.deployments)
+        staying = [each for each in alive if not each.evicted]
+        lost = missing_replicas(staying, status.deployments)
         if lost:
             # Flink's failover waits for the slot; the state comes from its newest checkpoint.
             started = await self._runtime.start(lost)
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
-            self._report("ReplicaLost", f"Replaced {len(started)} lost TaskManagers: {names}")
-        unclaimed = excess_replicas(counted, status.deployments)
+            replaced = counted(len(started), "lost TaskManager")
+            self._report("ReplicaLost", f"Replaced {replaced}: {names}")
+        unclaimed = excess_replicas(staying, status.deployments)
         for reason, message in self._losses.find(
             alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
         ):

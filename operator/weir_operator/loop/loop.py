@@ -28,7 +28,7 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, say_failed
 from weir_operator.loop.budgets import Shares
-from weir_operator.loop.decision_records import JobTick, Lesson
+from weir_operator.loop.decision_records import JobTick, LearningOutcome
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.evaluation import (
     NO_EVALUATION,
@@ -63,7 +63,12 @@ from weir_operator.loop.proposals import (
     add_limiting_factor,
     cut_to_splits,
 )
-from weir_operator.loop.separation import SharedOperators, measured_over, say_busy
+from weir_operator.loop.separation import (
+    SharedOperators,
+    describe_busy,
+    describe_waiting,
+    measured_over,
+)
 from weir_operator.loop.shadow import Bill, Seen
 from weir_operator.loop.tick import Tick, find_first_wait
 from weir_operator.loop.tuned import TuningView
@@ -83,14 +88,25 @@ log = structlog.get_logger()
 Vertices = Mapping[str, tuple[str, ...]]
 UNMEASURED_VERTICES = "Denied: Weir measures first which of its vertices are busy"
 PATIENCE = 2
-"""Looks in a row that may find no running job, or fail, before that is trouble: Flink's own
+"""Checks in a row that may find no running job, or fail, before that is trouble: Flink's own
 failover often needs less."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ruled:
+    """What a tick comes to."""
+
+    ruling: Ruling
+    unasked: str = ""
+    """Why what no operator asked for is done; empty where an operator asked."""
+    vertices: Vertices | None = None
+    """The vertices of each operator from now on; `None` if they do not change."""
 
 
 class Loop(StrEnum):
     """Which loop has trouble."""
 
-    LOOK = "look"
+    HEALTH_CHECK = "health check"
     TICK = "tick"
 
 
@@ -110,15 +126,15 @@ OnTrouble = Callable[[Trouble], None]
 
 async def watch_job(
     heal: Callable[[], Awaitable[Health]],
-    rest: Callable[[], Awaitable[None]],
+    wait: Callable[[], Awaitable[None]],
     on_trouble: OnTrouble,
 ) -> None:
     """Check the job repeatedly until it has finished.
 
     Args:
-        heal: Looks once and moves the job towards what is asked of it.
-        rest: Waits until the next check.
-        on_trouble: Told when no job runs for some looks, and when one runs again.
+        heal: Checks once and moves the job towards what is asked of it.
+        wait: Waits until the next check.
+        on_trouble: Told when no job runs for some checks, and when one runs again.
 
     Raises:
         WeirError: The job cannot be kept running.
@@ -129,18 +145,18 @@ async def watch_job(
             health = await heal()
             down = "The job is restarting: not all of its tasks run yet"
         except TemporaryError as error:
-            log.warning("look failed", failure=str(error))
+            log.warning("health check failed", failure=str(error))
             health, down = Health.RESTARTING, f"The state of the job is unknown: {error}"
         if health is Health.FINISHED:
             return
         if health is Health.RESTARTING:
             failed += 1
             if failed >= PATIENCE:
-                on_trouble(Trouble(Loop.LOOK, down))
+                on_trouble(Trouble(Loop.HEALTH_CHECK, down))
         elif health is not Health.CHANGING:  # which says nothing of the job
             failed = 0
-            on_trouble(Trouble(Loop.LOOK, ""))
-        await rest()
+            on_trouble(Trouble(Loop.HEALTH_CHECK, ""))
+        await wait()
 
 
 async def try_tick(tick: Callable[[], Awaitable[object]], on_trouble: OnTrouble) -> None:
@@ -203,7 +219,7 @@ class ApplicationController:
         tuning: SlowLoop | None = None,
         evaluator: Evaluator | None = None,
         shared: SharedOperators | None = None,
-        rest: Callable[[], Awaitable[None]] | None = None,
+        wait: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
         on_event: Callable[[Event], None],
         on_trouble: OnTrouble = lambda trouble: None,
@@ -220,7 +236,7 @@ class ApplicationController:
         self._evaluator = evaluator
         self._shared = shared
         self._clock = clock
-        self._rest = rest or (lambda: clock.sleep(1.0))
+        self._wait = wait or (lambda: clock.sleep(1.0))
         self._on_tick = on_tick
         self._on_trouble = on_trouble
         self._notices = Notices(on_event, clock)
@@ -235,7 +251,7 @@ class ApplicationController:
         self._outage = MetricsOutage()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
-        self._lesson = Lesson.NOTHING
+        self._outcome = LearningOutcome.NOTHING
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run both loops until `stop` is set or the job has finished.
@@ -251,8 +267,8 @@ class ApplicationController:
         self._last_tick = self._clock.now(), self._clock.monotonic()
         ending = asyncio.create_task(stop.wait())
         loops = {
-            asyncio.create_task(self._look_for_ever(stop)),
-            asyncio.create_task(self._tick_for_ever()),
+            asyncio.create_task(self._run_health_checks(stop)),
+            asyncio.create_task(self._run_ticks()),
         }
         if self._tuning is not None:
             loops.add(asyncio.create_task(self._tuning.run()))
@@ -294,7 +310,7 @@ class ApplicationController:
             self._fall_back(False, directives, guards)
             raise
         tokens = self._memory.tokens(now)
-        self._lesson = Lesson.NOTHING
+        self._outcome = LearningOutcome.NOTHING
         tick = await self._decide(view, directives, guards)
         sample = sample_of(view, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
@@ -330,7 +346,7 @@ class ApplicationController:
                 if not math.isnan(splits)
             },
             tokens=tokens.to_dict(),
-            lesson=self._lesson,
+            lesson=self._outcome,
             fixed={
                 name: seen for name, seen in tick.observations.items() if name not in tick.proposals
             },
@@ -339,12 +355,12 @@ class ApplicationController:
 
     # -- the two loops ----------------------------------------------------------------------------
 
-    async def _look_for_ever(self, stop: asyncio.Event) -> None:
-        await watch_job(self._lifecycle.heal, self._rest, self._meet)
+    async def _run_health_checks(self, stop: asyncio.Event) -> None:
+        await watch_job(self._lifecycle.heal, self._wait, self._meet)
         self._notices.report("JobFinished", "The job has finished")
         stop.set()
 
-    async def _tick_for_ever(self) -> None:
+    async def _run_ticks(self) -> None:
         clock, interval = self._clock, self._settings.interval
         due = clock.monotonic() + find_first_wait(clock.now(), interval, self._settings.phase)
         while True:
@@ -355,7 +371,7 @@ class ApplicationController:
             await try_tick(self.tick, self._meet)
 
     def _meet(self, trouble: Trouble) -> None:
-        if trouble.loop is Loop.LOOK:
+        if trouble.loop is Loop.HEALTH_CHECK:
             self._notices.report_while("JobDown", trouble.sentence)
         elif trouble.sentence:
             self._notices.report("TickFailed", trouble.sentence)
@@ -396,33 +412,66 @@ class ApplicationController:
             self._pass_over(view, directives, missed=tick.violated is True)
             return tick
         seen = self._gatherer.observe(view, status, budgets, self._am.sharing.tuned.weights)
+        safe = (*guards, *guards_while_draining(sight.app, flow))
         if self._evaluator is not None and evaluation.side is Side.BASELINE:
             self._pass_over(view, directives, missed=tick.violated is True)
-            safe = (*guards, *guards_while_draining(sight.app, flow))
-            self._go_to_baseline(self._evaluator.baseline, status, view, safe, seen)
-            return replace(tick, held=f"The evaluation is in its baseline. {evaluation.message}")
+            return self._hold_baseline(self._evaluator.baseline, tick, status, view, safe, seen)
         splits = splits_of(sight.app)
-        proposals = {
+        proposals = self._propose(seen, flow, splits)
+        assumed = describe_assumed(sight.app, proposals, python=settings.python)
+        if assumed:
+            self._notices.report_while("VarianceAssumed", assumed)
+        ruled = await self._rule(proposals, seen, flow, status, view, safe, mode=directives.mode)
+        if directives.mode is Mode.ADVISE:
+            tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
+            advised = ruled.ruling.only_advised(directives.mode.value, status.deployments)
+            ruled = replace(ruled, ruling=advised)
+        else:
+            self._memory.advisor.release_replicas()
+        ruling = add_limiting_factor(ruled.ruling, proposals, self._managers.neighbourhoods, splits)
+        expected = (
+            math.nan if ruled.unasked else expect_response(proposals, ruling, flow, sight.app)
+        )
+        self._carry_out(replace(ruled, ruling=ruling), proposals, view, expected=expected)
+        return replace(
+            tick,
+            observations=seen,
+            proposals=proposals,
+            verdicts=ruling.verdicts,
+            restarts=ruling.restart and not ruled.unasked,
+            assumed=assumed,
+        )
+
+    def _propose(
+        self, seen: Mapping[str, Observation], flow: Dataflow, splits: Mapping[str, float]
+    ) -> dict[str, Proposal]:
+        """Return what the operators propose, cut to the splits of their sources."""
+        return {
             name: cut_to_splits(
                 Proposal(observation=seen[name], decision=decision), splits.get(name, math.nan)
             )
             for name, decision in self._managers.propose(seen, flow).items()
         }
-        assumed = describe_assumed(sight.app, proposals, python=settings.python)
-        if assumed:
-            self._notices.report_while("VarianceAssumed", assumed)
-        safe = (*guards, *guards_while_draining(sight.app, flow))
-        ruling, unasked, vertices = await self._rule(
-            proposals, seen, flow, status, view, safe, mode=directives.mode
-        )
-        if directives.mode is Mode.ADVISE:
-            tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
-            ruling = ruling.only_advised(directives.mode.value, status.deployments)
-        else:
-            self._memory.advisor.release_replicas()
-        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
+
+    def _carry_out(
+        self,
+        ruled: _Ruled,
+        proposals: Mapping[str, Proposal],
+        view: Snapshot,
+        *,
+        expected: float,
+    ) -> None:
+        """Record what was decided, then begin what was granted.
+
+        Args:
+            ruled: What was decided.
+            proposals: By operator.
+            view: What the decisions are based on.
+            expected: The response time after the change, seconds.
+        """
+        ruling = ruled.ruling
         tick_id = uuid.uuid4().hex[:12]
-        unsaved = self._memory.keep(tick_id, now, proposals, ruling)
+        unsaved = self._memory.keep(tick_id, view.now, proposals, ruling)
         self._notices.report_while("LearnedNotSaved", unsaved)
         if ruling.granted or ruling.move is not None:
             self._begin(
@@ -430,23 +479,12 @@ class ApplicationController:
                     id=tick_id,
                     ruling=ruling,
                     proposals=proposals,
-                    expected=math.nan
-                    if unasked
-                    else expect_response(proposals, ruling, flow, sight.app),
-                    before=self._gatherer.summarise(sight),
-                    reason=unasked,
-                    vertices=vertices,
+                    expected=expected,
+                    before=self._gatherer.summarise(view.sight),
+                    reason=ruled.unasked,
+                    vertices=ruled.vertices,
                 )
             )
-        restarts = ruling.restart and not unasked
-        return replace(
-            tick,
-            observations=seen,
-            proposals=proposals,
-            verdicts=ruling.verdicts,
-            restarts=restarts,
-            assumed=assumed,
-        )
 
     async def _rule(
         self,
@@ -458,11 +496,8 @@ class ApplicationController:
         guards: tuple[Guard, ...],
         *,
         mode: Mode,
-    ) -> tuple[Ruling, str, Vertices | None]:
-        """Return the ruling, why what no operator asked for is done, and its vertices.
-
-        The reason is empty where an operator asked; the vertices are `None` if they do not change.
-        """
+    ) -> _Ruled:
+        """Return what is granted: of the proposals, or what no operator asked for."""
         undone = await self._actor.judge(self._gatherer.summarise(view.sight), view.now)
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
@@ -475,10 +510,11 @@ class ApplicationController:
                 if refusal
                 else ""
             )
-            self._notices.report_while("TakeBackHeld", held)
+            self._notices.report_while("RollbackBlocked", held)
             if refusal is None:
                 reason = f"Weir rolls back change {undone.id}, which did worse than expected"
-                return self._go_to(undone.source, status, f"Granted: {reason}"), reason, None
+                ruling = self._go_to(undone.source, status, f"Granted: {reason}")
+                return _Ruled(ruling=ruling, unasked=reason)
         unmeasured: dict[str, str] = {}
         if self._shared is not None:
             interval = self._settings.interval
@@ -495,6 +531,7 @@ class ApplicationController:
             {name: each for name, each in proposals.items() if name not in unmeasured},
             dataflow=flow,
             current=status.deployments,
+            # Not of `status`: judging the last change may have added one to it.
             failed=self._store.load().failed,
             tokens=self._memory.tokens(view.now),
             now=view.now,
@@ -503,7 +540,7 @@ class ApplicationController:
             move=move,
         )
         ruling = replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
-        return ruling, "" if ruling.move is None else ruling.move.reason, None
+        return _Ruled(ruling=ruling, unasked="" if ruling.move is None else ruling.move.reason)
 
     def _separate(
         self,
@@ -513,22 +550,30 @@ class ApplicationController:
         now: float,
         guards: tuple[Guard, ...],
         mode: Mode,
-    ) -> tuple[Ruling, str, Vertices] | None:
+    ) -> _Ruled | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
-        busy = shared.find_busy(measured)
-        if not busy or status.revision is None:
+        found = shared.find_separation(status.deployments, measured)
+        if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
-        target, vertices = shared.separate(status.deployments, busy)
-        reason = say_busy(busy, self._settings.interval)
-        # No vertex gets fewer replicas than it had, so this counts as scaling out.
-        refusal = refuse_change(Direction.OUT, guards) or self._refuse_unasked(target, now)
+        waiting = describe_waiting(found.waiting, shared.pool_limits)
+        if not found.busy:
+            self._notices.report_while("VerticesBusy", waiting)
+            return None
+        reason = describe_busy(found.busy, self._settings.interval)
+        # Each can be scaled by itself afterwards; those with less work may have fewer replicas.
+        refusal = refuse_change(Direction.OUT, guards)
+        if found.scales_in:
+            refusal = refusal or refuse_change(Direction.IN, guards)
+        refusal = refusal or self._refuse_unasked(found.target, now)
         if mode is Mode.ADVISE:
             refusal = f"Only advised: spec.mode is {mode.value}"
-        self._notices.report_while("VerticesBusy", f"{reason}. {refusal}" if refusal else "")
+        parts = (reason, refusal, waiting) if refusal else (waiting,)
+        self._notices.report_while("VerticesBusy", ". ".join(each for each in parts if each))
         if refusal is not None:
             return None
-        return self._go_to(target, status, f"Granted: {reason}"), reason, vertices
+        ruling = self._go_to(found.target, status, f"Granted: {reason}")
+        return _Ruled(ruling=ruling, unasked=reason, vertices=found.vertices)
 
     def _follow(
         self,
@@ -556,10 +601,10 @@ class ApplicationController:
             self._am.pay_shared()
         if action.reason:  # no operator proposed it
             self._managers.skip()
-            self._lesson = Lesson.SKIPPED
+            self._outcome = LearningOutcome.SKIPPED
         elif action.ruling.granted:
             self._managers.act(action.ruling.granted)
-            self._lesson = Lesson.ACTED
+            self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
 
     def _evaluate(self, view: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
@@ -577,30 +622,34 @@ class ApplicationController:
             and self._lifecycle.fits(tick.deployments),
         )
         news = self._evaluator.take_news()
-        if news:
-            self._notices.report("EvaluationChanged", news)
+        if news is not None:
+            self._notices.report(news.reason, news.message)
         if evaluation.side is not Side.BASELINE:
             self._notices.report_while("EvaluationHeld", "")
         return evaluation
 
-    def _go_to_baseline(
+    def _hold_baseline(
         self,
         baseline: DeploymentMap,
+        tick: Tick,
         status: AppStatus,
         view: Snapshot,
         guards: tuple[Guard, ...],
         seen: Mapping[str, Observation],
-    ) -> None:
+    ) -> Tick:
         """Begin the change to the baseline, as far as budget and guards allow it."""
+        held = replace(tick, held=f"The evaluation is in its baseline. {tick.evaluation.message}")
         current = status.deployments
         target = {name: dict(baseline.get(name, counts)) for name, counts in current.items()}
         if target == current:
             self._notices.report_while("EvaluationHeld", "")
-            return
+            return held
         refusal = refuse_move(current, target, self._models, guards, seen)
         refusal = refusal or self._refuse_unasked(target, view.now)
-        held = "" if refusal is None else f"The evaluation cannot go to its baseline: {refusal}"
-        self._notices.report_while("EvaluationHeld", held)
+        self._notices.report_while(
+            "EvaluationHeld",
+            "" if refusal is None else f"The evaluation cannot go to its baseline: {refusal}",
+        )
         if refusal is None:
             self._begin(
                 Action(
@@ -612,6 +661,7 @@ class ApplicationController:
                     reason=TO_BASELINE,
                 )
             )
+        return held
 
     def _share(self, flow: Dataflow | None) -> Shares:
         shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
@@ -624,10 +674,10 @@ class ApplicationController:
         changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
         if changes and directives.mode is not Mode.OFF and not directives.suspended:
             self._managers.wait(missed=missed)
-            self._lesson = Lesson.MISSED if missed else Lesson.WAITED
+            self._outcome = LearningOutcome.MISSED if missed else LearningOutcome.WAITED
         else:
             self._managers.skip()
-            self._lesson = Lesson.SKIPPED
+            self._outcome = LearningOutcome.SKIPPED
 
     def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

@@ -14,6 +14,7 @@ from weir_operator.loop.operator_manager import (
     ObservedOperator,
     OperatorManager,
     PendingTransition,
+    refusing_foreign_state,
 )
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change
@@ -150,8 +151,8 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         """Compile policies before they are asked, where they are compiled: it may take a minute."""
 
     @abstractmethod
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep policies' tables in a room, where they have any worth the name."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of policies in `storage`."""
 
 
 class SeparateManagers(Managers):
@@ -253,10 +254,10 @@ class SeparateManagers(Managers):
         for manager in self._managers.values():
             manager.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep the tables of every operator's policy in a room."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of every operator's policy in `storage`."""
         for manager in self._managers.values():
-            manager.keep_tables_in(room)
+            manager.store_tables(storage)
 
 
 def _restarts(observation: Observation, target: Deployment) -> bool:
@@ -295,7 +296,7 @@ class JointManagers(Managers):
         self._new_fallback_policies = fallback_policies
         self._fallback_policies = fallback_policies
         self._fell_back = False
-        self._untaught = dict(policy.state_dict())
+        self._initial_state = dict(policy.state_dict())
         self._lessons: dict[str, PendingTransition] = {}
 
     def propose(
@@ -358,7 +359,7 @@ class JointManagers(Managers):
         """Start over."""
         for operator in self._operators.values():
             operator.forget()
-        self._policy.load_state_dict(self._untaught)
+        self._policy.load_state_dict(self._initial_state)
         self._fallback_policies = self._new_fallback_policies
         self._lessons = {}
 
@@ -396,8 +397,13 @@ class JointManagers(Managers):
         return state
 
     def load_application_state(self, state: State) -> None:
-        """Restore what the policy had learned."""
-        self._policy.load_state_dict(state["policy"])
+        """Restore what the policy had learned.
+
+        Raises:
+            StateError: It is of another version, or damaged.
+        """
+        with refusing_foreign_state():
+            self._policy.load_state_dict(state["policy"])
         self._fallback_policies = None if state.get("trained") else self._new_fallback_policies
 
     def compile(self) -> None:
@@ -406,7 +412,7 @@ class JointManagers(Managers):
             if isinstance(policy, Compilable):
                 policy.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
+    def store_tables(self, storage: TableStorage) -> None:
         """Keep them in memory: there is one policy for all operators, so they are few."""
 
     def _leave_out_fixed(self, dataflow: Dataflow) -> Dataflow | None:

@@ -8,13 +8,15 @@ It observes, learns from the last interval, and proposes; it grants and changes 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.protocol import Replica
+from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
@@ -212,7 +214,7 @@ class ObservedOperator:
             time=interval.now,
             time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
             interval=interval.length,
-            model=_without_room(
+            model=_out_of_storage_policy(
                 _within_splits(self.model, deployment, measurement.splits), deployment, full
             ),
             deployment=deployment,
@@ -267,22 +269,22 @@ class OperatorManager(ObservedOperator):
         self._policy = policy
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
-        self._without_room = without_room
+        self._out_of_storage_policy = without_room
         self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
-        self._untaught = dict(policy.state_dict())
+        self._initial_state = dict(policy.state_dict())
         self._lesson: PendingTransition | None = None
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._fallback_policy, self._without_room):
+        for policy in (self._policy, self._fallback_policy, self._out_of_storage_policy):
             if isinstance(policy, Compilable):
                 policy.compile()
 
-    def keep_tables_in(self, room: TableStorage) -> None:
-        """Keep the policy's tables in a room, where it has any worth the name."""
+    def store_tables(self, storage: TableStorage) -> None:
+        """Store large tables of the policy in `storage`."""
         if isinstance(self._policy, KernelPolicy):
-            self._policy.keep_in(room)
+            self._policy.keep_in(storage)
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -316,9 +318,9 @@ class OperatorManager(ObservedOperator):
             decision = self._learn_and_decide(observation)
             self.uses_fallback_policy = self.in_training
         except TemporaryError as error:
-            if self._without_room is None:
+            if self._out_of_storage_policy is None:
                 raise
-            decision = self._without_room.decide(observation)
+            decision = self._out_of_storage_policy.decide(observation)
             decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
             self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
@@ -374,7 +376,7 @@ class OperatorManager(ObservedOperator):
     def forget(self) -> None:
         """Start over: neither the belief nor what the policy learned is kept."""
         super().forget()
-        self._policy.load_state_dict(self._untaught)
+        self._policy.load_state_dict(self._initial_state)
         self._fallback_policy = self._new_fallback_policy
         self._lesson = None
 
@@ -392,15 +394,31 @@ class OperatorManager(ObservedOperator):
         """Restore what `state_dict` returned.
 
         Raises:
-            StateError: It is of another version.
+            StateError: It is of another version, or damaged.
         """
-        super().load_state_dict(state)
-        self._policy.load_state_dict(state["policy"])
+        with refusing_foreign_state():
+            super().load_state_dict(state)
+            self._policy.load_state_dict(state["policy"])
         self._fallback_policy = None if state.get("trained") else self._new_fallback_policy
 
     @property
     def _deciding(self) -> OperatorPolicy:
         return self._fallback_policy or self._policy
+
+
+@contextmanager
+def refusing_foreign_state() -> Iterator[None]:
+    """Turn what a state of another form leads to into one error.
+
+    Raises:
+        StateError: The state is of another form.
+    """
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StateError(
+            f"Expected a state that fits the policy, got {type(error).__name__}: {error}"
+        ) from error
 
 
 def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) -> OperatorModel:
@@ -425,7 +443,7 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
     return replace(model, node_types=types)
 
 
-def _without_room(
+def _out_of_storage_policy(
     model: OperatorModel, deployment: Deployment, full: Collection[str]
 ) -> OperatorModel:
     """Return the model in which full pools take no more than they hold now."""

@@ -155,7 +155,7 @@ def _move(
     return {best.name: most}
 
 
-class RoomFinder:
+class PlacementSearch:
     """Finds deployments that have room; remembers since when replicas wait for theirs."""
 
     def __init__(

@@ -349,10 +349,11 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
             if end.by_checkpoint
             else ""
         )
-        return ((f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}"), *_say_unread(end))
+        done = (f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}")
+        return (done, *_say_unread(end), *_say_silence(end))
     if end.step is Step.ROLLED_BACK:
         back = ("RolledBack", f"{say_change(end)}: {end.failure or end.reason}")
-        return (back, *_say_unread(end))
+        return (back, *_say_unread(end), *_say_silence(end))
     if end.withdrawn:
         return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
@@ -373,3 +374,14 @@ def _say_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
         "spec.flink.job.restoreNonce to start it again from there"
     )
     return (("EndedUnread", sentence),)
+
+
+def _say_silence(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+    """Return what to report if records passed the job before its restart, and none after it."""
+    if not end.no_record_seen:
+        return ()
+    sentence = (
+        "Records passed the job before it was restarted, and none has passed since; if its input "
+        "has not ended, check in the TaskManagers' logs whether the sources reach their brokers"
+    )
+    return (("NoRecordSeen", sentence),)

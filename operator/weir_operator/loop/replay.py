@@ -1,4 +1,4 @@
-"""Decides recorded intervals again, decision by decision beside what was done: `weir replay`.
+"""Replays recorded intervals, decision by decision beside the recorded ones: `weir replay`.
 
 Two deployments pass through the same recorded load: the one that ran, and a shadow deployment that
 follows the replay's own decisions (`shadow`). The model predicts the response time of both, so that
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, Lesson, LoopStart
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, LearningOutcome, LoopStart
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.shadow import HOUR, Followed, Seen, ShadowDeployment
@@ -85,7 +85,7 @@ class ReplayedDecision:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
+class ReplaySide:
     """What an interval was with one of the two deployments."""
 
     deployments: DeploymentMap
@@ -120,13 +120,13 @@ class ReplayedInterval:
     """Seconds, of the recorded job: the statistic that the objective bounds."""
     late: bool | None
     """Whether the recorded job was measured above the bound; `None` where it is not known."""
-    was: Side
-    would: Side
+    was: ReplaySide
+    would: ReplaySide
     decisions: tuple[ReplayedDecision, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SideTotals:
+class ReplayTotals:
     """What all intervals come to with one of the two deployments."""
 
     cost: float
@@ -155,8 +155,8 @@ class Totals:
     """Decisions in equal deployments."""
     equal: int
     """Of those, the ones with equal targets."""
-    was: SideTotals
-    would: SideTotals
+    was: ReplayTotals
+    would: ReplayTotals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,8 +193,10 @@ class Coverage:
     """Those that decided, in order."""
     infeasible: str = ""
     """Why another objective cannot be kept, one sentence; empty where it can."""
-    untaught: bool = False
-    """Whether at some start something was known that the records do not show."""
+    starts_untrained: bool = False
+    """Whether at the first start something was known that the records do not show."""
+    dropped: dict[str, None] = field(default_factory=dict)
+    """Operators whose learned state did not fit after a later start."""
 
 
 class Replayer:
@@ -223,9 +225,10 @@ class Replayer:
             terms.managers, terms.am, bound=terms.bound, cost=terms.cost, learns=True
         )
         if before is None:
-            self.coverage.untaught = start.learned
+            self.coverage.starts_untrained = start.learned
         elif start.learned:
-            _hand_over(before.managers, terms.managers)
+            dropped = _hand_over(before.managers, terms.managers)
+            self.coverage.dropped |= dict.fromkeys(dropped)
         if self._shadow is not None:
             shadow.load_state_dict(self._shadow.state_dict())
         self._terms, self._shadow = terms, shadow
@@ -252,7 +255,7 @@ class Replayer:
             interval = self._pass(tick, terms, shadow)
         else:
             interval = self._decide(tick, decided, terms, shadow)
-        self._teach(tick, decided, terms.managers, follows=follows)
+        self._repeat_outcome(tick, decided, terms.managers, follows=follows)
         return interval
 
     def _is_first(self, tick: JobTick) -> bool:
@@ -289,12 +292,12 @@ class Replayer:
             ),
             tick.guards,
         )
-        was = Side(
+        was = ReplaySide(
             deployments=tick.deployments,
             cost=followed.bill.paid,
             response_time=predict_path(seen, tick.deployments, flow) * tick.tail,
         )
-        would = Side(
+        would = ReplaySide(
             deployments=followed.deployments,
             cost=followed.bill.advised,
             response_time=predict_path(seen, followed.deployments, flow) * tick.tail,
@@ -336,12 +339,12 @@ class Replayer:
         return _judged(
             tick,
             terms,
-            was=Side(deployments=tick.deployments, cost=terms.cost(tick.deployments) * hours),
-            would=Side(deployments=stay, cost=terms.cost(stay) * hours),
+            was=ReplaySide(deployments=tick.deployments, cost=terms.cost(tick.deployments) * hours),
+            would=ReplaySide(deployments=stay, cost=terms.cost(stay) * hours),
             rate=math.nan,
         )
 
-    def _teach(
+    def _repeat_outcome(
         self,
         tick: JobTick,
         decided: Mapping[str, DecisionRecord],
@@ -354,15 +357,15 @@ class Replayer:
         Which of their proposals are carried out, the replay has told them where it follows them.
         """
         match tick.lesson:
-            case Lesson.ACTED:
+            case LearningOutcome.ACTED:
                 if not follows:
                     granted = [name for name, each in decided.items() if each.change is not None]
                     managers.act(granted)
-            case Lesson.WAITED | Lesson.MISSED:
-                managers.wait(missed=tick.lesson is Lesson.MISSED)
-            case Lesson.SKIPPED:
+            case LearningOutcome.WAITED | LearningOutcome.MISSED:
+                managers.wait(missed=tick.lesson is LearningOutcome.MISSED)
+            case LearningOutcome.SKIPPED:
                 managers.skip()
-            case Lesson.NOTHING:
+            case LearningOutcome.NOTHING:
                 pass
 
     def _note_coverage(
@@ -382,23 +385,28 @@ class Replayer:
         self._names = names or self._names
 
 
-def _hand_over(before: Managers, after: Managers) -> None:
-    """Give managers what those before them had learned; one whose state does not fit starts over.
+def _hand_over(before: Managers, after: Managers) -> list[str]:
+    """Give managers what those before them had learned, as the loops restore it at a start.
 
-    The loops restore what they had saved at a start, and forget the interval that was under way.
+    Returns:
+        The operators whose state does not fit; they start over.
     """
+    dropped = []
     for name in before.keys() & after.keys():
         fresh = after[name].state_dict()
         try:
             after[name].load_state_dict(before[name].state_dict())
-        except (StateError, KeyError, TypeError, ValueError):
+        except StateError:
             after[name].load_state_dict(fresh)
+            dropped.append(name)
     application, fresh_application = before.application_state(), after.application_state()
     if application is not None and fresh_application is not None:
         try:
             after.load_application_state(application)
-        except (StateError, KeyError, TypeError, ValueError):
+        except StateError:
             after.load_application_state(fresh_application)
+            dropped = list(after.keys())
+    return sorted(dropped)
 
 
 def predict_path(
@@ -427,7 +435,7 @@ def predict_path(
 
 
 def _judged(
-    tick: JobTick, terms: Terms, *, was: Side, would: Side, rate: float
+    tick: JobTick, terms: Terms, *, was: ReplaySide, would: ReplaySide, rate: float
 ) -> ReplayedInterval:
     late = tick.violated
     if not math.isnan(tick.response_time):
@@ -499,9 +507,11 @@ def add_up(intervals: Sequence[ReplayedInterval], changes: Sequence[RescaleJourn
     restarts = sum(each.kind is Kind.RESCALE and each.has_submitted for each in scaled)
     resizes = sum(each.kind is Kind.RESIZE for each in scaled)
 
-    def total(side: Callable[[ReplayedInterval], Side], restarts: int, resizes: int) -> SideTotals:
+    def total(
+        side: Callable[[ReplayedInterval], ReplaySide], restarts: int, resizes: int
+    ) -> ReplayTotals:
         replicas = sum(side(each).replicas * each.seconds for each in intervals)
-        return SideTotals(
+        return ReplayTotals(
             cost=sum(side(each).cost for each in intervals),
             late=sum(side(each).response_time > each.bound for each in both),
             restarts=restarts,

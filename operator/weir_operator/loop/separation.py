@@ -1,28 +1,67 @@
 """Which vertices leave the operator that they share, because they have become busy. Pure.
 
 A TaskManager for every vertex is expensive, so vertices that are nearly idle share those of one
-operator. One that is busy for `BUSY` of the time is worth a restart and TaskManagers of its own:
-only then can it be scaled without the others. It stays separate afterwards, whatever it does: a
-restart each time that the load rises and falls would cost more than a TaskManager.
+operator. One whose subtasks were busy for `BUSY` of the time in total is worth a restart and
+TaskManagers of its own: only then can it be scaled without the others. It stays separate
+afterwards, whatever it does: a restart each time that the load rises and falls would cost more than
+a TaskManager.
+
+A separated vertex gets the replicas that its measured work needs, and not those of the operator
+that it leaves: with many vertices, these would multiply. What does not fit into the pools stays
+where it is; the busiest vertices come first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from weir_operator.rescale.journal import DeploymentMap
 
 BUSY = 0.1
-"""Share of the time of one task, from which a vertex is an operator of its own. Its operator's
-smallest pool size is seldom less than a quarter of a core, so below that most of it would idle."""
+"""Seconds of work per second, summed over a vertex's subtasks, from which it is an operator of its
+own; 0.1 is a tenth of a core. An operator's smallest pool size is seldom less than a quarter of a
+core, so below that most of it would idle."""
+UTILISATION = 0.7
+"""How busy the replicas of a separated vertex should be. Flink's own autoscaler has the same
+default (`job.autoscaler.utilization.target`); the policy decides from there."""
 INTERVALS = 2
 MEASURED = 30.0
 """Over so many intervals, but no fewer seconds: what is seen right after a start is the start."""
 
-Separate = Callable[
-    [DeploymentMap, Collection[str]], tuple[DeploymentMap, Mapping[str, tuple[str, ...]]]
-]
+
+class Separate(Protocol):
+    """Moves vertices of a job out of the operators that they share."""
+
+    def __call__(
+        self, deployments: DeploymentMap, work: Mapping[str, float], names: Collection[str]
+    ) -> tuple[DeploymentMap, Mapping[str, tuple[str, ...]]]:
+        """Return the deployment in which vertices have left, and what its operators are made of.
+
+        Args:
+            deployments: What runs.
+            work: Of each vertex, seconds of work per second; NaN where that is unknown.
+            names: Vertices that leave.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Separation:
+    """A change that gives vertices operators of their own."""
+
+    busy: Mapping[str, float]
+    """Vertices that leave, by name, with their seconds of work per second; the busiest first."""
+    waiting: Mapping[str, float]
+    """Those that are busy, too, and for which the pools have no room."""
+    target: DeploymentMap
+    """As it is now where nothing leaves."""
+    vertices: Mapping[str, tuple[str, ...]]
+    """Of each operator of the target."""
+    scales_in: bool
+    """An operator of the target has fewer replicas than the one that its vertices leave."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,20 +71,86 @@ class SharedOperators:
     vertices: Mapping[str, Mapping[str, str]]
     """By operator: the name of each vertex by its id in Flink."""
     separate: Separate
-    """Returns the deployment in which vertices (second argument) have left the operators of a
-    deployment (the first one), and what its operators are made of."""
+    pool_limits: Mapping[str, int] = field(default_factory=dict)
+    """Most replicas over all operators, by pool that has a limit."""
 
-    def find_busy(self, measured: Mapping[str, float]) -> dict[str, float]:
-        """Return the busy vertices by name, with the share of time; several tasks may exceed 1.
+    def find_separation(
+        self, deployments: DeploymentMap, measured: Mapping[str, float]
+    ) -> Separation | None:
+        """Return how the busy vertices leave, as many as the pools can hold; `None` without any.
 
         Args:
-            measured: Busy share by the vertex's id in Flink.
+            deployments: What runs.
+            measured: Seconds of work per second by the vertex's id in Flink.
+        """
+        busy = self.find_busy(measured)
+        if not busy:
+            return None
+        names, work = tuple(busy), self._find_work(measured)
+        for count in range(len(names), 0, -1):
+            target, vertices = self.separate(deployments, work, names[:count])
+            if self._has_room(deployments, target):
+                return Separation(
+                    busy={name: busy[name] for name in names[:count]},
+                    waiting={name: busy[name] for name in names[count:]},
+                    target=target,
+                    vertices=vertices,
+                    scales_in=self._scales_in(deployments, target, vertices),
+                )
+        return Separation(busy={}, waiting=busy, target=deployments, vertices={}, scales_in=False)
+
+    def find_busy(self, measured: Mapping[str, float]) -> dict[str, float]:
+        """Return the busy vertices by name, the busiest first; several subtasks may exceed 1.
+
+        Args:
+            measured: Seconds of work per second by the vertex's id in Flink.
         """
         found: dict[str, float] = {}
         for names in self.vertices.values():
             for id_, name in names.items():
                 found[name] = found.get(name, 0.0) + measured.get(id_, 0.0)
-        return {name: busy for name, busy in found.items() if busy >= BUSY}
+        busy = {name: work for name, work in found.items() if work >= BUSY}
+        return dict(sorted(busy.items(), key=lambda item: -item[1]))
+
+    def _find_work(self, measured: Mapping[str, float]) -> dict[str, float]:
+        """Return the work of each vertex; NaN where a part of it reports none."""
+        found: dict[str, float] = {}
+        for names in self.vertices.values():
+            for id_, name in names.items():
+                found[name] = found.get(name, 0.0) + measured.get(id_, math.nan)
+        return found
+
+    def _has_room(self, deployments: DeploymentMap, target: DeploymentMap) -> bool:
+        before, after = _count_by_pool(deployments), _count_by_pool(target)
+        return all(
+            after.get(pool, 0) <= max(limit, before.get(pool, 0))
+            for pool, limit in self.pool_limits.items()
+        )
+
+    def _scales_in(
+        self,
+        deployments: DeploymentMap,
+        target: DeploymentMap,
+        vertices: Mapping[str, tuple[str, ...]],
+    ) -> bool:
+        left = {name: source for source, own in self.vertices.items() for name in own.values()}
+        return any(
+            sum(counts.values()) < sum(deployments[left[vertices[name][0]]].values())
+            for name, counts in target.items()
+            if name not in deployments
+        )
+
+
+def count_replicas(work: float, had: int) -> int:
+    """Return how many replicas do some work; no more than did it before, together with other work.
+
+    Args:
+        work: Seconds of work per second; NaN, where it is unknown, keeps the replicas.
+        had: Replicas of the operator that did it.
+    """
+    if math.isnan(work):
+        return had
+    return min(had, max(1, math.ceil(work / UTILISATION)))
 
 
 def measured_over(interval: float) -> float:
@@ -57,10 +162,44 @@ def measured_over(interval: float) -> float:
     return max(MEASURED, INTERVALS * interval)
 
 
-def say_busy(busy: Mapping[str, float], interval: float) -> str:
-    """Return why vertices become operators of their own, a sentence without a full stop."""
-    each = ", ".join(f"{name} {share:.0%}" for name, share in busy.items())
+def describe_busy(busy: Mapping[str, float], interval: float) -> str:
+    """Return why vertices become operators of their own, a sentence without a full stop.
+
+    Args:
+        busy: Seconds of work per second, by vertex.
+        interval: Seconds between two decisions.
+    """
     return (
-        f"Vertices that share TaskManagers are busy for at least {BUSY:.0%} of the time, over "
-        f"{measured_over(interval):.0f} s ({each}): they get an operator of their own"
+        f"Vertices that share TaskManagers are busy for at least {BUSY:.0%} of the time, all "
+        f"subtasks together, over {measured_over(interval):.0f} s ({_list_busy(busy)}): they get "
+        "an operator of their own"
     )
+
+
+def describe_waiting(waiting: Mapping[str, float], limits: Mapping[str, int]) -> str:
+    """Return why busy vertices keep sharing, a sentence without a full stop; empty without any.
+
+    Args:
+        waiting: Seconds of work per second, by vertex.
+        limits: Most replicas over all operators, by pool that has a limit.
+    """
+    if not waiting:
+        return ""
+    pools = ", ".join(f"{pool} {limit}" for pool, limit in limits.items())
+    return (
+        f"No room for an operator of their own within nodePools' maxReplicas ({pools}): "
+        f"{_list_busy(waiting)}"
+    )
+
+
+def _list_busy(busy: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {work:.0%}" for name, work in busy.items())
+
+
+def _count_by_pool(deployments: DeploymentMap) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for counts in deployments.values():
+        for node_type, count in counts.items():
+            pool = node_type.split("/", 1)[0]
+            found[pool] = found.get(pool, 0) + count
+    return found

@@ -67,10 +67,10 @@ class NodeWatch:
         now: float,
     ) -> Move | None:
         """Process a healthy interval; return which replica should leave, or `None`."""
-        self._see_end(last)
+        self._learn_result(last)
         if app.job_id != self._run:
             self._run, self._slow_for = app.job_id, {}
-        nodes = self._see_nodes(app, replicas, now)
+        nodes = self._measure_nodes(app, replicas, now)
         self._slow_for = {
             name: self._slow_for.get(name, 0) + 1
             for name, node in nodes.items()
@@ -101,7 +101,7 @@ class NodeWatch:
         """Remember a move that was granted, until its result is seen."""
         self._granted = move
 
-    def _see_end(self, last: RescaleJournal | None) -> None:
+    def _learn_result(self, last: RescaleJournal | None) -> None:
         """Learn what came of leaving a node, also of what another controller granted."""
         if last is None or not last.avoid or not last.step.is_end:
             return
@@ -112,7 +112,7 @@ class NodeWatch:
             operator = self._granted.request.operator
             self._left[operator] = (node, ended + SPEAKS_OF_ONE_NODE_FOR)
 
-    def _see_nodes(
+    def _measure_nodes(
         self, app: AppMeasurement, replicas: Sequence[Replica], now: float
     ) -> dict[str, Node]:
         speeds = relative_speeds([*self._service_times(app, replicas, now)])

@@ -20,7 +20,7 @@ from weir_policies.policy import Observation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
-    """One tick, as the faces show it."""
+    """One tick, as the reports show it."""
 
     now: float
     sight: JobMeasurement

@@ -29,7 +29,7 @@ class ResponseFrom(StrEnum):
     """The helper's ages of records since their event time."""
     MARKERS = "markers"
     """Flink's latency markers, medians of the last 128 per replica, and the work that they pass
-    by; for want of better."""
+    by; because nothing better is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

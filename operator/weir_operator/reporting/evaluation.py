@@ -5,35 +5,77 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weir_operator.loop.evaluation import EvaluationReport
+from weir_operator.reporting.plain import replace_non_finite
 from weir_simulator.reports import page, wording
 from weir_simulator.reports.page import SERIES, Json, figure_layout
-from weir_simulator.switchback import CONFIDENCE, MIN_PAIRS, BlockTotals, Effect, Side
+from weir_simulator.switchback import (
+    CONFIDENCE,
+    MIN_PAIRS,
+    BlockTotals,
+    Design,
+    Effect,
+    Estimate,
+    Side,
+)
 
-_PLAIN = TypeAdapter(EvaluationReport)
 COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationTotals:
+    """What the judged time of all blocks of one side comes to."""
+
+    blocks: int
+    """Those with judged time."""
+    hours: float
+    cost_per_hour: float
+    """Currency; NaN without judged time, as the next."""
+    late: float
+    """Share of intervals over the bound."""
+    restarts: int
+
+    @property
+    def restarts_per_hour(self) -> float:
+        """NaN without judged time."""
+        return self.restarts / self.hours if self.hours else math.nan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationReport:
+    """What an evaluation has come to so far."""
+
+    app: str
+    began: float
+    """Unix time."""
+    until: float
+    """Unix time of its last interval."""
+    policy: str
+    """Weir's."""
+    bound: float
+    """The objective, seconds."""
+    statistic: str
+    design: Design
+    ended: str
+    """What its end was reported with; empty where no end is known."""
+    weir: EvaluationTotals
+    baseline: EvaluationTotals
+    estimate: Estimate | None
+    """`None` where too few pairs of blocks are over."""
+    blocks: dict[int, BlockTotals]
+
+
+_PLAIN = TypeAdapter(EvaluationReport)
+
+
 def to_plain(report: EvaluationReport) -> object:
-    """Return the evaluation as JSON values; what is unknown is null."""
-    return _without_nan(_PLAIN.dump_python(report, mode="json"))
-
-
-def _without_nan(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(each) for each in value]
-    return value
+    """Return the evaluation as JSON values; unknown is null, unlimited is "Infinity"."""
+    return replace_non_finite(_PLAIN.dump_python(report, mode="json"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +181,12 @@ def _notices(report: EvaluationReport) -> list[str]:
 
 def _span(report: EvaluationReport) -> str:
     design = report.design
+    began, until = wording.date_and_time(report.began), wording.date_and_time(report.until)
     return (
-        f"{_moment(report.began)} to {_moment(report.until)} UTC, policy {report.policy}, "
+        f"{began} to {until} UTC, policy {report.policy}, "
         f"{wording.counted(report.weir.blocks + report.baseline.blocks, 'block')} of "
         f"{2 * design.pairs} measured, {wording.clock(design.block)} each"
     )
-
-
-def _moment(unix: float) -> str:
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def render_evaluation(report: EvaluationReport) -> RenderableType:

@@ -297,10 +297,10 @@ def _outcome(run: Run) -> list[Block]:
     if run.summary is None:
         sentence = "There is no summary: this run has not ended, or it was killed."
         return [Prose(sentence, tone="warn")]
-    return [Tiles(_tiles(run.summary, run))]
+    return [Tiles(_tiles(run.summary))]
 
 
-def _tiles(summary: RunSummary, run: Run) -> list[Tile]:
+def _tiles(summary: RunSummary) -> list[Tile]:
     kept = 1 - summary.violation_share
     broken = summary.violations > 0
     gaps = summary.gaps

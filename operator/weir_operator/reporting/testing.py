@@ -12,7 +12,7 @@ from weir_operator.loop.replay import (
     Replay,
     ReplayedDecision,
     ReplayedInterval,
-    Side,
+    ReplaySide,
     add_up,
 )
 from weir_operator.loop.run_record import (
@@ -278,7 +278,7 @@ def a_replay(*, ticks: int = 60) -> Replay:
     for number in range(ticks):
         would = one if number < ticks // 2 else two
         sides = [
-            Side(
+            ReplaySide(
                 deployments={"source": one, "enrich": counts},
                 cost=0.001 * (1 + counts["small/500m"]),
                 response_time=math.nan if number == 1 else 0.2 if counts is two else math.inf,

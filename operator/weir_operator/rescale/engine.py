@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -25,7 +25,7 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.rescale.closing import close_change
-from weir_operator.rescale.flow import Flow, explain_standstill, judge_flow
+from weir_operator.rescale.flow import Flow, Reading, explain_standstill, is_silent, judge_flow
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
 from weir_operator.rescale.protocol import (
     FINISHED,
@@ -43,7 +43,7 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
-from weir_operator.rescale.retry import Patience
+from weir_operator.rescale.retry import Retrier
 from weir_operator.rescale.rollback import (
     WITH_A_WAY_BACK,
     StepFailure,
@@ -74,43 +74,43 @@ OLD_JOB_PERIOD = 1.0
 """Seconds between two questions whether the old job still runs while TaskManagers start."""
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
+FLOW_PERIOD = 2.0
+"""Seconds for which a job is watched before it is stopped, until a record passes; Flink counts
+anew every half second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineParts:
+    """What the engine of one StreamApp needs."""
+
+    runtime: Runtime
+    """Where TaskManagers run."""
+    jobs: Jobs
+    """Who asks Flink."""
+    spec: JobSpec
+    """How the job is submitted."""
+    store: StatusStore
+    settings: RescaleSettings
+    """How long each step may take."""
+    clock: Clock
+    adapt: Callable[[RescaleJournal], Awaitable[RescaleJournal]] | None = None
+    """Gives a change to another revision the operators of the program that it starts; `None` leaves
+    them as they were planned."""
 
 
 class Rescaler:
     """Takes one StreamApp's job from deployment to deployment."""
 
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        jobs: Jobs,
-        spec: JobSpec,
-        store: StatusStore,
-        settings: RescaleSettings,
-        clock: Clock,
-        adapt: Callable[[RescaleJournal], Awaitable[RescaleJournal]] | None = None,
-    ) -> None:
-        """Create it.
-
-        Args:
-            runtime: Where TaskManagers run.
-            jobs: Who asks Flink.
-            spec: How the job is submitted.
-            store: The status.
-            settings: How long each step may take.
-            clock: The time.
-            adapt: Gives a change to another revision the operators of the program that it starts;
-                `None` leaves them as they were planned.
-        """
-        self._adapt = adapt
-        self._runtime = runtime
-        self._jobs = jobs
-        self._spec = spec
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        patience = Patience(clock, limit=settings.submit_deadline)
-        self._until, self._retried = patience.until, patience.retried
+    def __init__(self, parts: EngineParts) -> None:
+        self._adapt = parts.adapt
+        self._runtime = parts.runtime
+        self._jobs = parts.jobs
+        self._spec = parts.spec
+        self._store = parts.store
+        self._settings = parts.settings
+        self._clock = parts.clock
+        retrier = Retrier(parts.clock, limit=parts.settings.submit_deadline)
+        self._until, self._retried = retrier.until, retrier.retried
         self._resumed = False  # it goes on with what an earlier one left
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
 
@@ -348,6 +348,8 @@ class Rescaler:
         """Stop the old job with a savepoint, or past the deadline go by its newest checkpoint."""
         job = _required(journal.old_job)
         settings = self._settings
+        if journal.kind is not Kind.SUSPEND and not self._resumed:
+            journal = await self._note_flow(journal, FLOW_PERIOD)
         if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
         stop = Stop(job, journal.trigger, self._jobs, self._runtime, asked=self._resumed)
@@ -367,6 +369,35 @@ class Rescaler:
             return await self._after_end(journal)
         cause = found.failure if found is not None else "it did not finish"
         return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
+
+    async def _note_flow(self, journal: RescaleJournal, seconds: float) -> RescaleJournal:
+        """Note whether records pass the job that is about to be restarted.
+
+        Args:
+            journal: The change, before the restart.
+            seconds: For how long it is watched until one does.
+        """
+        first: Reading | None = None
+
+        async def flows() -> bool | None:
+            nonlocal first
+            reading = await self._jobs.reading(_required(journal.old_job))
+            if reading is None or reading.ended or math.isnan(reading.records):
+                return False
+            first = first or reading
+            return reading.since(first).records > 0 or None
+
+        try:
+            found = await self._until(flows, seconds, period=0.2)
+        except (TemporaryError, PermanentError) as error:
+            # Not worth a failed change: without it, silence counts as a job without input.
+            log.info("records not counted", change=journal.id, failure=str(error))
+            return journal
+        if not found:
+            return journal
+        journal = journal.model_copy(update={"flowed": True})
+        await self._write(journal)
+        return journal
 
     async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
         """Whether no savepoint is even tried.
@@ -594,10 +625,17 @@ class Rescaler:
         wrong = await self._retried(lambda: self._jobs.misplaced(job))
         if wrong is not None:
             return self._give_up(journal, wrong, ran=True)
-        return await self._verify_flow(journal)
+        return await self._verify_flow(journal, lambda: self._jobs.reading(job))
 
-    async def _verify_flow(self, journal: RescaleJournal) -> RescaleJournal:
-        """Wait until records pass the job, which runs, or nothing waits for it."""
+    async def _verify_flow(
+        self, journal: RescaleJournal, read: Callable[[], Awaitable[Reading | None]]
+    ) -> RescaleJournal:
+        """Wait until records pass the job, which runs, or nothing waits for it.
+
+        Args:
+            journal: The change.
+            read: Returns what the job has read since it was restarted.
+        """
         job, settings = journal.new_job, self._settings
         began = self._clock.monotonic()
 
@@ -607,9 +645,11 @@ class Rescaler:
                 raise PermanentError("The JobManager lost the job after it had started")
             if progress.state not in LIVE_STATES:
                 return Flow.ENDED
-            reading = await self._jobs.reading(job) if progress.running else None
+            reading = await read() if progress.running else None
             waited = self._clock.monotonic() - began
-            return None if reading is None else judge_flow(reading, waited, settings)
+            if reading is None:
+                return None
+            return judge_flow(reading, waited, settings, flowed=journal.flowed)
 
         try:
             flow = await self._until(judged, settings.flow_deadline, period=0.2)
@@ -623,11 +663,19 @@ class Rescaler:
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
             return self._give_up(journal, f"The job did not go on running: {cause}", ran=True)
-        reading = await self._retried(lambda: self._jobs.reading(job))
+        reading = await self._retried(read)
         wrong = None if reading is None else explain_standstill(reading, settings.flow_deadline)
-        if wrong is not None and _may_go_back(journal):
+        # Counts of an external job may be old, unless they were seen to grow.
+        known = journal.flowed or not journal.in_place
+        if wrong is not None and known and _may_go_back(journal):
             return self._give_up(journal, wrong, ran=True)
-        log.warning("records not counted", change=journal.id, failure=wrong)
+        if wrong is not None:
+            log.warning("job left standing still", change=journal.id, failure=wrong)
+            return self._verified(journal)
+        if reading is not None and is_silent(reading):
+            # The input may have ended just now, so that this is no reason to restart once more.
+            return self._verified(journal.model_copy(update={"no_record_seen": True}))
+        log.warning("records not counted", change=journal.id)
         return self._verified(journal)
 
     async def _verify_end(self, journal: RescaleJournal) -> RescaleJournal:
@@ -654,9 +702,9 @@ class Rescaler:
         withdrawn: bool = False,
     ) -> RescaleJournal:
         log.warning("step failed", change=journal.id, step=str(journal.step), failure=failure)
-        setback = StepFailure(failure=failure, ran=ran, pending=pending, withdrawn=withdrawn)
+        found = StepFailure(reason=failure, ran=ran, pending=pending, withdrawn=withdrawn)
         return plan_rollback(
-            journal, setback, now=self._clock.now(), attempts=self._settings.back_attempts
+            journal, found, now=self._clock.now(), attempts=self._settings.back_attempts
         )
 
     async def _ended(self, job: str) -> None:

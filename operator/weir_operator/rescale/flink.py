@@ -1,21 +1,28 @@
-"""Implements what the engine asks of Flink with its REST interface."""
+"""Implements what the engine asks of Flink with its REST interface.
+
+How much a job has read: Flink counts records between vertices, and, in each function of a source,
+records from outside. Verified on Flink 2.3.0 and 1.20.5.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
+from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import Job
+from weir_operator.flink.answers import Job, JobState
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import read_graph, read_plan
-from weir_operator.flink.reading import Reading, read_progress
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
@@ -23,20 +30,42 @@ from weir_operator.runtime.registration import registered
 _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 """States of a task that has run, or may already have emitted."""
 
+COUNTERS = ("numRecordsIn", "numRecordsOut")
+"""Of the functions in a source. One of the old kind counts only what it gives out."""
+PENDING = "pendingRecords"
+READ_AGAIN_AFTER = 60.0
+"""Seconds after which a program that could not be read is read again; it is asked for at each
+check, and runs in the JobManager."""
+
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Failure:
+    """Why a program was not read."""
+
+    time: float
+    """Seconds of the monotonic clock."""
+    cause: str
 
 
 class FlinkJobs:
     """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
 
-    def __init__(self, runtime: Runtime, guard: Guard | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, guard: Guard | None = None, *, clock: Clock | None = None
+    ) -> None:
         """Create it for the place where jobs run, with the check before changes."""
         self._runtime = runtime
+        self._clock = clock or SystemClock()
         self._guard = guard
         self._rest: FlinkRest | None = None
         self._url = ""
         self._jar: str | None = None
-        self._plans: dict[object, Plan | None] = {}
+        self.unread = ""
+        """Why the program that was last asked for could not be read; empty where it was."""
+        self._plans: dict[object, Plan] = {}
+        self._unread: dict[object, _Failure] = {}
 
     async def rest(self) -> FlinkRest:
         """Return a client of the JobManager that the runtime has now."""
@@ -77,6 +106,14 @@ class FlinkJobs:
         """Ask for cancellation."""
         await (await self.rest()).cancel(job_id)
 
+    async def version(self) -> str:
+        """Return Flink's version.
+
+        Raises:
+            TemporaryError: The JobManager does not answer.
+        """
+        return await (await self.rest()).version()
+
     async def prepare(self) -> None:
         """Make sure that the JobManager has the job's jar."""
         self._jar = await self._runtime.provide_jar()
@@ -104,7 +141,7 @@ class FlinkJobs:
             entry_class=entry_class, arguments=arguments, configuration=configuration
         )
         if plan is None and vertices:
-            self._plans.clear()
+            self._unread.clear()
             raise TemporaryError("Weir cannot read what the job's program builds: see the log")
         return plan is not None and is_pinned_by_agent(plan, most, vertices)
 
@@ -115,7 +152,9 @@ class FlinkJobs:
         arguments: tuple[str, ...],
         configuration: Mapping[str, str],
     ) -> Plan | None:
-        """Return what the program builds; `None` where it cannot be read. It is asked once.
+        """Return what the program builds; `None` where it cannot be read.
+
+        It is read once, and again some time after it could not be read.
 
         Args:
             entry_class: As for a submission, and so are `arguments` and `configuration`.
@@ -128,7 +167,11 @@ class FlinkJobs:
         # On Kubernetes, the jar of another image has the same id.
         process = self._runtime.job_manager_process
         key = (process, self._jar, entry_class, arguments, tuple(sorted(joined.items())))
-        if key not in self._plans:
+        self.unread = ""
+        if key in self._plans:
+            return self._plans[key]
+        failure = self._unread.get(key)
+        if failure is None or self._clock.monotonic() - failure.time >= READ_AGAIN_AFTER:
             try:
                 self._plans[key] = await read_plan(
                     await self.rest(),
@@ -137,12 +180,15 @@ class FlinkJobs:
                     arguments=arguments,
                     configuration=configuration,
                 )
+                return self._plans[key]
             except PermanentError as error:
                 if is_script(entry_class):
                     raise
-                log.warning("plan not read", failure=str(error))
-                self._plans[key] = None
-        return self._plans[key]
+                failure = _Failure(time=self._clock.monotonic(), cause=str(error))
+                log.warning("plan not read", failure=failure.cause)
+                self._unread[key] = failure
+        self.unread = failure.cause
+        return None
 
     async def read_graph(
         self,
@@ -254,7 +300,7 @@ class FlinkJobs:
 
     async def reading(self, job_id: str) -> Reading | None:
         """Return how much the job has read since it was submitted."""
-        return await read_progress(await self.rest(), job_id)
+        return await read_records(await self.rest(), job_id)
 
     async def misplaced(self, job_id: str) -> str | None:
         """Return a sentence where tasks do not run on their operator's TaskManagers."""
@@ -274,3 +320,39 @@ class FlinkJobs:
 
 def _has_begun(job: Job) -> bool:
     return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)
+
+
+async def read_records(rest: FlinkRest, job_id: str) -> Reading | None:
+    """Return what the job has read, `None` where Flink does not know it.
+
+    Records are those of all tasks: a source may be back-pressured from its first moment, while what
+    the state held is being worked off.
+
+    Raises:
+        TemporaryError: Flink does not answer.
+    """
+    job = await rest.job(job_id)
+    if job is None:
+        return None
+    records = [vertex.records for vertex in job.vertices]
+    ended = bool(job.vertices) and all(source.has_ended for source in job.sources)
+    if job.state.is_over:
+        # A vertex that is a whole job exchanges nothing; the counts inside it are gone.
+        known = job.state is JobState.FINISHED and bool(job.edges)
+        return Reading(
+            records=_total(records) if known else math.nan, pending=math.nan, ended=ended
+        )
+    pending = []
+    for source in job.sources:
+        sums = await rest.metric_sums(job_id, source.id, (*COUNTERS, PENDING))
+        pending.append(_total(value for name, value in sums.items() if name.endswith(PENDING)))
+        records.append(_total(value for name, value in sums.items() if name.endswith(COUNTERS)))
+    return Reading(records=_total(records), pending=_total(pending), ended=ended)
+
+
+def _total(values: Iterable[float]) -> float:
+    """Return the sum; NaN of no values, or if some are unknown and the others sum to 0."""
+    listed = list(values)
+    known = [value for value in listed if not math.isnan(value)]
+    total = sum(known)
+    return total if total > 0 or (listed and len(known) == len(listed)) else math.nan

@@ -137,6 +137,10 @@ class RescaleJournal(BaseModel):
     """It was given up because the spec has changed: nothing has failed."""
     ended_unread: bool = False
     """The job that it restored came to its end without having read a record."""
+    flowed: bool = False
+    """Records passed the job shortly before it was restarted."""
+    no_record_seen: bool = False
+    """None passed after that, and no source said whether any waits."""
     in_place: bool = False
     """The parallelism of an external job is changed where it runs; the job keeps its id."""
     times: dict[str, float] = Field(default_factory=dict)

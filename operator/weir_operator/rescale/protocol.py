@@ -14,8 +14,8 @@ import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.flink.reading import Reading
 from weir_operator.flink.scripts import is_script
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.settings import JobSpec

@@ -91,7 +91,7 @@ def size_changes(alive: Iterable[Replica], wanted: Deployments) -> dict[str, str
 
 
 def explain_absence(remaining: Sequence[Replica], limit: float) -> TemporaryError:
-    """Return why TaskManagers did not register in time: for want of a place, or of themselves."""
+    """Return why TaskManagers did not register in time: no place, or no registration."""
     pending = [replica for replica in remaining if replica.pending]
     if not pending:
         return TemporaryError(f"TaskManagers did not register within {limit:g} s")

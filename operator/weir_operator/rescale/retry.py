@@ -11,7 +11,7 @@ from weir_operator.errors import TemporaryError
 T = TypeVar("T")
 
 
-class Patience:
+class Retrier:
     """Waits on a clock."""
 
     def __init__(self, clock: Clock, *, limit: float) -> None:

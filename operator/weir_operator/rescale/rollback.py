@@ -19,7 +19,7 @@ class WithdrawnError(PermanentError):
 class StepFailure:
     """Why a step came to nothing."""
 
-    failure: str
+    reason: str
     """One sentence."""
     ran: bool = False
     """A task of the new deployment ran."""
@@ -30,18 +30,20 @@ class StepFailure:
 
 
 def plan_rollback(
-    journal: RescaleJournal, setback: StepFailure, *, now: float, attempts: int
+    journal: RescaleJournal, failure: StepFailure, *, now: float, attempts: int
 ) -> RescaleJournal:
     """Return the change at the step that follows a failed one; nothing has been forgotten.
 
     Args:
         journal: At the step that failed.
-        setback: Why.
+        failure: Why.
         now: Unix time.
         attempts: Submissions on the way back before the change ends as failed.
     """
-    first = journal.failure or setback.failure
-    ran = setback.ran or journal.ran
+    if journal.in_place:
+        return _plan_way_back_in_place(journal, failure, now=now, attempts=attempts)
+    first = journal.failure or failure.reason
+    ran = failure.ran or journal.ran
     if journal.step is Step.CANCEL:
         attempt = journal.attempt + 1
         step = Step.FAILED if attempt >= attempts else Step.CANCEL
@@ -56,17 +58,37 @@ def plan_rollback(
             failure=first,
             direction=Direction.BACK,
             ran=ran,
-            pending=setback.pending,
-            withdrawn=setback.withdrawn,
+            pending=failure.pending,
+            withdrawn=failure.withdrawn,
             new_job=journal.new_job if submitted else new_id(),
         )
-    if setback.pending and journal.step is Step.START and journal.kind.begins:
+    if failure.pending and journal.step is Step.START and journal.kind.begins:
         # The same again finds no place either: the next check goes where there is one.
-        return journal.at(Step.FAILED, now, failure=first, pending=setback.pending)
+        return journal.at(Step.FAILED, now, failure=first, pending=failure.pending)
     # A start or recovery has no way back, and the way back has none either: the same again.
     return journal.at(
-        Step.CANCEL, now, failure=first, ran=ran, pending=setback.pending or journal.pending
+        Step.CANCEL, now, failure=first, ran=ran, pending=failure.pending or journal.pending
     )
+
+
+def _plan_way_back_in_place(
+    journal: RescaleJournal, failure: StepFailure, *, now: float, attempts: int
+) -> RescaleJournal:
+    """Return the change of an external job at the step that follows a failed one.
+
+    What was written is taken back. Of a job that is another one by now, nothing is: its loops are
+    made again, and decide again.
+    """
+    if failure.withdrawn:
+        return journal.at(Step.ABANDONED, now, failure=failure.reason, withdrawn=True)
+    first, attempt = journal.failure or failure.reason, journal.attempt + 1
+    if journal.is_back and attempt >= attempts:
+        return journal.at(Step.FAILED, now, failure=first)
+    if journal.is_back:
+        return journal.at(Step.SUBMIT, now, failure=first, attempt=attempt)
+    if journal.step is Step.START:
+        return journal.at(Step.ABANDONED, now, failure=first)
+    return journal.at(Step.SUBMIT, now, failure=first, direction=Direction.BACK)
 
 
 def never_stopped(journal: RescaleJournal) -> bool:

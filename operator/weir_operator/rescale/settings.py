@@ -15,6 +15,10 @@ MARGIN = 1.5
 """How many times the expected wait for a node Weir waits: clouds are slow at times."""
 
 
+FLOW_DEADLINE = 30.0
+"""Seconds, for jobs that start no Python processes."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
     """How the job is submitted."""
@@ -108,7 +112,7 @@ class RescaleSettings:
     """From starting TaskManagers until all are registered, while the job runs."""
     submit_deadline: float = 30.0
     """From submission until every task runs."""
-    flow_deadline: float = 30.0
+    flow_deadline: float = FLOW_DEADLINE
     """From then until a record passes, where records wait for the job or nobody knows."""
     idle_after: float = 5.0
     """Seconds without a record after which a job counts as idle, where its sources do not say

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph, Plan
-from weir_operator.flink.reading import Reading
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, Snapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
@@ -118,6 +118,8 @@ class FakeWorld:
         """Total replicas at which the job ends at once, without a record."""
         self.readings: dict[int, Reading] = {}
         """What the job says that it has read, by total replicas."""
+        self.rate = 0.0
+        """Records per second that pass a job whose reading no test has set."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
@@ -128,6 +130,9 @@ class FakeWorld:
         self.graph: JobGraph | None = None
         self.by_agent: bool | PermanentError = False
         self.plan: Plan | None = None
+        self.unread = ""
+        """Why the plan could not be read."""
+        self.flink_version = "2.3.0"
         self.plans: dict[tuple[str, ...], Plan] = {}
         """What the job's program builds, for given arguments; for others it is `plan`."""
         self.read: list[tuple[str, ...]] = []
@@ -323,6 +328,10 @@ class FakeWorld:
         """Return the plan that a test has set, for these arguments or for all."""
         return self.plans.get(arguments, self.plan)
 
+    async def version(self) -> str:
+        """Return the version of Flink that a test has set."""
+        return self.flink_version
+
     async def read_graph(
         self,
         *,
@@ -421,7 +430,10 @@ class FakeWorld:
         total = self._total()
         if total in self.dry_totals:
             return Reading(records=0.0, pending=math.nan, ended=job.state == "FINISHED")
-        return self.readings.get(total, Reading(records=1.0, pending=math.nan, ended=False))
+        usual = Reading(
+            records=1.0 + self.rate * self.clock.monotonic(), pending=math.nan, ended=False
+        )
+        return self.readings.get(total, usual)
 
     async def misplaced(self, job_id: str) -> str | None:
         """Find everything in place."""
@@ -587,7 +599,12 @@ class FakeWorld:
 
 
 class JobsOf:
-    """The `Jobs` face of a `FakeWorld`."""
+    """The `Jobs` interface of a `FakeWorld`."""
+
+    @property
+    def unread(self) -> str:
+        """Why the plan could not be read."""
+        return self._world.unread
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
@@ -600,6 +617,7 @@ class JobsOf:
         self.is_pinned_by_agent = world.is_pinned_by_agent
         self.read_plan = world.read_plan
         self.read_graph = world.read_graph
+        self.version = world.version
         self.failure = world.failure
         self.newest = world.newest
         self.retained = world.retained

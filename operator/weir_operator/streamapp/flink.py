@@ -65,7 +65,7 @@ class Sql(Section):
             Rule(
                 rule="has(self.file) != has(self.script)",
                 expected="exactly one of file and script",
-                remedy="keep one of them",
+                remedy="set one of them",
             )
         )
     }
@@ -86,8 +86,8 @@ class Sql(Section):
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
         if (self.file is None) == (self.script is None):
-            got = sorted(self.model_fields_set)
-            refuse([Mistake((), got, "exactly one of file and script", "keep one of them")])
+            got = sorted(self.model_fields_set) or None
+            refuse([Mistake((), got, "exactly one of file and script", "set one of them")])
         return self
 
 
@@ -117,13 +117,13 @@ class Job(Section):
             Rule(
                 rule="!has(self.entryClass) || !has(self.sql) && !has(self.python)",
                 field=".entryClass",
-                expected="nothing together with sql or python",
+                expected="no value together with sql or python",
                 remedy="remove it",
             ),
             Rule(
                 rule="!has(self.args) || self.args.size() == 0 || !has(self.sql)",
                 field=".args",
-                expected="nothing together with sql",
+                expected="no value together with sql",
                 remedy="remove it",
             ),
         )
@@ -185,11 +185,11 @@ class Job(Section):
             yield Mistake(
                 ("entryClass",),
                 self.entry_class,
-                "nothing together with sql or python",
+                "no value together with sql or python",
                 "remove it",
             )
         if self.args and self.sql:
-            yield Mistake(("args",), list(self.args), "nothing together with sql", "remove it")
+            yield Mistake(("args",), list(self.args), "no value together with sql", "remove it")
 
     @property
     def is_named(self) -> bool:
@@ -205,7 +205,7 @@ class Storage(Section):
             Rule(
                 rule="has(self.claim) != has(self.uri)",
                 expected="exactly one of claim and uri",
-                remedy="keep one of them",
+                remedy="set one of them",
             )
         )
     }
@@ -225,8 +225,8 @@ class Storage(Section):
     @model_validator(mode="after")
     def _check_one_place(self) -> Self:
         if (self.claim is None) == (self.uri is None):
-            got = self.model_dump(mode="json", exclude_none=True)
-            refuse([Mistake((), got, "exactly one of claim and uri", "keep one of them")])
+            got = self.model_dump(mode="json", exclude_none=True) or None
+            refuse([Mistake((), got, "exactly one of claim and uri", "set one of them")])
         return self
 
 
@@ -276,7 +276,7 @@ class Flink(Section):
                 Rule(
                     rule=f"!has(self.ref) || !has(self.{name})",
                     field=f".{name}",
-                    expected="nothing together with flink.ref",
+                    expected="no value together with flink.ref",
                     remedy=f"remove {name}, because Weir does not run this job, or remove ref",
                 )
                 for name in _NOT_BESIDE_REF
@@ -297,8 +297,9 @@ class Flink(Section):
             )
         ),
     )
-    """Container image with Flink 2.x and the job's jar; for a SQL script, Flink's own will do. May
-    not be set together with `ref`. Not needed for `weir local` if `job` has a program."""
+    """Container image with Flink 2.x and the job's jar; for an SQL script, Flink's official image
+    is enough. May not be set together with `ref`. Not needed for `weir local` if `job` has a
+    program."""
 
     job: Job | None = Field(default=None, examples=[{"jar": "/opt/flink/usrlib/trips.jar"}])
     """The program. May not be set together with `ref`. If unset, defaults to the only jar of the
@@ -379,7 +380,7 @@ class Flink(Section):
                         (name,),
                         # Names only: the values of config and podTemplate may be secret.
                         value if isinstance(value := written[name], str) else list(value),
-                        "nothing together with flink.ref",
+                        "no value together with flink.ref",
                         f"remove {name}, because Weir does not run this job, or remove ref",
                     )
         elif self.image is None and not (self.job and self.job.is_named):

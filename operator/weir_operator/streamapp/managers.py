@@ -151,6 +151,9 @@ class Window(Section):
     `ScaleOut` or `ScaleIn`."""
 
 
+_EXPECTED_NO_NAMED = "no value, because deployment is not Named"
+
+
 class FallbackDeployment(StrEnum):
     """What to do when metrics stay unhealthy."""
 
@@ -173,7 +176,7 @@ class Fallback(Section):
             Rule(
                 rule="self.deployment == 'Named' || !has(self.named)",
                 field=".named",
-                expected="nothing, because deployment is not Named",
+                expected=_EXPECTED_NO_NAMED,
                 remedy="set deployment to Named, or remove named",
             ),
         )
@@ -202,7 +205,7 @@ class Fallback(Section):
             )  # fmt: skip
         if not wanted and self.named is not None:
             refuse(
-                [Mistake(("named",), self.named, f"nothing, as deployment is {self.deployment}",
+                [Mistake(("named",), self.named, _EXPECTED_NO_NAMED,
                          "set deployment to Named, or remove named")]
             )  # fmt: skip
         return self
@@ -259,12 +262,12 @@ class Baseline(Section):
     """What an evaluation compares Weir with."""
 
     deployment: BaselineDeployment = BaselineDeployment.HOLD
-    """A deployment that stays as it is: the one at the begin of the evaluation (Hold), or
+    """A fixed deployment: the one that runs when the evaluation starts (Hold), or
     `operators[].initial` (Initial). If unset, defaults to Hold. Format: `Hold` or `Initial`."""
 
 
 class Evaluation(Section):
-    """Blocks of time in which Weir or a baseline decides by turns, to measure what Weir saves.
+    """Blocks of time in which Weir and a fixed baseline take turns, to measure what Weir saves.
 
     Works in mode Auto. Restart budget, pauses and blocked periods hold for the baseline, too. Ends
     with the last block, when it is removed, or when the objective is missed in more intervals of
@@ -280,9 +283,9 @@ class Evaluation(Section):
     unset, defaults to 1h. Format: duration."""
 
     pairs: int = Field(default=12, ge=2, le=500, examples=[12])
-    """Number of pairs of blocks, one of Weir and one of the baseline in random order. If unset,
-    defaults to 12. Minimum: 2."""
+    """Number of pairs of blocks, one of Weir and one of the baseline in random order. All blocks
+    together may last 8 days and 12,000 control intervals. If unset, defaults to 12. Minimum: 2."""
 
     seed: int = Field(default=0, ge=0, le=2**53, examples=[1])
-    """Of the random order. A new value begins another evaluation. If unset, defaults to 0. Minimum:
-    0."""
+    """Seed of the random order. A new value starts a new evaluation. If unset, defaults to 0.
+    Minimum: 0."""

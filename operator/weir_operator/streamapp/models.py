@@ -135,8 +135,8 @@ class Spec(Section):
     """What Weir does when metrics stay unhealthy. If unset, it keeps the deployment."""
 
     evaluation: Evaluation | None = None
-    """Measures what Weir saves on this job, against a deployment that stays as it is. If unset,
-    Weir always decides."""
+    """Measures what Weir saves on this job, compared with a fixed deployment. If unset, Weir always
+    decides."""
 
     savepoints: Savepoints = Savepoints()
     """How many savepoints Weir keeps. If unset, it keeps the newest three."""

@@ -51,7 +51,7 @@ class Operator(Section):
             Rule(
                 rule="!has(self.fixed) || !has(self.initial)",
                 field=".initial",
-                expected="nothing together with fixed",
+                expected="no value together with fixed",
                 remedy="remove initial, because a fixed operator also starts with fixed",
             ),
         )
@@ -137,7 +137,7 @@ class Operator(Section):
     def _two_deployments(self) -> Iterator[Mistake]:
         if self.fixed is not None and self.initial is not None:
             yield Mistake(
-                ("initial",), self.initial, "nothing together with fixed",
+                ("initial",), self.initial, "no value together with fixed",
                 "remove initial, because a fixed operator also starts with fixed",
             )  # fmt: skip
 

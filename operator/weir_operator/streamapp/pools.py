@@ -6,17 +6,34 @@ import re
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from weir_operator.streamapp.quantities import Cpu, Duration, Memory
 from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
-from weir_simulator.validation import Mistake, Section, refuse
+from weir_simulator.validation import Mistake, Section, refusal, refuse
+
+_LABEL_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+
+
+def _check_label_value(value: str) -> str:
+    if not re.fullmatch(_LABEL_VALUE, value):
+        raise refusal(
+            "a Kubernetes label value: letters, digits, '-', '_', '.'",
+            "begin and end it with a letter or digit",
+        )
+    return value
+
+
+def _check_taint_key(key: str) -> str:
+    if not re.fullmatch(LABEL_KEY, key):
+        raise refusal("the key of a Kubernetes taint, such as dedicated", "write the taint's key")
+    return key
+
 
 LabelValue = Annotated[
     str,
-    Field(
-        max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$", examples=["small"]
-    ),
+    AfterValidator(_check_label_value),
+    Field(max_length=63, examples=["small"], json_schema_extra={"pattern": f"^{_LABEL_VALUE}$"}),
 ]
 """What Kubernetes allows as the value of a label."""
 
@@ -41,14 +58,14 @@ class TaintEffect(StrEnum):
 
 
 class Toleration(Section):
-    """A taint of the pool's nodes that pods may ignore, as in Kubernetes."""
+    """A taint that the pods tolerate, as in Kubernetes."""
 
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
                 rule="self.operator != 'Exists' || !has(self.value)",
                 field=".value",
-                expected="nothing, because operator is Exists",
+                expected="no value, because operator is Exists",
                 remedy="remove value, or write operator: Equal",
             ),
             Rule(
@@ -60,12 +77,12 @@ class Toleration(Section):
         )
     }
 
-    key: str | None = Field(
+    key: Annotated[str, AfterValidator(_check_taint_key)] | None = Field(
         default=None,
         min_length=1,
         max_length=317,
-        pattern=f"^{LABEL_KEY}$",
         examples=["dedicated"],
+        json_schema_extra={"pattern": f"^{LABEL_KEY}$"},
     )
     """Key of the taint. May be left out only if `operator` is Exists; the pods then tolerate every
     taint."""
@@ -84,7 +101,7 @@ class Toleration(Section):
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
         if self.operator is TolerationOperator.EXISTS and self.value is not None:
-            refuse([Mistake(("value",), self.value, "nothing, because operator is Exists",
+            refuse([Mistake(("value",), self.value, "no value, because operator is Exists",
                             "remove value, or write operator: Equal")])  # fmt: skip
         if self.operator is TolerationOperator.EQUAL and self.key is None:
             refuse([Mistake(("key",), None, "a key, because operator is Equal",
@@ -154,11 +171,10 @@ class NodePool(Section):
     operator's `maxReplicas` limits them. Minimum: 1."""
 
     provisioning: Duration | None = Field(default=None, examples=["5m"])
-    """How long a new node of the pool may take, where a node autoscaler (Cluster Autoscaler,
-    Karpenter) adds nodes. Weir waits that long for replicas that no node can take yet, while the
-    job keeps running, or one and a half times as long as nodes took before, if that is longer; a
-    job that is down starts with fewer replicas instead. If unset, the pool counts as full after
-    `rescale.startDeadline`. Format: duration."""
+    """How long a node autoscaler (Cluster Autoscaler, Karpenter) may take to add a node. Weir waits
+    that long for a node, or 1.5 times as long as earlier nodes took, if that is longer; the job
+    keeps running. A job that is down does not wait, but starts with fewer replicas. If unset, the
+    pool counts as full after `rescale.startDeadline`. Format: duration."""
 
     @model_validator(mode="after")
     def _check_label_keys(self) -> Self:

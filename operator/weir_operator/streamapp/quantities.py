@@ -121,7 +121,7 @@ class Duration(Quantity):
     text: str = field(compare=False)
     seconds: float = field(init=False)
 
-    # No more digits than a year needs, lest CEL's own durations overflow before they are compared.
+    # No more digits than a year needs: CEL's own durations would overflow before the comparison.
     pattern = (
         r"([0-9]{1,5}(\.[0-9]+)?h|[0-9]{1,7}(\.[0-9]+)?m|[0-9]{1,9}(\.[0-9]+)?s"
         r"|[0-9]{1,12}(\.[0-9]+)?ms)+"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from pydantic_core import PydanticCustomError
-
 from weir_operator.streamapp.section import Rule, validations
+from weir_simulator.validation import refusal
 
 _EXPECTED = "a cron schedule, such as 0 17 * * 1-5"
+_REMEDY_FOR_FIELDS = "write minute, hour, day of month, month and day of week"
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -61,11 +61,13 @@ def check_schedule(schedule: str) -> str:
     """
     fields = schedule.split(" ")
     if len(fields) != len(_FIELDS):
-        raise _refusal(f"write five fields separated by one space, not {len(fields)}")
+        raise refusal("five fields separated by one space", _REMEDY_FOR_FIELDS)
     for text, (name, lowest, highest, names) in zip(fields, _FIELDS, strict=True):
         for item in text.split(","):
             if not _is_item(item, lowest, highest, names):
-                raise _refusal(f"correct the {name} {item!r}, the range is {lowest} to {highest}")
+                raise refusal(
+                    _EXPECTED, f"correct the {name} {item!r}, the range is {lowest} to {highest}"
+                )
     return schedule
 
 
@@ -82,11 +84,3 @@ def _is_item(item: str, lowest: int, highest: int, names: tuple[str, ...]) -> bo
         return False
     numbers = [int(end) for end in ends]
     return all(lowest <= number <= highest for number in numbers) and numbers == sorted(numbers)
-
-
-def _refusal(remedy: str) -> PydanticCustomError:
-    return PydanticCustomError(
-        "schedule",
-        "expected {expected}; {remedy}",
-        {"expected": _EXPECTED, "remedy": remedy},
-    )

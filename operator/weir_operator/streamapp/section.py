@@ -21,6 +21,8 @@ from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 from pydantic_core import PydanticCustomError
 
+from weir_operator.naming import plain_name
+
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""
 LONGEST_NAME = 63
@@ -83,7 +85,7 @@ def map_list_by(key: str) -> dict[str, JsonValue]:
 
 def _check_name(name: str) -> str:
     if len(name) > LONGEST_NAME or not re.fullmatch(DNS_LABEL, name):
-        right = re.sub("[^a-z0-9]+", "-", name.lower())[:LONGEST_NAME].strip("-") or "small"
+        right = plain_name(name, longest=LONGEST_NAME, otherwise="small")
         raise PydanticCustomError(
             "name",
             "expected {expected}; {remedy}",

@@ -21,18 +21,17 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "a number greater than {gt:g}",
-    "greater_than_equal": "a number of at least {ge:g}",
+    "greater_than": "a number greater than {gt:,.16g}",
+    "greater_than_equal": "a number of at least {ge:,.16g}",
     "int_from_float": "a whole number",
     "int_type": "a whole number",
-    "less_than_equal": "a number of at most {le:g}",
+    "less_than_equal": "a number of at most {le:,.16g}",
     "model_type": "a mapping of fields",
     "string_type": "text",
-    "string_pattern_mismatch": "text that matches {pattern}",
-    "string_too_long": "at most {max_length} characters",
-    "string_too_short": "at least {min_length} characters",
-    "too_long": "at most {max_length} entries",
-    "too_short": "at least {min_length} entries",
+    "string_too_long": "at most {max_length:,} characters",
+    "string_too_short": "at least one character",
+    "too_long": "at most {max_length:,} entries",
+    "too_short": "at least one entry",
     "tuple_type": "a list",
 }
 """What was expected, by pydantic's type of error and its context."""
@@ -124,14 +123,16 @@ def _example(schema: Schema, lead: str) -> str:
 def _nearest_field(path: Sequence[str | int]) -> str:
     parent = schema_at(inlined_schema(StreamApp), path[:-1]) or {}
     known = sorted(parent.get("properties", {}))
+    if path[-1] == "parameters" and "settings" in known:
+        return "write settings, because only experiments call them parameters"
     return suggest(str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}")
 
 
 def _choice(schema: Schema, got: object) -> str:
-    """Return the nearest choice; YAML reads a bare Off as false."""
+    """Return the nearest choice, or all of them; YAML reads a bare Off as false."""
     choices = [str(choice) for choice in schema.get("enum", [schema.get("const")])]
     if got is False and "Off" in choices:
         return 'write "Off" in quotes, because YAML reads a bare Off as false'
     by_case = {choice.lower(): choice for choice in choices}
     close = nearest(str(got).lower(), by_case)
-    return f"did you mean {by_case[close]!r}?" if close else f"write, for example, {choices[-1]!r}"
+    return f"did you mean {by_case[close]!r}?" if close else f"use one of {', '.join(choices)}"

@@ -75,8 +75,8 @@ class TuningSettings:
     key: Mapping[str, JsonValue] = field(default_factory=dict)
     """What a tuning depends on; another one starts over."""
     phase: float = 0.0
-    """In [0, 1), unlike other StreamApps': so many times longer the first fit is waited for, lest
-    all that one controller looks after are fitted at once."""
+    """In [0, 1), unlike other StreamApps': so many times longer the first fit is waited for, so
+    that one controller does not fit all at once."""
 
 
 class TuningLoop:
@@ -234,7 +234,7 @@ class TuningLoop:
             self._notices.report("TuningDropped", f"The result of a tuning was dropped: {why}")
             return
         if training:
-            self._graduate(result)
+            self._promote(result)
         if followed and asked.mode is Mode.AUTO:
             self._take(result, fitted.fit)
 
@@ -306,7 +306,7 @@ class TuningLoop:
         self._put_in_force()
         self._notices.report("TuningApplied", f"Version {version.number}: {version.sentence}")
 
-    def _graduate(self, result: TuningResult) -> None:
+    def _promote(self, result: TuningResult) -> None:
         """Use policies that were trained in the simulator from now on."""
         for name in self._managers.promote(result.trained, result.trained_jointly):
             self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
@@ -375,7 +375,7 @@ class TuningLoop:
         )
 
     def _leave_unjudged(self, present: Version) -> None:
-        """Count an interval that judges nothing; many of them end the trial, lest it never ends."""
+        """Count an interval that judges nothing; many of them end the trial."""
         trial = present.trial.with_interval_beyond()
         left = present.model_copy(update={"trial": trial})
         reason = find_overgrown(trial, present.forecast)

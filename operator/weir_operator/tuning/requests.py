@@ -201,8 +201,9 @@ def resembles(one: Tuning, other: Tuning) -> bool:
 def _shift(budgets: Mapping[str, float], fit: Fit, *, sign: int) -> dict[str, float]:
     calibration = fit.calibration
     first = contract(calibration.structure).sources
-    elsewhere = sign * calibration.elsewhere.value
+    unmodelled_latency = sign * calibration.unmodelled_latency.value
     # What is left of a budget below zero fits nothing, and is then not made use of.
     return {
-        name: budget + (elsewhere if name in first else 0.0) for name, budget in budgets.items()
+        name: budget + (unmodelled_latency if name in first else 0.0)
+        for name, budget in budgets.items()
     }

@@ -21,7 +21,7 @@ from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, T
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.rescale.settings import JobSpec, RescaleSettings
+from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.kubernetes.pods import jar_in_image
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
@@ -54,6 +54,8 @@ Python processes have worked through a bundle, by default of up to 1000 records.
 PYTHON_SUBMIT = 120.0
 """Seconds that it may take to run again, at least: to submit it, the JobManager runs the program
 (11-19 s measured on two busy cores), and each task starts a Python process (10-30 s)."""
+PYTHON_FLOW = 90.0
+"""Seconds until a record passes after that: 10-38 s measured on two busy cores."""
 
 
 def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobSpec:
@@ -148,6 +150,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         ),
         start_deadline=rescale.start_deadline.seconds,
         submit_deadline=max(rescale.submit_deadline.seconds, PYTHON_SUBMIT if python else 0.0),
+        flow_deadline=PYTHON_FLOW if python else FLOW_DEADLINE,
         provisioning={
             pool.name: pool.provisioning.seconds
             for pool in app.spec.node_pools
@@ -256,7 +259,7 @@ def operator_managers(
         fixed = world.fixed_deployment(app, operator.name)
         season = (seasons or {}).get(operator.name)
         if season is not None and fixed is None and isinstance(own, WarmStartable):
-            own.expect(season)
+            own.warm_start(season)
         managers[operator.name] = OperatorManager(
             model=_specified(app, operator),
             given=_given_speedups(app, operator),

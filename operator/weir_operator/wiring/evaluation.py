@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from weir_operator.errors import PermanentError
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import JobTick, LoopStart, RecordStore
-from weir_operator.loop.evaluation import (
-    TO_BASELINE,
-    EvaluatedInterval,
-    EvaluationReport,
-    SideTotals,
-)
+from weir_operator.loop.evaluation import ENDED, TO_BASELINE, EvaluatedInterval
+from weir_operator.reporting.evaluation import EvaluationReport, EvaluationTotals
 from weir_operator.rescale.journal import Kind, RescaleJournal
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring.replay import app_of_start
 from weir_simulator.switchback import BlockTotals, Side, estimate
-
-
-@dataclass(slots=True)
-class _Sums:
-    """What the judged intervals of a block come to, so far."""
-
-    side: Side
-    seconds: float = 0.0
-    cost: float = 0.0
-    measured: int = 0
-    late: int = 0
-    restarts: int = 0
 
 
 def read_evaluation(path: Path, app: str) -> EvaluationReport:
@@ -47,7 +30,7 @@ def read_evaluation(path: Path, app: str) -> EvaluationReport:
     """
     records = RecordStore(path)
     try:
-        ticks = [tick for tick, _ in records.ticks(until=math.inf) if tick.evaluation is not None]
+        ticks = [tick for tick in records.job_ticks(until=math.inf) if tick.evaluation is not None]
         if not ticks:
             raise PermanentError(
                 f"Expected records of an evaluation of {app!r}, found none: add spec.evaluation, "
@@ -58,12 +41,7 @@ def read_evaluation(path: Path, app: str) -> EvaluationReport:
         own = [(t, t.evaluation) for t in ticks if t.evaluation and t.evaluation.began == began]
         starts = [each for each in records.starts() if each.time <= own[-1][0].time]
         changes = [each for each in records.changes(since=began) if _counts(each)]
-        # The first of them says that it began.
-        ends = [
-            each.message
-            for each in records.events(since=began)
-            if each.reason == "EvaluationChanged"
-        ][1:]
+        ends = [each.message for each in records.events(since=began) if each.reason == ENDED]
     finally:
         records.close()
     if not starts:
@@ -107,7 +85,7 @@ def _add_up(
     changes: Sequence[RescaleJournal],
 ) -> dict[int, BlockTotals]:
     """Return what the judged intervals come to, by block."""
-    sums: dict[int, _Sums] = {}
+    blocks: dict[int, BlockTotals] = {}
     waiting, app = list(starts), app_of_start(starts[0])
     for tick, evaluated in ticks:
         while waiting and waiting[0].time <= tick.time:
@@ -115,36 +93,29 @@ def _add_up(
         place = evaluated.place
         if not place.judged:
             continue
-        block = sums.setdefault(place.block, _Sums(place.side))
-        block.seconds += tick.seconds
-        block.cost += _cost(app, tick) * tick.seconds / 3600
-        block.measured += tick.violated is not None
-        block.late += tick.violated is True
+        before = blocks.get(place.block, BlockTotals(side=place.side))
         # Decided at the tick that begins the interval.
         begin = tick.time - tick.seconds
-        block.restarts += sum(begin <= each.created < tick.time for each in changes)
-    return {
-        number: BlockTotals(
-            side=each.side,
-            seconds=each.seconds,
-            cost=each.cost,
-            measured=each.measured,
-            late=each.late,
-            restarts=each.restarts,
+        blocks[place.block] = BlockTotals(
+            side=place.side,
+            seconds=before.seconds + tick.seconds,
+            cost=before.cost + _cost(app, tick) * tick.seconds / 3600,
+            measured=before.measured + (tick.violated is not None),
+            late=before.late + (tick.violated is True),
+            restarts=before.restarts + sum(begin <= each.created < tick.time for each in changes),
         )
-        for number, each in sums.items()
-    }
+    return blocks
 
 
 def _cost(app: StreamApp, tick: JobTick) -> float:
     return cost_per_hour(tick.deployments, prices(app), job_manager=world.job_manager_price(app))
 
 
-def _total(blocks: dict[int, BlockTotals], side: Side) -> SideTotals:
+def _total(blocks: dict[int, BlockTotals], side: Side) -> EvaluationTotals:
     own = [each for each in blocks.values() if each.side is side]
     hours = sum(each.seconds for each in own) / 3600
     measured = sum(each.measured for each in own)
-    return SideTotals(
+    return EvaluationTotals(
         blocks=len(own),
         hours=hours,
         cost_per_hour=sum(each.cost for each in own) / hours if hours else math.nan,

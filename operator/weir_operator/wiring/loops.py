@@ -19,7 +19,8 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.evaluation import EVALUATION, Evaluator
+from weir_operator.loop.evaluation import Evaluator
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
@@ -29,7 +30,7 @@ from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
@@ -43,8 +44,8 @@ from weir_operator.tuning.loop import TuningLoop
 from weir_operator.tuning.protocol import Tuner
 from weir_operator.tuning.store import TUNINGS, TuningStore, find_similar
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import (
-    Discovery,
+from weir_operator.wiring.discovery import Discovery
+from weir_operator.wiring.vertices import (
     discover_operators,
     is_pinnable,
     keep_operators,
@@ -76,11 +77,11 @@ class Dependencies:
     revision, it is the manifest's."""
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
-    rescaler: Callable[..., Rescaler] = Rescaler
+    rescaler: Callable[[EngineParts], Rescaler] = Rescaler
     """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    rest: Callable[[], Awaitable[None]] | None = None
+    wait: Callable[[], Awaitable[None]] | None = None
     """Waits until the next check whether the job runs; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
@@ -154,35 +155,18 @@ def assemble(
         clock=around.clock,
     )
     rescaler = around.rescaler(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        spec=job,
-        store=around.store,
-        settings=assembly.rescale_settings(app),
-        clock=around.clock,
-        **({} if foreign else {"adapt": discovery.adapt}),
+        EngineParts(
+            runtime=around.runtime,
+            jobs=around.jobs,
+            spec=job,
+            store=around.store,
+            settings=assembly.rescale_settings(app),
+            clock=around.clock,
+            adapt=None if foreign else discovery.adapt,
+        )
     )
-    given = app.spec.flink.job
     directives = _directives(app, around, job)
-    lifecycle = Lifecycle(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        rescaler=rescaler,
-        store=around.store,
-        initial=assembly.initial_deployments(app),
-        initial_savepoint=given.initial_savepoint if given else None,
-        restore_nonce=given.restore_nonce if given else 0,
-        clock=around.clock,
-        on_event=around.on_event,
-        on_change=around.on_change,
-        directives=directives,
-        # A foreign job is as its owner made it: nothing is held against the manifest.
-        models=None
-        if foreign
-        else {name: each.model for name, each in managers.items() if each.fixed is None},
-        settings=assembly.rescale_settings(app),
-        check_operators=None if foreign else discovery.check,
-    )
+    lifecycle = _lifecycle(app, around, rescaler, managers, discovery, directives)
     gatherer = Gatherer(
         settings=loops,
         operators={each.name: each for each in world.operators(app)},
@@ -207,13 +191,8 @@ def assemble(
         shared=share_operators(written, plan, job.vertices),
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
-        evaluator=Evaluator(
-            around.folder / EVALUATION,
-            initial=assembly.initial_deployments(app),
-            interval=loops.interval,
-            max_violations=loops.max_violations,
-        ),
-        rest=around.rest,
+        evaluator=_evaluator(app, around, loops),
+        wait=around.wait,
         on_tick=around.on_tick,
         on_event=around.on_event,
         on_trouble=around.on_trouble,
@@ -235,6 +214,46 @@ def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> Stream
         return discover_operators(app, plan, status.deployments)
     except PermanentError:
         return app  # the check of the job says so, unless it is upgraded first
+
+
+def _lifecycle(
+    app: StreamApp,
+    around: Dependencies,
+    rescaler: Rescaler,
+    managers: Managers,
+    discovery: Discovery,
+    directives: Callable[[], Directives],
+) -> Lifecycle:
+    """Return what keeps the job running."""
+    given, foreign = app.spec.flink.job, app.spec.flink.ref is not None
+    models = {name: each.model for name, each in managers.items() if each.fixed is None}
+    return Lifecycle(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        rescaler=rescaler,
+        store=around.store,
+        initial=assembly.initial_deployments(app),
+        initial_savepoint=given.initial_savepoint if given else None,
+        restore_nonce=given.restore_nonce if given else 0,
+        clock=around.clock,
+        on_event=around.on_event,
+        on_change=around.on_change,
+        directives=directives,
+        # A foreign job is as its owner made it: nothing is held against the manifest.
+        models=None if foreign else models,
+        settings=assembly.rescale_settings(app),
+        check_operators=None if foreign else discovery.check,
+    )
+
+
+def _evaluator(app: StreamApp, around: Dependencies, loops: LoopSettings) -> Evaluator:
+    """Return what follows `spec.evaluation`."""
+    return Evaluator(
+        EvaluationStore(around.folder / EVALUATION),
+        initial=assembly.initial_deployments(app),
+        interval=loops.interval,
+        max_violations=loops.max_violations,
+    )
 
 
 def _memory(

@@ -1,4 +1,4 @@
-"""Reads the records of a StreamApp and decides them again, by another policy or objective.
+"""Reads the records of a StreamApp and replays them with another policy or objective.
 
 The manifest is the recorded one, as it was at each start of the loops.
 """
@@ -41,7 +41,7 @@ interval after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class ReplayRequest:
     """What a replay is to do."""
 
     app: str
@@ -56,7 +56,7 @@ class Asked:
 
 def replay_records(
     path: Path,
-    asked: Asked,
+    request: ReplayRequest,
     *,
     follow_from: float | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -65,9 +65,9 @@ def replay_records(
 
     Args:
         path: The file of the records.
-        asked: What is to be decided how.
+        request: What is to be decided how.
         follow_from: Unix time from which on the replay follows its own decisions, infinite for
-            never; `None` is `asked.since`.
+            never; `None` is `request.since`.
         progress: Told how many intervals are done, and of how many.
 
     Raises:
@@ -75,41 +75,33 @@ def replay_records(
         UnknownPolicyError: No policy has this name.
         ParameterError: The policy cannot decide for these operators together.
     """
-    bound = _read_bound(asked.objective)
-    if asked.policy is not None:
-        registry.refuse_parameters(asked.policy, {})
+    bound = _read_bound(request.objective)
+    if request.policy is not None:
+        registry.refuse_parameters(request.policy, {})
     records = RecordStore(path)
     try:
-        times = records.tick_times(until=asked.until)
+        times = records.tick_times(until=request.until)
         starts = [each for each in records.starts() if each.time <= times[-1]] if times else []
-        _refuse_without(times, starts, asked, records)
-        begin = partial(_begin, policy=asked.policy, bound=bound, objective=asked.objective)
-        replayer = Replayer(begin, follow_from=asked.since if follow_from is None else follow_from)
-        intervals: list[ReplayedInterval] = []
-        waiting = list(starts)
-        for done, (tick, decided) in enumerate(records.ticks(until=asked.until)):
-            while waiting and waiting[0].time <= tick.time:
-                replayer.start(waiting.pop(0))
-            interval = replayer.take(tick, decided)
-            if tick.time >= asked.since:
-                intervals.append(interval)
-            progress(done + 1, len(times))
-        if sum(bool(each.decisions) for each in intervals) < MIN_INTERVALS:
-            raise _too_few(sum(bool(each.decisions) for each in intervals), asked)
-        first, last = intervals[0], intervals[-1]
-        begun = first.time - first.seconds
-        changes = [each for each in records.changes(since=begun) if each.created <= last.time]
+        _refuse_without(times, starts, request, records)
+        begin = partial(_begin, policy=request.policy, bound=bound, objective=request.objective)
+        replayer = Replayer(
+            begin, follow_from=request.since if follow_from is None else follow_from
+        )
+        intervals = _replay_intervals(
+            records, starts, replayer, request, lambda done: progress(done, len(times))
+        )
+        begun, until = intervals[0].time - intervals[0].seconds, intervals[-1].time
+        changes = [each for each in records.changes(since=begun) if each.created <= until]
     finally:
         records.close()
-    written = app_of_start(starts[-1])
-    objective = written.spec.objective.response_time
-    policy = asked.policy or starts[-1].policy
+    objective = app_of_start(starts[-1]).spec.objective.response_time
+    policy = request.policy or starts[-1].policy
     totals = add_up(intervals, changes)
-    earlier = sum(time < asked.since for time in times)
+    earlier = sum(time < request.since for time in times)
     return Replay(
-        app=asked.app,
+        app=request.app,
         since=begun,
-        until=last.time,
+        until=until,
         statistic=objective.statistic.value,
         was_policy=" and ".join(replayer.coverage.policies),
         was_bound=objective.bound.seconds,
@@ -117,14 +109,41 @@ def replay_records(
         bound=objective.bound.seconds if bound is None else bound,
         totals=totals,
         notices=(
-            *_say_of_policy(replayer.coverage, asked, starts, policy, earlier),
-            *_say_of_objective(replayer.coverage, path, bound, begun, last.time),
-            *_say_of_time(replayer.coverage, totals),
+            *_describe_policy(replayer.coverage, starts, policy, earlier),
+            *_describe_objective(replayer.coverage, path, bound, until),
+            *_describe_time(replayer.coverage, totals),
             "The model has no gap of a restart and no backlog after it: the restarts of the replay "
             "take no time and delay no record",
         ),
         intervals=tuple(intervals),
     )
+
+
+def _replay_intervals(
+    records: RecordStore,
+    starts: Sequence[LoopStart],
+    replayer: Replayer,
+    request: ReplayRequest,
+    progress: Callable[[int], None],
+) -> list[ReplayedInterval]:
+    """Return the intervals from `request.since` on, each decided again.
+
+    Raises:
+        PermanentError: Too few of them have decisions.
+    """
+    intervals: list[ReplayedInterval] = []
+    waiting = list(starts)
+    for done, (tick, decided) in enumerate(records.ticks(until=request.until)):
+        while waiting and waiting[0].time <= tick.time:
+            replayer.start(waiting.pop(0))
+        interval = replayer.take(tick, decided)
+        if tick.time >= request.since:
+            intervals.append(interval)
+        progress(done + 1)
+    decisive = sum(bool(each.decisions) for each in intervals)
+    if decisive < MIN_INTERVALS:
+        raise _refuse_few(decisive, request)
+    return intervals
 
 
 def _read_bound(objective: str | None) -> float | None:
@@ -144,7 +163,10 @@ def _read_bound(objective: str | None) -> float | None:
 
 
 def _refuse_without(
-    times: Sequence[float], starts: Sequence[LoopStart], asked: Asked, records: RecordStore
+    times: Sequence[float],
+    starts: Sequence[LoopStart],
+    request: ReplayRequest,
+    records: RecordStore,
 ) -> None:
     """Refuse records that hold nothing to replay.
 
@@ -153,23 +175,23 @@ def _refuse_without(
     """
     if times and starts and starts[0].time <= times[-1]:
         return
-    if not times and asked.until == math.inf and records.decisions():
+    if not times and request.until == math.inf and records.decisions():
         raise PermanentError(
-            f"Expected recorded intervals of {asked.app!r}, got decisions of an older version of "
+            f"Expected recorded intervals of {request.app!r}, got decisions of an older version of "
             "Weir alone, which did not record the job's dataflow; let this version run the job for "
             "a while"
         )
-    raise _too_few(0, asked)
+    raise _refuse_few(0, request)
 
 
-def _too_few(number: int, asked: Asked) -> PermanentError:
-    where = "" if asked.since == -math.inf and asked.until == math.inf else " in that time"
+def _refuse_few(number: int, request: ReplayRequest) -> PermanentError:
+    where = "" if request.since == -math.inf and request.until == math.inf else " in that time"
     remedy = (
         "choose an earlier --since or a later --until" if where else "let the job run for longer"
     )
     return PermanentError(
-        f"Expected at least {MIN_INTERVALS} intervals with decisions of {asked.app!r}{where}, got "
-        f"{number}; {remedy}"
+        f"Expected at least {MIN_INTERVALS} intervals with decisions of {request.app!r}{where}, "
+        f"got {number}; {remedy}"
     )
 
 
@@ -219,8 +241,11 @@ def app_of_start(start: LoopStart, objective: str | None = None) -> StreamApp:
         ) from error
 
 
-def _say_of_policy(
-    coverage: Coverage, asked: Asked, starts: Sequence[LoopStart], policy: str, earlier: int
+def _describe_policy(
+    coverage: Coverage,
+    starts: Sequence[LoopStart],
+    policy: str,
+    earlier: int,
 ) -> list[str]:
     """Return what is not known of what the policy had learned."""
     said = []
@@ -234,10 +259,15 @@ def _say_of_policy(
             f"Policy {policy} starts untrained and with its default settings, because the recorded "
             f"policy is {starts[0].policy}{before}"
         )
-    elif coverage.untaught:
+    elif coverage.starts_untrained:
         said.append(
             f"What Weir had learned before the records begin is not known: policy {policy} starts "
             f"untrained{before}"
+        )
+    if coverage.dropped:
+        said.append(
+            f"What policy {policy} had learned of {', '.join(coverage.dropped)} did not fit after "
+            "a start of the controller: it starts untrained there"
         )
     if registry.learns_by_trying(policy):
         said.append(
@@ -253,8 +283,8 @@ def _say_of_policy(
     return said
 
 
-def _say_of_objective(
-    coverage: Coverage, path: Path, bound: float | None, since: float, until: float
+def _describe_objective(
+    coverage: Coverage, path: Path, bound: float | None, until: float
 ) -> list[str]:
     said = []
     tunings = read_tunings(path.with_name(TUNINGS))
@@ -274,7 +304,7 @@ def _say_of_objective(
     return said
 
 
-def _say_of_time(coverage: Coverage, totals: Totals) -> list[str]:
+def _describe_time(coverage: Coverage, totals: Totals) -> list[str]:
     """Return which times and operators the replay does not cover."""
     said = []
     if totals.undecided:

@@ -17,11 +17,11 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.levels import level_of, middle_of
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import (
+    choose_action,
     count_actions,
     is_valid,
     price_after,
     step_of,
-    take,
     total,
 )
 from weir_policies.kernels.view import View
@@ -119,7 +119,7 @@ def rule_out(view: View, counts: Counts, costs: Floats) -> None:
 
 
 @compiled
-def take_least(view: View, scores: Floats, epsilon: float, draws: Floats) -> None:
+def choose_min(view: View, scores: Floats, epsilon: float, draws: Floats) -> None:
     """Take the valid action with the lowest score in each run, the first of equals; or any.
 
     Args:
@@ -144,7 +144,7 @@ def take_least(view: View, scores: Floats, epsilon: float, draws: Floats) -> Non
                     if left == 0:
                         best = action
                     left -= 1
-        take(run, view, best)
+        choose_action(run, view, best)
 
 
 def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
@@ -157,7 +157,7 @@ def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
     named = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, view.counts[0], total(view.counts[0]), action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             named[deployment] = float(scores[action])
     return named

@@ -342,7 +342,7 @@ def sweep(o: int, view: View, own: HomogeneousPlan) -> float:
 
 
 @compiled
-def take_move(o: int, view: View, memory: Memory, after: int) -> bool:
+def choose_move(o: int, view: View, memory: Memory, after: int) -> bool:
     """Write the targets of a deployment that one action leads to; return whether they can be."""
     own, left = HomogeneousPlan(memory[o]), after
     for axis in range(own.axes):
@@ -371,14 +371,14 @@ def score_of(o: int, view: View, memory: Memory, action: int, here: int, level: 
     """Return Q of an action, infinite where it cannot be; the view's targets follow it."""
     own = HomogeneousPlan(memory[o])
     after = own.moves[here, action]
-    if after < 0 or not take_move(o, view, memory, after):
+    if after < 0 or not choose_move(o, view, memory, after):
         return np.inf
     moving = view.model[o].weight_reconfiguration if action else 0.0
     return float(own.expected[after * own.levels + level]) + moving
 
 
 @compiled
-def take_best(o: int, view: View, memory: Memory) -> None:
+def choose_best(o: int, view: View, memory: Memory) -> None:
     """Write the targets of the action of least Q, the first of equals, staying first."""
     own = HomogeneousPlan(memory[o])
     here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)

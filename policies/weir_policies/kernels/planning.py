@@ -20,7 +20,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.ranking import count_states, list_deployments, number_of
-from weir_policies.kernels.steps import count_actions, is_valid, step_of, take, total
+from weir_policies.kernels.steps import choose_action, count_actions, is_valid, step_of, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
@@ -202,7 +202,7 @@ def score_actions(view: View, own: Plan, level: int) -> dict[Deployment, float]:
     for action in range(count_actions(view)):
         after = int(neighbours[action])
         if after >= 0 and is_valid(0, view, here, total(here), action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = value_of(0, view, own, action, after, level)
     return scores

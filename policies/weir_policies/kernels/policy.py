@@ -64,7 +64,7 @@ class Algorithm:
     train: Callable[[View, Memory, Floats], Memory] | None = None
     """Learns before the first tick from the rates of another stretch of time, `(n,)`, records/s at
     every source, one per tick; the memory may be changed in place. `None` learns on line only."""
-    expect: Callable[[int, Memory, Season], None] | None = None
+    warm_start: Callable[[int, Memory, Season], None] | None = None
     """Takes over what usually arrives at the operator of a row, before the first tick, into the
     memory that `prepare` made; `None` has no use for it."""
     grow: Callable[[Memory], Memory] | None = None
@@ -127,7 +127,7 @@ class KernelPolicy:
         if self._state is not None:
             self._state.settle(self._state.memory, storage)
 
-    def expect(self, season: Season) -> None:
+    def warm_start(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.
 
         It is no part of what was learned: whoever knows it says it to each new policy.
@@ -238,8 +238,8 @@ class KernelPolicy:
             fill_model(view, 0, model)
             fill_present(view, observation)
             memory = self._algorithm.prepare(view, TICKS_AHEAD)
-            if self._season is not None and self._algorithm.expect is not None:
-                self._algorithm.expect(0, memory, self._season)
+            if self._season is not None and self._algorithm.warm_start is not None:
+                self._algorithm.warm_start(0, memory, self._season)
             self._state = self._begin(view, memory, taught=False)
         fill_model(self._state.view, 0, model)
         return self._state

@@ -66,7 +66,7 @@ def is_valid(o: int, view: View, counts: Counts, size: int, action: int) -> bool
 
 
 @compiled
-def take(o: int, view: View, action: int) -> None:
+def choose_action(o: int, view: View, action: int) -> None:
     """Write the deployment that the action leads to into the view's target."""
     place, change = step_of(action, view.counts.shape[1])
     for other in range(view.counts.shape[1]):

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from weir_policies.errors import DeploymentError, ShapeError
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.errors import DeploymentError
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import ChangeKind
 
@@ -23,22 +20,6 @@ def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> fl
         count * node_type.price
         for count, node_type in zip(deployment.counts, node_types, strict=True)
     )
-
-
-def price_deployments(deployments: Counts, node_types: Sequence[NodeType]) -> Floats:
-    """Return what each deployment costs, currency per hour, shape `(b,)`.
-
-    Rounded to 1e-12, so that equal costs compare equal whichever way they were added up.
-
-    Raises:
-        ShapeError: The last axis of `deployments` does not match the node types.
-    """
-    if deployments.shape[-1] != len(node_types):
-        raise ShapeError(
-            f"Expected deployments of shape (b, {len(node_types)}), got {deployments.shape}"
-        )
-    prices: Floats = np.array([node_type.price for node_type in node_types])
-    return np.round(deployments @ prices, 12)
 
 
 def normalised_cost(

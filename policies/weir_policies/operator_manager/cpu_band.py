@@ -26,7 +26,7 @@ from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.steps import find_action, take, total
+from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import say_share
 from weir_policies.model.node_types import Deployment
@@ -125,7 +125,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
     elif busiest < own.low and own.low_for >= own.low_after:
         scale_mix(o, view, max((size + 1) // 2, min(size, least)), False)
     else:
-        take(o, view, STAY)
+        choose_action(o, view, STAY)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -34,11 +34,11 @@ from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.policy import DeepAlgorithm
 from weir_policies.deep.replay import Batch
 from weir_policies.deep.weighing import (
+    choose_min,
     encode_states,
     name_scores,
     present_levels,
     rule_out,
-    take_least,
 )
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import exploration_rate
@@ -126,7 +126,7 @@ def score_actions(view: View, memory: DeepMemory) -> Floats:
 def decide(parameters: DqnParameters, view: View, memory: DeepMemory) -> None:
     """Take the valid action of least Q, or explore."""
     epsilon = exploration_rate(memory.learned, parameters.least_epsilon)
-    take_least(view, score_actions(view, memory), epsilon, memory.draws)
+    choose_min(view, score_actions(view, memory), epsilon, memory.draws)
 
 
 def _explain(

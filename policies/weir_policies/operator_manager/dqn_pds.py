@@ -37,12 +37,12 @@ from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.policy import DeepAlgorithm
 from weir_policies.deep.replay import Batch
 from weir_policies.deep.weighing import (
+    choose_min,
     encode_states,
     estimate_violations,
     find_successors,
     name_scores,
     present_levels,
-    take_least,
 )
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.view import View
@@ -130,7 +130,7 @@ def _score_present(estimates: bool, view: View, memory: DeepMemory) -> Floats:
 
 def decide(estimates: bool, view: View, memory: DeepMemory) -> None:
     """Take the valid action of least q."""
-    take_least(view, _score_present(estimates, view, memory), 0.0, memory.draws)
+    choose_min(view, _score_present(estimates, view, memory), 0.0, memory.draws)
 
 
 def _explain(

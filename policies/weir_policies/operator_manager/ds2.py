@@ -29,7 +29,7 @@ from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.staying import stay
-from weir_policies.kernels.steps import take
+from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import (
     say_deployment,
@@ -136,7 +136,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
     if true_rate > 0:
         scale_mix(o, view, count_wanted(o, view, Ds2Memory(memory[o]), true_rate), True)
     else:
-        take(o, view, 0)
+        choose_action(o, view, 0)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -38,7 +38,7 @@ from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.steps import find_action, take, total
+from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import NO_LIMIT, Memory, View
 from weir_policies.kernels.wording import say_rate
 from weir_policies.model.arrays import Floats
@@ -310,7 +310,7 @@ def decide(o: int, view: View, memory: Memory) -> None:
     own = FlinkAutoscalerMemory(memory[o])
     wanted, size = find_parallelism(o, view, own), total(view.counts[o])
     if wanted == size:
-        take(o, view, STAY)
+        choose_action(o, view, STAY)
     else:
         scale_mix(o, view, wanted, False)
 

@@ -32,6 +32,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
     HomogeneousPlan,
+    choose_best,
     level_at,
     new_plan,
     number_at,
@@ -39,7 +40,6 @@ from weir_policies.kernels.homogeneous import (
     remember_resources,
     score_actions,
     sweep,
-    take_best,
     was_violated,
 )
 from weir_policies.kernels.levels import LearningParameters
@@ -149,7 +149,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q."""
-    take_best(o, view, memory)
+    choose_best(o, view, memory)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -13,7 +13,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.steps import take
+from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
@@ -56,7 +56,7 @@ def learn_nothing(o: int, view: View, memory: Memory) -> None:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Stay."""
-    take(o, view, STAY)
+    choose_action(o, view, STAY)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -42,6 +42,7 @@ from weir_policies.kernels.homogeneous import (
     EACH,
     PATH,
     HomogeneousPlan,
+    choose_best,
     judge_all,
     level_at,
     new_plan,
@@ -51,7 +52,6 @@ from weir_policies.kernels.homogeneous import (
     score_actions,
     score_joint_actions,
     sweep,
-    take_best,
     was_violated,
 )
 from weir_policies.kernels.levels import LearningParameters, find_gains
@@ -246,7 +246,7 @@ def learn_for_plan(o: int, view: View, memory: Memory) -> None:
 @compiled
 def decide_by_plan(o: int, view: View, memory: Memory) -> None:
     """Take the action that the plan says; without one, stay."""
-    take_best(o, view, memory)
+    choose_best(o, view, memory)
 
 
 @compiled
@@ -268,7 +268,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action of least Q."""
-    take_best(o, view, memory)
+    choose_best(o, view, memory)
 
 
 def _explain_plan(

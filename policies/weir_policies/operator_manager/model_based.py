@@ -38,7 +38,7 @@ from weir_policies.kernels.planning import (
 )
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.ranking import number_of
-from weir_policies.kernels.steps import take
+from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -188,7 +188,9 @@ def learn(o: int, view: View, memory: Memory) -> None:
 def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action of least value."""
     own = ModelBasedPlan(memory[o])
-    take(o, view, find_best(o, view, own, present_level(view.seen[o].rate, view.seen[o].time, own)))
+    choose_action(
+        o, view, find_best(o, view, own, present_level(view.seen[o].rate, view.seen[o].time, own))
+    )
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -33,12 +33,12 @@ from weir_policies.kernels.levels import (
 )
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
+    choose_action,
     count_actions,
     draw_action,
     find_action,
     is_valid,
     observed_cost,
-    take,
     total,
 )
 from weir_policies.kernels.tables import (
@@ -165,10 +165,10 @@ def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q, or explore."""
     own = QLearningMemory(memory[o])
     if view.draws[o, 0] <= exploration_rate(own.updates, own.least_epsilon):
-        take(o, view, draw_action(o, view))
+        choose_action(o, view, draw_action(o, view))
     else:
         best, _ = find_best(o, view, own)
-        take(o, view, best)
+        choose_action(o, view, best)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
@@ -181,7 +181,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = {}
     for action in range(actions):
         if is_valid(0, view, view.counts[0], observation.deployment.size, action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = read(own.keys, own.values, here + action)
     epsilon = exploration_rate(own.updates, own.least_epsilon)

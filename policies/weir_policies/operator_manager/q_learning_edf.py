@@ -35,11 +35,11 @@ from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
+    choose_action,
     count_actions,
     draw_action,
     find_action,
     is_valid,
-    take,
     total,
 )
 from weir_policies.kernels.tables import (
@@ -179,10 +179,10 @@ def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q, or explore."""
     own = EdfQLearningMemory(memory[o])
     if view.draws[o, 0] <= own.epsilon:
-        take(o, view, draw_action(o, view))
+        choose_action(o, view, draw_action(o, view))
     else:
         best, _ = find_best(o, view, own)
-        take(o, view, best)
+        choose_action(o, view, best)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
@@ -193,7 +193,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, counts, here.size, action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = read(own.keys, own.values, state + action)
     reason = say_why(view, own.epsilon, own.updates, target, scores)

@@ -28,13 +28,13 @@ from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.levels import exploration_rate, learning_rate, level_of
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
+    choose_action,
     count_actions,
     draw_action,
     find_action,
     is_valid,
     observed_cost,
     step_of,
-    take,
     total,
 )
 from weir_policies.kernels.tables import find_place, grow, read
@@ -186,10 +186,10 @@ def decide(o: int, view: View, memory: Memory) -> None:
     """Take the valid action of least Q, or explore."""
     own = QLearningMemory(memory[o])
     if view.draws[o, 0] <= exploration_rate(own.updates, own.least_epsilon):
-        take(o, view, draw_action(o, view))
+        choose_action(o, view, draw_action(o, view))
     else:
         best, _ = find_best(o, view, own)
-        take(o, view, best)
+        choose_action(o, view, best)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
@@ -199,7 +199,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, view.counts[0], observation.deployment.size, action):
-            take(0, view, action)
+            choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             place, change = step_of(action, view.counts.shape[1])
             scores[deployment] = value_of(0, view, own, place, change, change, level)

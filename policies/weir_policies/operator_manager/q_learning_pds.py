@@ -33,11 +33,11 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_after
 from weir_policies.kernels.steps import (
     can_move,
+    choose_action,
     count_actions,
     is_valid,
     price_after,
     step_of,
-    take,
     total,
 )
 from weir_policies.kernels.tables import (
@@ -253,10 +253,10 @@ def decide(o: int, view: View, memory: Memory) -> None:
     level = level_of(view.seen[o].rate, own.quantum, own.levels)
     here = encode(view.counts[o], view.model[o].max_replicas + 1, level, own.levels)
     if here == own.weighed and view.seen[o].time == own.weighed_at:
-        take(o, view, own.best)
+        choose_action(o, view, own.best)
         return
     staying, best, moving = weigh(o, view, own, here, level)
-    take(o, view, best if moving < staying else 0)
+    choose_action(o, view, best if moving < staying else 0)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
@@ -268,7 +268,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     scores = {}
     for action in range(count_actions(view)):
         if is_valid(0, view, counts, observation.deployment.size, action):
-            take(0, view, action)
+            choose_action(0, view, action)
             key = encode(view.target[0], base, level, levels)
             place, change = step_of(action, counts.size)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))

@@ -39,7 +39,7 @@ from weir_policies.kernels.planning import (
 )
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
-from weir_policies.kernels.steps import take
+from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
@@ -166,10 +166,10 @@ def decide(o: int, view: View, memory: Memory) -> None:
     """Take the action that the plan says; without one, stay."""
     own = ValueIterationPlan(memory[o])
     if own.planned == 0:
-        take(o, view, 0)
+        choose_action(o, view, 0)
         return
     level = level_of(view.seen[o].rate, own.quantum, own.levels)
-    take(o, view, find_best(o, view, own, level))
+    choose_action(o, view, find_best(o, view, own, level))
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -39,7 +39,7 @@ class Calibration:
     """Records on an edge per record that its first operator takes in, for every edge."""
     speedups: Mapping[str, Estimate]
     """By node type, for every one."""
-    elsewhere: Estimate
+    unmodelled_latency: Estimate
     """Seconds from source to sink that are spent at none of the scaled operators."""
     downtime: Estimate
     """Seconds without output of a change that restarts the job."""

@@ -72,7 +72,7 @@ def describe_experiment(
             key_groups=models[name].key_groups,
             arrival_scv=models[name].arrival_scv,
             network_time=models[name].network_time
-            + (calibration.elsewhere.value if name in graph.sources else 0.0),
+            + (calibration.unmodelled_latency.value if name in graph.sources else 0.0),
             pools=_limit_pools(models[name], types),
             budget=budgets.get(name),
         )

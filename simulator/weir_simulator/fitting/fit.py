@@ -27,7 +27,7 @@ from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
 from weir_simulator.fitting.service import fit_services, fit_sharing
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.fitting.waiting import fit_elsewhere, fit_waiting
+from weir_simulator.fitting.waiting import fit_unmodelled_latency, fit_waiting
 from weir_simulator.traces import Trace
 
 LEAST_INTERVALS = 30
@@ -205,7 +205,7 @@ def calibrate(
         operators=operators,
         selectivities=flow.selectivities,
         speedups=services.speedups,
-        elsewhere=Estimate(value=0.0),
+        unmodelled_latency=Estimate(value=0.0),
         downtime=_mean_of([change.downtime for change in restarts]),
         provisioning=_mean_of([change.provisioning for change in changes]),
         services=services.measured,
@@ -214,7 +214,7 @@ def calibrate(
     )
     return replace(
         calibration,
-        elsewhere=fit_elsewhere(calm, structure.dataflow, calibration.models),
+        unmodelled_latency=fit_unmodelled_latency(calm, structure.dataflow, calibration.models),
     )
 
 

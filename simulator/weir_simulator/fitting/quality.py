@@ -113,7 +113,7 @@ def judge_fit(
     compared = [
         Compared(_block(interval, held_out[0], block), *times)
         for interval in held_out
-        if (times := _compare(dataflow, models, interval, calibration.elsewhere.value))
+        if (times := _compare(dataflow, models, interval, calibration.unmodelled_latency.value))
     ]
     finite = [each for each in compared if math.isfinite(each.whole[0])]
     errors = {
@@ -199,7 +199,7 @@ def _compare(
     dataflow: Dataflow,
     models: Mapping[str, OperatorModel],
     interval: IntervalSample,
-    elsewhere: float,
+    unmodelled_latency: float,
 ) -> tuple[Times, Mapping[str, Times]] | None:
     """Predict an interval from what arrived at the sources, source to sink and by operator.
 
@@ -229,9 +229,9 @@ def _compare(
     if math.isnan(whole):
         if len(known) < len(models):
             return None
-        whole = dataflow.response_time(observed) + elsewhere
+        whole = dataflow.response_time(observed) + unmodelled_latency
     return (
-        (dataflow.response_time(predicted) + elsewhere, whole),
+        (dataflow.response_time(predicted) + unmodelled_latency, whole),
         {name: (predicted[name], observed[name]) for name in known},
     )
 

@@ -202,7 +202,7 @@ def _inflation(misses: Floats) -> float:
     return (1 + min(max(correlation, 0.0), 0.95)) / (1 - min(max(correlation, 0.0), 0.95))
 
 
-def fit_elsewhere(
+def fit_unmodelled_latency(
     intervals: Sequence[IntervalSample], dataflow: Dataflow, models: Mapping[str, OperatorModel]
 ) -> Estimate:
     """Return what the time from source to sink has more than the slowest path of the operators.

@@ -61,7 +61,7 @@ class HangingWorld(FakeWorld):
         return False
 
 
-class MiniatureWorlds:
+class MiniatureDependencies:
     """Dependencies of which a miniature Flink outlives its controller, one for each StreamApp."""
 
     def __init__(self):
@@ -96,8 +96,8 @@ class MiniatureWorlds:
 class RunningController:
     """A controller in a thread with a loop of its own: kopf ends every task that its loop has."""
 
-    def __init__(self, worlds, settings):
-        self._worlds = worlds
+    def __init__(self, dependencies, settings):
+        self._dependencies = dependencies
         self._settings = settings
         self._end = lambda: None
         self.controller = None
@@ -125,7 +125,7 @@ class RunningController:
             def make():
                 self.controller = Controller(
                     api,
-                    self._worlds,
+                    self._dependencies,
                     NodeNotices(api),
                     self._settings,
                     lease_api=KubernetesApi.unconnected(),
@@ -154,7 +154,7 @@ class Bench:
     def __init__(self, kube, folder):
         self.kube = kube
         self.folder = folder
-        self.worlds = MiniatureWorlds()
+        self.dependencies = MiniatureDependencies()
         self.running = {}
 
     def start(self, name="one", lease="weir-controller"):
@@ -167,7 +167,7 @@ class Bench:
             health_host="127.0.0.1",
             lease=lease,
         )
-        self.running[name] = RunningController(self.worlds, settings)
+        self.running[name] = RunningController(self.dependencies, settings)
         return self.running[name]
 
     async def stop(self, name="one"):
@@ -226,7 +226,7 @@ class Bench:
         self.start()
         await self.create()
         await self.until_ready()
-        return self.worlds.of["trips"]
+        return self.dependencies.of["trips"]
 
     async def until_gone(self):
         async def gone():

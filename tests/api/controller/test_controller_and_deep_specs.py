@@ -69,17 +69,17 @@ async def test_a_job_whose_spec_becomes_deep_runs_on_and_is_saved_at_its_deletio
 ):
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
     await bench.bring_up()
-    [job] = bench.worlds.of["trips"].running()
+    [job] = bench.dependencies.of["trips"].running()
     path = f"{bench.kube.stream_apps}/trips"
 
     assert await send("PATCH", path, deep({"spec": {"flink": a_flink()}}, 3000), MERGE_PATCH) == 200
 
     await bench.until_ready("InvalidSpec")
-    assert bench.worlds.of["trips"].running() == [job]
+    assert bench.dependencies.of["trips"].running() == [job]
     await bench.kube.delete(path)
 
     await bench.until_gone()
-    [savepoint] = bench.worlds.of["trips"].positions
+    [savepoint] = bench.dependencies.of["trips"].positions
     assert savepoint in (await bench.events())["FinalSavepoint"]
 
 

@@ -45,7 +45,7 @@ async def is_shown_as_running(bench, value):
 
 
 async def test_an_unexpected_error_is_shown_and_the_next_try_brings_the_job_up(bench):
-    world = bench.worlds.make("trips")
+    world = bench.dependencies.make("trips")
     fault = Fault(ZeroDivisionError("the secret 271828"))
     world.ensure_job_manager = fault.before(world.ensure_job_manager)
     bench.start()
@@ -98,7 +98,7 @@ async def test_a_defect_in_deciding_is_shown_and_the_job_is_looked_after(
     assert deciding["status"] == "False"
     assert "IndexError" in (await bench.events())["TickFailed"]
     assert await is_shown_as_running(bench, "1.0")
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     [lost] = world.alive
     await world.stop([lost])
 
@@ -127,7 +127,7 @@ async def test_a_job_of_which_nothing_is_known_for_some_looks_is_down(bench, qui
 
 
 async def test_why_nothing_comes_up_stays_shown_from_one_try_to_the_next(bench):
-    world = bench.worlds.make("trips")
+    world = bench.dependencies.make("trips")
     fault = Fault(TemporaryError("its image cannot be pulled"))
     world.ensure_job_manager = fault.before(world.ensure_job_manager)
     bench.start()
@@ -156,7 +156,7 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
         return "ZeroDivisionError" in (await bench.events()).get("DeletionWaits", "")
 
     await bench.until(is_told, "expected an event that says what the deletion waits for")
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert "ZeroDivisionError" in (await bench.events())["FinalSavepointFailed"]
@@ -202,5 +202,5 @@ async def test_a_deletion_waits_for_a_spec_to_be_mended_where_no_right_one_is_kn
     await bench.kube.merge(path, {"spec": {"objective": {"paths": None}}})
 
     await bench.until_gone()
-    [savepoint] = bench.worlds.of["trips"].positions
+    [savepoint] = bench.dependencies.of["trips"].positions
     assert savepoint in (await bench.events())["FinalSavepoint"]

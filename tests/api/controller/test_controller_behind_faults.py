@@ -40,7 +40,7 @@ async def far_bench(bench, proxy, reach):
 
 def jobs_of(bench, name="trips"):
     """Return the jobs that run, and how many ever did."""
-    world = bench.worlds.of[name]
+    world = bench.dependencies.of[name]
     return world.running(), len(world.jobs)
 
 
@@ -159,7 +159,7 @@ async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_benc
 
     await far_bench.until(gone, "expected the app to be gone")
     assert proxy.waiting == []
-    world = far_bench.worlds.of["trips"]
+    world = far_bench.dependencies.of["trips"]
     assert world.alive == {}
     assert len(world.positions) == 1, "one last savepoint"
 

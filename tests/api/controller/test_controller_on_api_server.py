@@ -18,7 +18,7 @@ async def test_an_app_is_brought_up_and_its_status_says_so(bench):
     assert ready["observedGeneration"] == status["observedGeneration"] == 1
     assert status["replicas"] == sum(each["replicas"] for each in status["operators"])
     assert status["rescale"]["step"] == "Done"
-    assert status["controller"]["job_id"] == bench.worlds.of["trips"].running()[0]
+    assert status["controller"]["job_id"] == bench.dependencies.of["trips"].running()[0]
 
 
 async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
@@ -27,7 +27,7 @@ async def test_a_deleted_app_ends_with_a_savepoint_that_an_event_names(bench):
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
     await bench.until_gone()
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     [path] = world.positions
     assert world.alive == {}
     assert path in (await bench.events())["FinalSavepoint"]
@@ -51,7 +51,7 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
     events = await bench.events()
     assert kept["status"] == "True"
     assert "records.sqlite.damaged" in events["RecordsDamaged"]
-    assert bench.worlds.of["trips"].positions
+    assert bench.dependencies.of["trips"].positions
     assert events["FinalSavepoint"]
 
 
@@ -71,7 +71,7 @@ async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_dele
 
 async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
     await bench.bring_up()
-    [job] = bench.worlds.of["trips"].running()
+    [job] = bench.dependencies.of["trips"].running()
     await bench.stop()
 
     bench.start("two")
@@ -82,7 +82,7 @@ async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
 
     kept = await bench.until(written_by_two, "expected the second controller to write")
     assert kept["job_id"] == job
-    assert bench.worlds.of["trips"].running() == [job]
+    assert bench.dependencies.of["trips"].running() == [job]
 
 
 async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(bench):
@@ -100,7 +100,7 @@ async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_end
     await bench.until_ready(name="third")
     assert idle
     assert (await bench.app("third"))["status"]["controller"]["writer"].startswith("two/")
-    for world in bench.worlds.of.values():
+    for world in bench.dependencies.of.values():
         assert len(world.running()) == 1
 
 
@@ -121,7 +121,7 @@ async def test_a_pause_is_shown_and_taken_back_without_a_new_life_of_the_loops(b
 
 async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone(bench):
     await bench.bring_up()
-    [job] = bench.worlds.of["trips"].running()
+    [job] = bench.dependencies.of["trips"].running()
 
     await bench.kube.merge(
         f"{bench.kube.stream_apps}/trips",
@@ -131,13 +131,13 @@ async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone
     condition = await bench.until_ready("InvalidSpec")
     assert "oracle" in condition["message"]
     assert condition["observedGeneration"] == 2
-    assert bench.worlds.of["trips"].running() == [job]
+    assert bench.dependencies.of["trips"].running() == [job]
     await bench.kube.merge(
         f"{bench.kube.stream_apps}/trips",
         {"spec": {"operatorManager": {"policy": {"name": "planner"}}}},
     )
     await bench.until_ready("JobRunning")
-    assert bench.worlds.of["trips"].running() == [job]
+    assert bench.dependencies.of["trips"].running() == [job]
 
 
 async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_saved(bench):
@@ -151,13 +151,13 @@ async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_sa
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
     await bench.until_gone()
-    [path] = bench.worlds.of["trips"].positions
+    [path] = bench.dependencies.of["trips"].positions
     assert path in (await bench.events())["FinalSavepoint"]
 
 
 async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_before(bench):
     await bench.bring_up()
-    [job] = bench.worlds.of["trips"].running()
+    [job] = bench.dependencies.of["trips"].running()
     await bench.stop()
     looser = {"paths": [{"sink": "alerts", "responseTime": "1h"}]}
     await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": {"objective": looser}})
@@ -166,16 +166,16 @@ async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_bef
 
     condition = await bench.until_condition("Ready", "InvalidSpec")
     assert "paths[0]" in condition["message"]
-    assert bench.worlds.of["trips"].running() == [job]
+    assert bench.dependencies.of["trips"].running() == [job]
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
 
     await bench.until_gone()
-    [path] = bench.worlds.of["trips"].positions
+    [path] = bench.dependencies.of["trips"].positions
     assert path in (await bench.events())["FinalSavepoint"]
 
 
 async def test_one_app_whose_flink_hangs_delays_no_other(bench):
-    bench.worlds.hanging.add("hung")
+    bench.dependencies.hanging.add("hung")
     bench.start()
     await bench.create("hung")
     await bench.until_ready("Starting", name="hung")
@@ -204,7 +204,7 @@ async def test_an_installation_beside_another_leaves_its_apps_alone_until_that_i
         return (await bench.app())["status"]["controller"]["writer"].startswith("two/")
 
     await bench.until(taken, "expected the second one to take over")
-    assert len(bench.worlds.of["trips"].running()) == 1
+    assert len(bench.dependencies.of["trips"].running()) == 1
 
 
 async def test_what_people_change_while_a_status_is_written_is_kept(bench):
@@ -270,7 +270,7 @@ async def test_an_app_that_is_deleted_with_its_state_leaves_none(bench):
     bench.start()
     await bench.create(deletionPolicy="Delete")
     await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     world.checkpoint()
 
     await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
@@ -290,7 +290,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     condition = await bench.until_condition("Ready", "FinalSavepointFailed")
     assert "The JobManager did not answer" in condition["message"]
     assert "The JobManager did not answer" in (await bench.events())["DeletionWaits"]
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.PATIENCE", 0.0)
+    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert any("/checkpoints/" in told for told in await bench.messages("FinalSavepointFailed"))
@@ -305,7 +305,7 @@ async def test_a_job_that_came_to_its_end_runs_again_by_an_edit(bench):
     bench.start()
     made = await bench.create()
     await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     world.finish()
     condition = await bench.until_ready("JobFinished")
 
@@ -342,12 +342,12 @@ class Everything:
 
 
 async def test_why_a_job_does_not_come_up_stays_in_sight_while_it_is_tried_again(bench):
-    bench.worlds.make("trips").deaf_revisions = Everything()
+    bench.dependencies.make("trips").deaf_revisions = Everything()
     bench.start()
     await bench.create()
     await bench.until_ready("ReconcileFailed")
 
-    bench.worlds.hanging.add("trips")  # so the next try takes for ever
+    bench.dependencies.hanging.add("trips")  # so the next try takes for ever
 
     async def tried_again():
         message = (await bench.condition("Ready"))["message"]

@@ -38,7 +38,7 @@ async def place_a_pod(kube, name, node, labels):
 
 async def drain(bench, kube, node):
     """Cordon the node of the app's replicas; return once others run in their place."""
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     terminating = dict.fromkeys(world.alive, "its node is cordoned")
     world.terminating = terminating
     await kube.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})

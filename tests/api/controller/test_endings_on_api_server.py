@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kubernetes_api
 
 async def noted_checkpoint(bench):
     """Let the job complete a checkpoint; return its path once the status has it."""
-    bench.worlds.of["trips"].checkpoint()
+    bench.dependencies.of["trips"].checkpoint()
 
     async def noted():
         return (await bench.app())["status"]["controller"].get("checkpointed")
@@ -24,7 +24,7 @@ async def delete_with_the_namespace(bench):
     """Delete the namespace as Kubernetes does: its pods first, then the StreamApp."""
     namespace = f"/api/v1/namespaces/{bench.kube.namespace}"
     await bench.kube.delete(namespace)
-    bench.worlds.of["trips"].refuse_calls = 10**6  # no pod is left that could answer
+    bench.dependencies.of["trips"].refuse_calls = 10**6  # no pod is left that could answer
     await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
 
     await bench.until_gone()
@@ -64,7 +64,7 @@ async def test_a_job_that_came_to_its_end_pays_for_no_replicas(bench):
     running = bench.start()
     await bench.create()
     await bench.until_ready()
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     paid = len(world.alive)
 
     world.finish()
@@ -86,7 +86,7 @@ async def test_a_job_that_came_to_its_end_pays_for_no_replicas(bench):
 async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_state(bench, lost):
     await bench.bring_up()
     await noted_checkpoint(bench)
-    world = bench.worlds.of["trips"]
+    world = bench.dependencies.of["trips"]
     world.finish()
     await bench.until_ready("JobFinished")
     if lost:

@@ -21,8 +21,8 @@ async def listener():
 
 
 async def test_a_network_without_policies_is_a_condition_an_event_and_a_metric(bench, listener):
-    bench.worlds.probe = PolicyProbe(clock=SystemClock(), port=listener, sure_after=0.1)
-    bench.worlds.make("trips").rest_url = f"http://127.0.0.1:{listener}"
+    bench.dependencies.probe = PolicyProbe(clock=SystemClock(), port=listener, sure_after=0.1)
+    bench.dependencies.make("trips").rest_url = f"http://127.0.0.1:{listener}"
     running = bench.start()
 
     await bench.create()

@@ -21,7 +21,7 @@ from benchmarks.flink.plain_flink import PlainFlink
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.external.flink import ExternalFlink, ScaledFlink
-from weir_operator.external.flink_deployment import PATH, read
+from weir_operator.external.flink_deployment import PATH, read_flink_deployment
 from weir_operator.external.testing import a_service
 from weir_operator.flink.jars import REPOSITORY
 
@@ -91,6 +91,10 @@ async def flink_deployments(kube, flink_deployment_definition):
         await asyncio.sleep(0.05)
     made = await kube.create(path, a_flink_deployment())
     assert made.status == 201, made.message
+    # As the operator reports a job that runs.
+    reported = {"status": {"jobStatus": {"state": "RUNNING"}}}
+    told = await kube.merge(f"{path}/trips/status", reported)
+    assert told.status == 200, told.message
     return path
 
 
@@ -133,7 +137,7 @@ class StandInOperator:
                 await asyncio.sleep(0.3)
 
     async def _reconcile(self, flink, client):
-        wanted = (await read(self._api, self._namespace, "trips")).overrides
+        wanted = (await read_flink_deployment(self._api, self._namespace, "trips")).overrides
         for job in await flink.jobs():
             if not job.state.is_over and wanted:
                 now = await flink.requirements(job.id)

@@ -13,7 +13,7 @@ import pytest
 from tests.api.in_place.conftest import JOB, WithService, parallelism_of, until
 from weir_operator.clock import SystemClock
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
-from weir_operator.external.flink_deployment import read
+from weir_operator.external.flink_deployment import read_flink_deployment
 from weir_operator.flink.jars import build_jar
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.loop.decision_records import RecordStore
@@ -132,7 +132,7 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
 
             (change, *_) = await until(is_done)
             scaled = await parallelism_of(rest)
-            wanted = (await read(api, kube.namespace, "trips")).overrides
+            wanted = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
             # As the operator does with an upgrade, but for the overrides, which 2.x ignores.
             await rest.cancel(JOB)
             await rest.run_jar(jar, job_id=LATER, arguments=["130", "10", "10"], parallelism=1)
@@ -173,7 +173,7 @@ async def test_a_change_that_makes_the_response_time_worse_is_taken_back(
 
             await until(is_taken_back)
             after = await parallelism_of(rest)
-            wanted = (await read(api, kube.namespace, "trips")).overrides
+            wanted = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
 
     worse, back = auto.ended(Step.DONE)[:2]
     assert sum(worse.target["score"].values()) == 1

@@ -13,13 +13,18 @@ from tests.api.in_place.conftest import (
 )
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import OVERRIDES, read, write_overrides
+from weir_operator.external.flink_deployment import (
+    OVERRIDES,
+    read_flink_deployment,
+    write_overrides,
+)
 from weir_operator.external.in_place import InPlace, InPlaceRescaler
 from weir_operator.external.read_only import ExternalJobs, ExternalRuntime, ExternalStore
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.rescale.engine import EngineParts
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import MemoryStatusStore
@@ -46,21 +51,23 @@ class Scaled:
         metadata = app.metadata.model_copy(update={"namespace": kube.namespace})
         self.app = app.model_copy(update={"metadata": metadata})
         self.watch = JobWatch(self.app, api)
-        self.in_place = InPlace(api, self.watch, guard=None)
+        self.in_place = InPlace(api, self.watch, guard=None, clock=SystemClock())
         runtime = ExternalRuntime(self.watch)
         self.kept = MemoryStatusStore()
         self.store = ExternalStore(self.kept, self.watch, scales=True)
         self.engine = InPlaceRescaler(
+            EngineParts(
+                runtime=runtime,
+                jobs=ExternalJobs(runtime, self.watch),
+                spec=JobSpec(
+                    entry_class=None, arguments=(), parallelism_arguments={}, max_parallelism=128
+                ),
+                store=self.store,
+                settings=RescaleSettings(start_deadline=1.0, submit_deadline=submit_deadline),
+                clock=SystemClock(),
+            ),
             in_place=self.in_place,
             watch=self.watch,
-            runtime=runtime,
-            jobs=ExternalJobs(runtime, self.watch),
-            spec=JobSpec(
-                entry_class=None, arguments=(), parallelism_arguments={}, max_parallelism=128
-            ),
-            store=self.store,
-            settings=RescaleSettings(start_deadline=1.0, submit_deadline=submit_deadline),
-            clock=SystemClock(),
         )
 
     async def to(self, **replicas):
@@ -122,6 +129,7 @@ async def test_a_job_is_scaled_out_and_in_and_every_record_counts_once(
     assert four == {**alone, **dict.fromkeys(together, 4)}
     assert one == {**alone, **dict.fromkeys(together, 1)}
     assert [each.step for each in (out, in_)] == [Step.DONE, Step.DONE]
+    assert all(each.flowed and not each.no_record_seen for each in (out, in_))
     assert out.new_job == out.old_job == JOB
     lines = [
         int(line)
@@ -147,7 +155,7 @@ async def test_a_change_for_which_there_are_no_slots_is_taken_back(
         scaled = Scaled(api, kube, submit_deadline=15.0)
         end = await scaled.to(count=6)
         left = await parallelism_of(rest)
-        overrides = (await read(api, kube.namespace, "trips")).overrides
+        overrides = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
         await scaled.watch.close()
 
     assert end.step is Step.ROLLED_BACK
@@ -218,13 +226,15 @@ async def test_the_key_of_somebody_else_is_refused_and_a_stale_object_read_again
     api, kube, flink_deployments
 ):
     path = f"{flink_deployments}/trips"
-    stale = await read(api, kube.namespace, "trips")
+    stale = await read_flink_deployment(api, kube.namespace, "trips")
     await kube.merge(path, {"spec": {"flinkConfiguration": {"rest.port": "8082"}}})
     with pytest.raises(TemporaryError, match="changed at the same moment"):
         await write_overrides(api, stale, {"a": 3})
 
     await kube.merge(path, {"spec": {"flinkConfiguration": {OVERRIDES: "a:2"}}})
     with pytest.raises(PermanentError, match="somebody else has set it; remove it"):
-        await write_overrides(api, await read(api, kube.namespace, "trips"), {"a": 3})
+        await write_overrides(
+            api, await read_flink_deployment(api, kube.namespace, "trips"), {"a": 3}
+        )
 
-    assert (await read(api, kube.namespace, "trips")).overrides == {"a": 2}
+    assert (await read_flink_deployment(api, kube.namespace, "trips")).overrides == {"a": 2}

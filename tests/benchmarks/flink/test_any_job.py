@@ -16,7 +16,15 @@ from benchmarks.flink.any_job import (
     figures_of,
     table_of,
 )
-from benchmarks.flink.prepared_jobs import JOBS, RATE, prepare_kinds, prepare_nexmark, prepare_sql
+from benchmarks.flink.prepared_jobs import (
+    JOBS,
+    ODD,
+    RATE,
+    prepare_kinds,
+    prepare_nexmark,
+    prepare_sql,
+    prepare_word_count,
+)
 from benchmarks.raw_results import Result, read_result
 
 BEGIN = datetime(2026, 1, 2, 3, 4)
@@ -107,11 +115,11 @@ def test_a_join_of_windows_is_compared_with_the_pairs_of_copied_rows(tmp_path):
 
 
 def placed(numbers):
-    """Return each number with its place among those of its key, in order."""
+    """Return each number with both counts of its key, in order."""
     places = Counter[int]()
     for number in numbers:
         places[number % 64] += 1
-        yield number, places[number % 64]
+        yield number, places[number % 64], places[number % 64]
 
 
 def test_numbers_of_three_sources_are_exact_up_to_the_last_second_of_each(tmp_path):
@@ -119,7 +127,9 @@ def test_numbers_of_three_sources_are_exact_up_to_the_last_second_of_each(tmp_pa
     # One second and ten numbers of each source, of the last source nine.
     sent = range(3 * (RATE + 10) - 1)
     numbers = [*placed(sent)]
-    write(tmp_path, "windows", [["1 3"], ["5 7"]])
+    odd = [number for number in sent if number % 2]
+    windows = [[" ".join(map(str, odd[:ODD]))]]
+    write(tmp_path, "windows", windows)
 
     write(tmp_path, "numbers", numbers)
     exact = count()
@@ -129,23 +139,56 @@ def test_numbers_of_three_sources_are_exact_up_to_the_last_second_of_each(tmp_pa
     waiting = count()
     write(tmp_path, "numbers", [*numbers, numbers[4]])
     doubled = count()
-    write(tmp_path, "numbers", [(0, 2), *numbers[1:]])
+    write(tmp_path, "numbers", [(0, 2, 2), *numbers[1:]])
     miscounted = count()
+    write(tmp_path, "numbers", [(0, 1, 2), *numbers[1:]])
+    other_key = count()
     write(tmp_path, "numbers", numbers)
-    write(tmp_path, "windows", [["1 3"], ["3 7"]])
+    write(tmp_path, "windows", [*windows, [str(odd[1])]])
     twice = count()
+    write(tmp_path, "windows", [])
+    no_window = count()
 
     assert (exact.lost, exact.wrong, exact.compared) == (0, 0, 29)
     assert (lost.lost, lost.wrong) == (1, 0)
     assert (waiting.lost, waiting.wrong) == (0, 0)
     assert doubled.wrong > 0
     assert miscounted.wrong > 0
+    assert (other_key.lost, other_key.wrong) == (0, 1)
     assert twice.wrong == 1
+    assert no_window.lost == len(odd) - (ODD - 1)
+
+
+@pytest.mark.parametrize(
+    "prepare", [prepare_sql, prepare_nexmark, prepare_kinds, prepare_word_count]
+)
+def test_a_job_that_wrote_nothing_has_nothing_to_compare(prepare, tmp_path):
+    count = prepared(prepare, tmp_path)
+
+    assert count().compared == 0
+
+
+def test_a_source_or_a_query_that_wrote_nothing_leaves_nothing_to_compare(tmp_path):
+    numbers = prepared(prepare_kinds, tmp_path)
+    write(tmp_path, "numbers", placed(n for n in range(3 * (RATE + 10)) if n % 3 != 2))
+    write(tmp_path, "seen_bids", seen_bids())
+    write(tmp_path, "totals", totals())
+    write(tmp_path, "third", [row for row in seen_bids() if row[0] == 0])
+    write(tmp_path, "seen_auctions", [(7, 5, f'"{at(BIDS - 1)}"')])  # no pair of rows
+    queries = prepared(prepare_nexmark, tmp_path)
+
+    assert (numbers().compared, queries().compared) == (0, 0)
 
 
 def an_outcome(job="kafka", version=VERSIONS[0], **values):
-    given = {"done": 3, "seconds": 12.0, "gap": 4.0, "same_ids": True, "lost": 0, "wrong": 0}
-    return Outcome(**{"job": job, "version": version, **given, **values})
+    given = {"done": 3, "seconds": 12.0, "gap": 4.0, "same_ids": True}
+    counted = {"lost": 0, "wrong": 0, "compared": 100}
+    return Outcome(**{"job": job, "version": version, **given, **counted, **values})
+
+
+def figure(outcomes, beginning):
+    [found] = [each for each in figures_of(outcomes) if each.figure.startswith(beginning)]
+    return found
 
 
 def a_result(*outcomes):
@@ -177,7 +220,8 @@ def test_the_table_says_what_was_exact_what_was_refused_and_what_did_not_run():
         an_outcome("sql", lost=37),
         an_outcome("kinds", done=2, failure="no slot"),
         an_outcome("batch", done=0, same_ids=False, refused="a batch job"),
-        an_outcome("top-speed", lost=None, wrong=None),
+        an_outcome("top-speed", lost=None, wrong=None, compared=None),
+        an_outcome("word-count", compared=0),
     )
 
     assert found["kafka", VERSIONS[0]] == "scaled, exact; 12 s, gap 4.0 s"
@@ -185,9 +229,41 @@ def test_the_table_says_what_was_exact_what_was_refused_and_what_did_not_run():
     assert found["kinds", VERSIONS[0]] == "**2 of 3 changes**: no slot"
     assert found["batch", VERSIONS[0]] == "refused"
     assert found["top-speed", VERSIONS[0]] == "scaled; 12 s, gap 4.0 s"
+    assert found["word-count", VERSIONS[0]].startswith("scaled, **no output to compare**;")
     assert found["kafka", VERSIONS[1]] == "not run"
     assert found["iteration", VERSIONS[1]] == ""
     assert {job for job in JOBS if found[job, UPGRADES[0]]} == set(UPGRADED)
+
+
+def test_counted_output_without_records_is_neither_right_nor_exact():
+    nothing = an_outcome(compared=0)
+
+    lost = figure([an_outcome("sql"), nothing], "records lost or doubled")
+    wrote = figure([an_outcome("sql"), nothing], "of these, jobs that wrote output")
+
+    assert not nothing.is_right
+    assert an_outcome().is_right
+    assert an_outcome(lost=None, wrong=None, compared=None).is_right
+    assert (lost.value, lost.holds) == (0, False)
+    assert (wrote.value, wrote.holds) == (1, False)
+
+
+def test_where_no_output_is_counted_nothing_is_said_of_lost_records():
+    uncounted = an_outcome("top-speed", lost=None, wrong=None, compared=None)
+
+    assert figure([uncounted], "records lost or doubled").holds is None
+
+
+@pytest.mark.parametrize(("pinned", "holds"), [(512.0, True), (511.0, False), (None, False)])
+def test_managed_memory_is_held_to_that_of_a_plain_flink(pinned, holds):
+    measured = an_outcome(
+        "rocksdb", managed=pinned, managed_plain=512.0, cache=213.3333330, cache_plain=213.3333359
+    )
+
+    found = figure([measured], "managed memory of a slot")
+
+    assert (found.value, found.holds) == (pinned, holds)
+    assert figure([measured], "capacity of RocksDB").holds is True
 
 
 def test_a_job_that_should_be_refused_and_ran_is_no_success():

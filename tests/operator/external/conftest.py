@@ -33,6 +33,8 @@ class RecordedFlink:
             ("ea632d67b7d595e5b851708ae9ad79d6", "sink"),
         ):
             self.answers[f"/jobs/{JOB}/vertices/{vertex}"] = f"vertex-{name}"
+        self.given: dict[str, object] = {}
+        """Answers that a test has set, by path."""
         self.replacing: dict[str, str] = {}
         self.asked: list[str] = []
 
@@ -42,6 +44,8 @@ class RecordedFlink:
 
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(request.method)
+        if request.path in self.given:
+            return web.json_response(self.given[request.path])
         if request.path.endswith("/metrics"):
             return web.json_response([])
         text = (RECORDED / f"{self.answers[request.path]}.json").read_text()

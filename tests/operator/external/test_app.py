@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.operator.external.conftest import JOB
 from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.external.flink_deployment import OVERRIDES
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
@@ -26,22 +28,24 @@ class TurnTaking(FakeClock):
 class Advised:
     """An adopted StreamApp that runs until the test has heard what it waits for."""
 
-    def __init__(self, cluster, folder):
+    def __init__(self, cluster, folder, mode=Mode.ADVISE):
         self.events: list[Event] = []
         self.found: list[ExternalTerms] = []
         self.advice: list[Advice | None] = []
-        self.directives = Directives(mode=Mode.ADVISE)
+        self.directives = Directives(mode=mode)
         self.heard = asyncio.Event()
         self.stop = asyncio.Event()
         self.records = RecordStore(folder / "records.sqlite")
         app = a_stream_app(
-            mode="Advise",
+            mode=mode.value,
+            operatorManager={"policy": {"name": "queueing"}},
             flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}, "maxParallelism": 128},
         )
         self.app = ExternalApp(
             app,
             ExternalDependencies(
                 api=cluster,
+                writer=cluster if mode is Mode.AUTO else None,
                 store=MemoryStatusStore(),
                 records=self.records,
                 folder=folder,
@@ -121,3 +125,60 @@ async def test_a_reset_takes_back_what_was_advised(cluster, tmp_path):
 
     assert advised.advice == [None]
     assert "LearnedForgotten" in advised.reasons
+
+
+VERTEX = "0a448493b4782967b150582570326227"
+
+
+class WritableCluster(FakeCluster):
+    """A namespace whose FlinkDeployment takes what is tried."""
+
+    async def apply(self, path, body, manager="", *, force=True, dry_run=False):
+        assert dry_run, "only tried here"
+        return body
+
+
+@pytest.fixture
+def scaled_cluster(flink):
+    """A FlinkDeployment that is scaled to three, over a job of Flink 2.x that has two."""
+    objects = flink_deployment_objects(port=flink.port)
+    [deployment] = [thing for path, thing in objects.items() if path.endswith("/trips")]
+    overrides = {OVERRIDES: f"{VERTEX}:3"}
+    deployment["spec"] = {"job": {}, "flinkConfiguration": overrides}
+    deployment["status"] = {"jobStatus": {"state": "RUNNING"}}
+    flink.given = {
+        "/overview": {"flink-version": "2.0.1"},
+        "/jobmanager/config": [{"key": "jobmanager.scheduler", "value": "Adaptive"}],
+        f"/jobs/{JOB}/checkpoints/config": {"interval": 60_000},
+        f"/jobs/{JOB}/resource-requirements": {
+            VERTEX: {"parallelism": {"lowerBound": 1, "upperBound": 2}}
+        },
+    }
+    return WritableCluster(objects)
+
+
+async def test_a_job_that_lost_its_parallelism_gets_it_again_at_each_look(scaled_cluster, tmp_path):
+    async with Advised(scaled_cluster, tmp_path, Mode.AUTO) as scaled:
+        await scaled.until(lambda: scaled.reasons.count("ParallelismRestored") >= 2)
+
+    assert "ScalingRefused" not in scaled.reasons
+
+
+async def test_a_job_without_checkpoints_is_told_to_be_refused(scaled_cluster, flink, tmp_path):
+    flink.given[f"/jobs/{JOB}/checkpoints/config"] = {"interval": 2**63 - 1}
+
+    async with Advised(scaled_cluster, tmp_path, Mode.AUTO) as scaled:
+        await scaled.until(lambda: "ScalingRefused" in scaled.reasons)
+
+    assert "ParallelismRestored" not in scaled.reasons
+
+
+async def test_a_job_that_the_operator_is_upgrading_is_held(scaled_cluster, tmp_path):
+    [deployment] = [t for path, t in scaled_cluster.objects.items() if path.endswith("/trips")]
+    deployment["status"] = {"jobStatus": {"state": "RECONCILING"}}
+
+    async with Advised(scaled_cluster, tmp_path, Mode.AUTO) as scaled:
+        await scaled.until(lambda: scaled.found)
+        held = scaled.app._asked().refused
+
+    assert "expected RUNNING, got RECONCILING" in held

@@ -2,12 +2,15 @@
 
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.external.adoption import plan_adoption, say_move
+from weir_operator.external.adoption_plan import describe_move, plan_adoption
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
+    explain_wait,
+    find_autoscaler,
     loses_overrides,
     read_deployment,
     read_memory,
@@ -15,7 +18,9 @@ from weir_operator.external.flink_deployment import (
     refuse_flink,
     say_overrides,
 )
+from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import Reference, pools_of
+from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
 from weir_operator.flink.answers import Edge, Job, JobState, Vertex
 from weir_operator.kubernetes.app.preflight import find_refusals
@@ -97,6 +102,7 @@ def test_a_deployment_with_the_adaptive_scheduler_can_be_scaled():
             {},
             "the operator would restart the job for every change",
         ),
+        ({}, {"job": {"upgradeMode": "stateless"}}, "expected last-state or savepoint"),
         ({"pipeline": {"jobvertex-parallelism-overrides": "a:1"}}, {}, "expected the flat key"),
     ],
 )
@@ -111,6 +117,56 @@ def test_another_scheduler_and_an_old_flink_are_refused():
     assert "expected 1.18 or newer, got 1.17.2" in refuse_flink("1.17.2", {})
     assert not loses_overrides("1.20.5")
     assert loses_overrides("2.0.0")
+
+
+@pytest.mark.parametrize(
+    ("state", "forward", "back"),
+    [
+        ("RUNNING", True, True),
+        ("RESTARTING", False, True),
+        ("CREATED", False, True),
+        ("RECONCILING", False, False),
+        ("FAILED", False, False),
+        (None, False, False),
+    ],
+)
+def test_the_key_is_written_only_where_the_operator_scales_the_job(state, forward, back):
+    deployment = read_deployment(
+        {"metadata": {"name": "trips"}, "status": {"jobStatus": {"state": state}}}
+    )
+
+    assert (explain_wait(deployment) == "") is forward
+    assert (explain_wait(deployment, is_back=True) == "") is back
+
+
+NOW = 1_764_000_000.0
+
+
+def an_autoscaler_state(age):
+    """Return the ConfigMap of the operator's autoscaler, written that many seconds ago."""
+    written = datetime.fromtimestamp(NOW - age, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = [{"manager": "fabric8", "time": "2020-01-01T00:00:00Z"}, {"time": written}]
+    meta = {"name": "autoscaler-trips", "managedFields": fields}
+    return {"/api/v1/namespaces/streams/configmaps/autoscaler-trips": {"metadata": meta}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "configuration", "works"),
+    [
+        pytest.param({}, {}, False, id="it never was"),
+        pytest.param(an_autoscaler_state(60.0), {}, True, id="it has just written"),
+        pytest.param(an_autoscaler_state(3600.0), {}, False, id="it wrote long ago"),
+        pytest.param(
+            an_autoscaler_state(60.0), {"job.autoscaler.enabled": "false"}, False, id="just ended"
+        ),
+    ],
+)
+async def test_the_autoscaler_of_the_operators_defaults_is_seen_by_what_it_writes(
+    objects, configuration, works
+):
+    found = await find_autoscaler(FakeCluster(objects), a_deployment(configuration), now=NOW)
+
+    assert ("autoscaler-trips" in found) is works
 
 
 def test_overrides_are_read_as_they_are_written():
@@ -194,7 +250,7 @@ def test_the_streamapp_that_replaces_a_deployment_is_right_and_has_the_same_job(
 @pytest.mark.parametrize(
     ("configuration", "spec", "version", "sentence"),
     [
-        ({}, {}, "1.20.5", "expected 2.0 or newer, got 1.20.5"),
+        ({}, {}, "1.19.3", "expected 1.20 or newer, got 1.19.3"),
         ({}, {"job": {"jarURI": "https://example.com/a.jar"}}, "2.0.0", "put the jar into"),
         ({}, {"job": {"state": "suspended"}}, "2.0.0", "expected running, got suspended"),
         ({"job.autoscaler.enabled": "true"}, {}, "2.0.0", "expected no other autoscaler"),
@@ -214,10 +270,30 @@ def test_what_stops_the_move_is_said(configuration, spec, version, sentence):
     assert any(sentence in each for each in found.stops)
 
 
-def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
-    external = view_job(
+def test_a_job_on_flink_1_20_can_be_moved():
+    found = plan_adoption(a_deployment(), an_external_job(), version="1.20.0", objective="1s")
+
+    assert found.stops == ()
+
+
+def test_the_reason_why_a_job_cannot_be_read_is_said():
+    found = plan_adoption(
+        a_deployment(), None, version="", objective="1s", cause="there is no trips-rest"
+    )
+
+    (sentence,) = found.stops
+    assert "does not run, or cannot be reached" in sentence
+    assert "there is no trips-rest" in sentence
+
+
+def an_external_job():
+    return view_job(
         a_job(), dict.fromkeys("abcd", ()), {}, pools=(NodePool(name="taskmanagers"),), url=""
     )
+
+
+def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
+    external = an_external_job()
     job = {"jar": "/opt/flink/usrlib/trips.jar"}
     right, wrong = (a_manifest(flink={"job": job, "maxParallelism": most}) for most in (128, 720))
 
@@ -233,8 +309,10 @@ def plan(job, given):
 
 
 def test_the_move_names_the_way_back():
-    said = say_move(a_deployment(job={"savepointRedeployNonce": 4}))
+    said = describe_move(a_deployment(job={"savepointRedeployNonce": 4}))
 
     assert "weir adopt trips --namespace streams --back" in said
     (patch,) = re.findall(r"-p '(.*initialSavepointPath.*)'", said)
     assert json.loads(patch)["spec"]["job"]["savepointRedeployNonce"] == 5
+    # Else `weir adopt --move` would take the job for one that it has moved.
+    assert json.loads(patch)["metadata"]["annotations"] == {MOVE: None}

@@ -1,20 +1,25 @@
-"""A change of an external job whose owner deploys another program in the middle of it."""
+"""A change of an external job: its end, the way back, and an owner who deploys in mid-change."""
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from weir_operator.errors import TemporaryError
-from weir_operator.external.in_place import InPlace, InPlaceRescaler
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.external.flink_deployment import PATH
+from weir_operator.external.in_place import InPlace, InPlaceRescaler, NotRunningError
+from weir_operator.external.testing import FakeCluster
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import Job, JobState, Vertex
 from weir_operator.flink.topology import group_vertices
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
+from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.protocol import Progress
+from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, MemoryStatusStore
 
 ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
@@ -63,7 +68,7 @@ class Owner:
     async def refresh(self, *, whole: bool = False) -> Any:
         job = await self.run()
         named = {vertex.id: vertex.name for vertex in job.vertices}
-        self.job = SimpleNamespace(name=job.name, topology=group_vertices(job, named))
+        self.job = SimpleNamespace(id=job.id, name=job.name, topology=group_vertices(job, named))
         return self.job
 
 
@@ -71,20 +76,50 @@ class Written(InPlace):
     """Notes what would be written, and lets a test do something right after it."""
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__(cast(Any, None), cast(JobWatch, owner), guard=None)
+        super().__init__(cast(Any, None), cast(JobWatch, owner), guard=None, clock=FakeClock())
         self.owner = owner
+        self.not_running = ""
+        """Why the operator would upgrade the job, if it would."""
         self.written: list[dict[str, int]] = []
         self.on_write: Any = lambda wanted: None
 
     async def check(self, *, dry_run: bool = False) -> Any:
         return None
 
-    async def write(self, wanted: Any) -> None:
+    async def require_running(self) -> None:
+        if self.not_running:
+            raise NotRunningError(self.not_running)
+
+    async def write(self, wanted: Any, *, is_back: bool = False) -> None:
+        await self.require_running()
         self.written.append(dict(wanted))
         self.on_write(wanted)
 
-    async def restore(self, *, dry_run: bool = False) -> bool:
+    async def restore(self) -> bool:
         return False
+
+
+class Flows:
+    """The job as the engine asks of it: what it has read is as a test sets it."""
+
+    def __init__(self, clock: FakeClock, written: list[dict[str, int]]) -> None:
+        self.clock = clock
+        self.written = written
+        self.rate = 10.0
+        """Records per second before the change."""
+        self.after = 10.0
+        """And after it."""
+        self.pending = math.nan
+
+    async def progress(self, job_id: str) -> Progress:
+        return Progress(state="RUNNING", running=True, ran=True)
+
+    async def reading(self, job_id: str) -> Reading:
+        rate = self.after if self.written else self.rate
+        # The count goes on from before the restart, as that of a Flink that counts seldom.
+        return Reading(
+            records=5000.0 + rate * self.clock.monotonic(), pending=self.pending, ended=False
+        )
 
 
 class Change:
@@ -95,15 +130,20 @@ class Change:
         self.in_place = Written(self.owner)
         self.store = MemoryStatusStore()
         world = FakeWorld(FakeClock())
+        self.flows = Flows(world.clock, self.in_place.written)
         self.engine: Rescaler = InPlaceRescaler(
+            EngineParts(
+                runtime=world,
+                jobs=cast(Any, self.flows),
+                spec=JobSpec(
+                    entry_class=None, arguments=(), parallelism_arguments={}, max_parallelism=128
+                ),
+                store=self.store,
+                settings=RescaleSettings(),
+                clock=world.clock,
+            ),
             in_place=self.in_place,
             watch=cast(JobWatch, self.owner),
-            runtime=world,
-            jobs=world,
-            spec=None,
-            store=self.store,
-            settings=RescaleSettings(),
-            clock=world.clock,
         )
         self.clock = world.clock
 
@@ -137,7 +177,7 @@ async def test_a_job_that_is_away_while_its_owner_replaces_it_is_waited_for(chan
 
     async def until_it_is_back(seconds):
         await sleep(seconds)
-        if change.clock.monotonic() > 1095:
+        if change.in_place.written and change.clock.monotonic() > 1095:
             change.owner.deploy(a_job("source", "sum"))
 
     change.clock.sleep = until_it_is_back
@@ -174,3 +214,154 @@ async def test_a_way_back_that_never_runs_ends_as_failed(change):
 
     assert end.step is Step.FAILED
     assert len(change.in_place.written) == 1 + RescaleSettings().back_attempts
+
+
+def grow(change):
+    """Let the job take each parallelism that is written."""
+    change.in_place.on_write = lambda wanted: change.owner.deploy(
+        a_job("source", "count", count=wanted["count"])
+    )
+
+
+async def test_a_change_is_done_when_records_pass(change):
+    grow(change)
+
+    end = await change.to_two()
+
+    assert (end.step, end.flowed, end.no_record_seen) == (Step.DONE, True, False)
+
+
+async def test_records_that_stop_with_the_change_are_reported(change):
+    grow(change)
+    change.flows.after = 0.0
+
+    end = await change.to_two()
+
+    assert (end.step, end.no_record_seen) == (Step.DONE, True)
+
+
+async def test_records_that_wait_and_are_not_read_after_the_change_take_it_back(change):
+    grow(change)
+    change.flows.after, change.flows.pending = 0.0, 7.0
+
+    end = await change.to_two()
+
+    assert end.step is Step.ROLLED_BACK
+    assert [each["count"] for each in change.in_place.written] == [2, 1]
+
+
+async def test_counts_that_never_grew_take_no_change_back(change):
+    grow(change)
+    change.flows.rate = change.flows.after = 0.0
+    change.flows.pending = 7.0
+
+    end = await change.to_two()
+
+    assert (end.step, end.no_record_seen) == (Step.DONE, False)
+
+
+async def test_nothing_is_written_while_the_operator_would_upgrade_the_job(change):
+    change.in_place.not_running = "expected RUNNING, got RECONCILING"
+
+    end = await change.to_two()
+
+    assert (end.step, end.withdrawn) == (Step.ABANDONED, True)
+    assert "RECONCILING" in (end.failure or "")
+    assert change.in_place.written == []
+    assert change.store.load().failed == (), "the deployment itself has not failed"
+
+
+class Answers:
+    """A JobManager of Flink 2.x with the adaptive scheduler."""
+
+    def __init__(self) -> None:
+        self.interval: float | None = 60.0
+        self.knows_job = True
+
+    async def version(self) -> str:
+        return "2.0.1"
+
+    async def configuration(self) -> dict[str, str]:
+        return {"jobmanager.scheduler": "Adaptive"}
+
+    async def checkpoint_interval(self, job_id: str) -> float | None:
+        return self.interval
+
+    async def job(self, job_id: str) -> Job | None:
+        return a_job("source", "count") if self.knows_job else None
+
+
+class Writes(FakeCluster):
+    """The FlinkDeployment, to which Weir may write."""
+
+    def __init__(self, state: str) -> None:
+        path = PATH.format("streams", "trips")
+        super().__init__(
+            {
+                path: {
+                    "metadata": {"name": "trips", "namespace": "streams"},
+                    "spec": {"job": {}, "flinkConfiguration": {}},
+                    "status": {"jobStatus": {"state": state}},
+                }
+            }
+        )
+        self.applied: list[bool] = []
+        """Whether each was a try."""
+
+    async def apply(
+        self, path: str, body: Any, manager: str = "", *, force: bool = True, dry_run: bool = False
+    ) -> Any:
+        self.applied.append(dry_run)
+        return body
+
+
+def in_place_over(cluster: Writes, flink: Answers) -> InPlace:
+    job = SimpleNamespace(id="5" * 32, name="trips", topology=SimpleNamespace(vertices={}))
+    reference = SimpleNamespace(namespace="streams", name="trips", rest_url="")
+    watch = SimpleNamespace(reference=reference, flink=flink, job=job)
+    return InPlace(cluster, cast(JobWatch, watch), guard=None, clock=FakeClock())
+
+
+@pytest.mark.parametrize("interval", [math.inf, None])
+async def test_a_job_without_checkpoints_is_refused(interval):
+    flink = Answers()
+    flink.interval = interval
+
+    with pytest.raises(PermanentError, match=r"execution\.checkpointing\.interval"):
+        await in_place_over(Writes("RUNNING"), flink).check()
+
+
+async def test_a_job_that_is_just_being_replaced_is_not_taken_for_one_without_checkpoints():
+    flink = Answers()
+    flink.interval, flink.knows_job = None, False
+
+    with pytest.raises(TemporaryError):
+        await in_place_over(Writes("RUNNING"), flink).check()
+
+
+async def test_an_autoscaler_that_only_its_configmap_shows_is_refused():
+    cluster = Writes("RUNNING")
+    meta = {"name": "autoscaler-trips", "managedFields": [{"time": "1970-01-01T00:16:00Z"}]}
+    cluster.objects["/api/v1/namespaces/streams/configmaps/autoscaler-trips"] = {"metadata": meta}
+
+    with pytest.raises(PermanentError, match="autoscaler-trips"):
+        await in_place_over(cluster, Answers()).check()
+
+
+async def test_the_key_is_not_written_while_the_operator_reconciles():
+    cluster = Writes("RECONCILING")
+
+    with pytest.raises(NotRunningError, match="expected RUNNING, got RECONCILING"):
+        await in_place_over(cluster, Answers()).write({"source": 2})
+
+    assert cluster.applied == []
+
+
+async def test_whether_the_operator_would_scale_the_job_is_asked_before_a_change():
+    cluster = Writes("RECONCILING")
+
+    with pytest.raises(NotRunningError):
+        await in_place_over(cluster, Answers()).require_running()
+    await in_place_over(Writes("RUNNING"), Answers()).require_running()
+
+    assert cluster.applied == [True], "only a try"

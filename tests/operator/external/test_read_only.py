@@ -87,6 +87,14 @@ async def test_the_client_sends_nothing_but_get(flink):
     assert flink.asked == []
 
 
+@pytest.mark.parametrize(("shown", "interval"), [(60_000, 60.0), (2**63 - 1, math.inf)])
+async def test_how_often_the_job_makes_checkpoints_is_read(flink, shown, interval):
+    flink.given[f"/jobs/{JOB}/checkpoints/config"] = {"mode": "exactly_once", "interval": shown}
+
+    async with ExternalFlink(f"http://127.0.0.1:{flink.port}") as client:
+        assert await client.checkpoint_interval(JOB) == interval
+
+
 async def test_the_runtime_shows_the_replicas_and_refuses_every_change(watch):
     runtime = ExternalRuntime(watch)
     spec = ReplicaSpec(operator="score-slow", pool="small", size="1")

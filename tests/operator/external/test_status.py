@@ -67,7 +67,7 @@ class InOffice:
         """This process holds the Lease."""
 
 
-class NoWorlds:
+class NoDependencies:
     """Makes nothing: a foreign job needs no runtime of Weir's."""
 
     def policy_probe(self):
@@ -106,9 +106,9 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
     context = ControllerContext(
         api=cluster,
         fence=InOffice(),
-        worlds=NoWorlds(),  # type: ignore[arg-type]  # of a world it is asked no more
+        dependencies=NoDependencies(),  # type: ignore[arg-type]  # of a world it is asked no more
         events=EventPoster(cluster, instance="test", clock=clock),
-        rivals=AutoscalerConflicts(cluster, clock=clock),
+        autoscaler_conflicts=AutoscalerConflicts(cluster, clock=clock),
         telemetry=Telemetry(),
         clock=clock,
         state=tmp_path,

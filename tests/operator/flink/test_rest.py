@@ -16,11 +16,13 @@ from aiohttp.test_utils import TestServer
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink import answers
+from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
 from weir_operator.kubernetes.api.leader import LeaseLostError
-from weir_operator.rescale.flink import FlinkJobs
+from weir_operator.rescale.flink import READ_AGAIN_AFTER, FlinkJobs
+from weir_operator.rescale.testing import FakeClock
 from weir_operator.runtime.protocol import Runtime
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -245,6 +247,18 @@ async def test_a_program_that_is_not_in_the_jar_is_refused_though_flink_blames_i
         await rest.run_jar("x.jar", job_id=JOB, entry_class="example.Nope")
 
 
+async def test_a_script_whose_catalog_does_not_answer_may_be_submitted_later(flink, rest):
+    flink.refuse(
+        "POST",
+        "/jars/x.jar/run",
+        status=400,
+        reason="Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused",
+    )
+
+    with pytest.raises(TemporaryError, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: refused$"):
+        await rest.run_jar("x.jar", job_id=JOB, entry_class="dev.weir.RunScript")
+
+
 async def test_a_jar_that_names_no_class_is_refused_by_the_field_that_would(flink, rest):
     flink.refuse(
         "POST",
@@ -434,6 +448,41 @@ async def test_a_job_is_not_submitted_while_nobody_offers_memory_to_one_of_its_o
 
 async def test_a_job_that_is_one_operator_takes_slots_as_they_are(flink, submit):
     assert await submit({}) is None
+
+
+async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flink, monkeypatch):
+    plan = Plan(groups=frozenset(), agent="ready", vertices=())
+    tries: list[PermanentError | Plan] = [PermanentError("no file")] * 2 + [plan]
+    asked: list[PermanentError | Plan] = []
+
+    async def read_plan(*_, **__):
+        asked.append(tries[len(asked)])
+        if isinstance(asked[-1], PermanentError):
+            raise asked[-1]
+        return asked[-1]
+
+    async def provide_jar():
+        return "x.jar"
+
+    monkeypatch.setattr("weir_operator.rescale.flink.read_plan", read_plan)
+    runtime = SimpleNamespace(rest_url=flink.url, provide_jar=provide_jar, job_manager_process="1")
+    clock = FakeClock()
+    jobs = FlinkJobs(cast(Runtime, runtime), clock=clock)
+
+    async def read():
+        plan = await jobs.read_plan(entry_class=None, arguments=(), configuration={})
+        return plan, jobs.unread, len(asked)
+
+    first, at_once = await read(), await read()
+    await clock.sleep(READ_AGAIN_AFTER)
+    later = await read()
+    await clock.sleep(READ_AGAIN_AFTER)
+    at_last, again = await read(), await read()
+    await jobs.close()
+
+    assert first == at_once == (None, "no file", 1)
+    assert later == (None, "no file", 2)
+    assert at_last == again == (plan, "", 3)
 
 
 async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):

@@ -1,6 +1,11 @@
 """What Flink says of scripts, read from traces and logs."""
 
-from weir_operator.flink.scripts import read_python_error, read_refusal
+import pytest
+
+from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink import programs
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
 
 TRACE = """\
 <Exception on server side:
@@ -21,6 +26,29 @@ LOG = """\
 def test_a_refusal_is_the_scripts_sentence_and_not_flinks():
     assert read_refusal(TRACE) == "spec.flink.job.sql: q.sql, line 3: Object 'b' not found"
     assert read_refusal("Caused by: java.io.IOException: disk full") is None
+    assert read_failure(TRACE) is None
+
+
+def test_what_may_succeed_later_is_no_refusal():
+    trace = "Caused by: dev.weir.RunScript$Failure: weir-script-failed: q.sql, line 3: refused\n"
+
+    assert read_refusal(trace) is None
+    assert read_failure(trace) == "spec.flink.job.sql: q.sql, line 3: refused"
+
+
+@pytest.mark.parametrize(
+    ("mark", "error"), [("weir-script", PermanentError), ("weir-script-failed", TemporaryError)]
+)
+async def test_a_plan_is_asked_for_again_only_where_that_may_help(monkeypatch, mark, error):
+    async def answer(*arguments, **options):
+        return f"Caused by: dev.weir.RunScript: {mark}: q.sql, line 3: why"
+
+    monkeypatch.setattr(programs, "ask_program", answer)
+
+    with pytest.raises(error, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: why$"):
+        await programs.read_plan(
+            FlinkRest("http://no"), "x.jar", entry_class=None, arguments=(), configuration={}
+        )
 
 
 def test_what_a_python_program_printed_last_is_its_error():

@@ -14,14 +14,15 @@ from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
-from weir_operator.loop.evaluation import EVALUATION, Evaluator
+from weir_operator.loop.evaluation import Evaluator
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.metrics.testing import Load, a_window
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
@@ -127,12 +128,14 @@ class Stage:
     async def started(self):
         jobs = JobsOf(self.world)
         rescaler = Rescaler(
-            runtime=self.world,
-            jobs=jobs,
-            spec=assembly.job_spec(self.app, beside=self.folder),
-            store=self.store,
-            settings=RescaleSettings(),
-            clock=self.clock,
+            EngineParts(
+                runtime=self.world,
+                jobs=jobs,
+                spec=assembly.job_spec(self.app, beside=self.folder),
+                store=self.store,
+                settings=RescaleSettings(),
+                clock=self.clock,
+            )
         )
         lifecycle = Lifecycle(
             runtime=self.world,
@@ -146,6 +149,7 @@ class Stage:
             on_change=self._on_change,
         )
         await lifecycle.bring_up()
+        self.lifecycle = lifecycle
         self.controller = self.controller_over(lifecycle)
         await self.tick()  # the first look finds out who serves what, and holds
         return self
@@ -210,7 +214,7 @@ class Stage:
             clock=self.clock,
             shared=self.shared_operators,
             evaluator=Evaluator(
-                self.folder / EVALUATION,
+                EvaluationStore(self.folder / EVALUATION),
                 initial=assembly.initial_deployments(self.app),
                 interval=settings.interval,
                 max_violations=settings.max_violations,

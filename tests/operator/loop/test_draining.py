@@ -71,7 +71,7 @@ def stage_of_one_pool():
 
 
 async def drain_without_room(stage):
-    """Doom the one replica of a job that runs, where its pool has no room for another."""
+    """Evict the one replica of a running job, where its pool has no room for another."""
     lifecycle = await stage.running()
     [terminating] = stage.world.alive
     stage.world.terminating = {terminating: "its node is drained"}

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from weir_operator.loop.evaluation import TO_BASELINE
+from weir_operator.errors import TemporaryError
+from weir_operator.loop.evaluation import BEGAN, ENDED, TO_BASELINE, UNREADABLE
+from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.streamapp.managers import Evaluation
 from weir_operator.streamapp.models import Mode
 from weir_operator.wiring.evaluation import read_evaluation
@@ -45,6 +47,11 @@ def replicas(tick):
     return tick.deployments["match"]
 
 
+def events_of(stage):
+    """Return the reasons of the events about an evaluation, in order."""
+    return [reason for reason in stage.reasons if reason in (BEGAN, ENDED)]
+
+
 async def test_the_sides_decide_by_turns_and_weir_at_the_end(evaluated):
     stage = await evaluated().started()
 
@@ -62,7 +69,7 @@ async def test_the_sides_decide_by_turns_and_weir_at_the_end(evaluated):
     assert ticks[-1].evaluation.side is None
     assert ticks[-1].proposals
     assert sum(replicas(ticks[-1]).values()) < 3
-    assert stage.reasons.count("EvaluationChanged") == 2
+    assert events_of(stage) == [BEGAN, ENDED]
 
 
 async def test_what_was_measured_is_read_from_the_records(evaluated):
@@ -93,7 +100,83 @@ async def test_it_ends_when_the_objective_is_missed_with_the_baseline(evaluated)
 
     assert ticks[0].evaluation.side is Side.BASELINE
     assert ticks[-1].evaluation.side is None
-    assert stage.reasons.count("EvaluationChanged") == 2
+    assert events_of(stage) == [BEGAN, ENDED]
+
+
+async def test_an_end_that_cannot_be_saved_is_saved_at_a_later_tick(evaluated, monkeypatch):
+    stage = await evaluated().started()
+    await stage.ticks(SIDES.index(Side.BASELINE) * TICKS + 3)
+    stage.put_under(20, busy=0.15, latency=2.0)
+
+    with monkeypatch.context() as full:
+        full.setattr(EvaluationStore, "save", disk_full)
+        await stage.ticks(5)
+    unsaved = kept(stage).ended
+    await stage.tick()
+    stage.controller = stage.controller_over(stage.lifecycle)
+    ticks = await stage.ticks(3)
+
+    assert not unsaved
+    assert kept(stage).ended
+    assert all(each.evaluation.side is None for each in ticks)
+    assert events_of(stage) == [BEGAN, ENDED]
+
+
+def disk_full(store, state):
+    """Save nothing."""
+    raise TemporaryError("The disk is full")
+
+
+def kept(stage):
+    """Return what the file holds."""
+    found = EvaluationStore(stage.folder / EVALUATION).load()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{}", b'{"asked": "\xff"}'])
+async def test_an_evaluation_whose_state_cannot_be_read_is_over(evaluated, damaged):
+    stage = await evaluated().started()
+    await stage.ticks(TICKS)
+
+    (stage.folder / EVALUATION).write_bytes(damaged)
+    stage.controller = stage.controller_over(stage.lifecycle)
+    ticks = await stage.ticks(4 * TICKS)
+    stage.controller = stage.controller_over(stage.lifecycle)
+    later = await stage.tick()
+    stage.ask(evaluation=Evaluation.model_validate_json(json.dumps(ASKED | {"seed": 4})))
+    other = await stage.tick()
+
+    assert all(each.evaluation.side is None for each in (*ticks, later))
+    assert UNREADABLE in later.evaluation.message
+    assert other.evaluation.side is not None
+    assert events_of(stage) == [BEGAN, ENDED, BEGAN]
+
+
+async def test_a_removal_that_fails_is_made_up_for_at_a_later_tick(evaluated, monkeypatch):
+    stage = await evaluated().started()
+    await stage.ticks(3)
+    stage.ask(evaluation=None)
+
+    with monkeypatch.context() as full:
+        full.setattr(EvaluationStore, "remove", lambda store: disk_full(store, None))
+        await stage.tick()
+    await stage.tick()
+
+    assert kept(stage) is None
+    assert events_of(stage) == [BEGAN, ENDED]
+
+
+async def test_the_end_is_found_when_the_event_of_the_begin_was_deleted(evaluated):
+    stage = await evaluated().started()
+    stage.memory.restore(stage.clock.now())
+    await stage.ticks(4 * TICKS + 4)
+    ended = [each for each in stage.events if each.reason == ENDED]
+    stage.records.note(events=ended)
+
+    found = read_evaluation(stage.folder / "records.sqlite", "trips")
+
+    assert found.ended == ended[0].message
 
 
 async def test_it_ends_at_once_when_it_is_removed(evaluated):
@@ -112,13 +195,13 @@ async def test_another_controller_goes_on_where_the_last_one_was(evaluated):
     stage = await evaluated().started()
     await stage.ticks(TICKS + 3)
 
-    stage.controller = stage.controller_over(stage.controller._lifecycle)
+    stage.controller = stage.controller_over(stage.lifecycle)
     ticks = await stage.ticks(3 * TICKS)
 
     assert [each.evaluation.side for each in ticks[1:3]] == [SIDES[1]] * 2
     assert ticks[0].evaluation.elapsed is None  # nobody knows who decided
     assert ticks[-1].evaluation.side is None
-    assert stage.reasons.count("EvaluationChanged") == 2
+    assert events_of(stage) == [BEGAN, ENDED]
 
 
 async def test_what_has_ended_begins_again_only_when_it_is_asked_for_differently(evaluated):

@@ -9,9 +9,10 @@ import pytest
 
 import weir_operator
 from weir_operator.clock import SystemClock
-from weir_operator.loop.events import CAUSES, NORMAL, WARNINGS, Event, Notices
+from weir_operator.errors import UndeclaredReasonError
+from weir_operator.loop.events import CAUSES, NORMAL, WARNINGS, Event, Notices, severity_of
 
-TELLING = ("report", "_report", "report_while", "survived")
+TELLING = ("report", "_report", "_emit", "report_while", "survived", "post")
 
 
 def reasons_in(tree):
@@ -20,8 +21,8 @@ def reasons_in(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if name in TELLING and node.args and isinstance(node.args[0], ast.Constant):
-            yield node.args[0].value
+        reason = node.args[name == "post" :][:1] if name in TELLING else []
+        yield from (each.value for each in reason if isinstance(each, ast.Constant))
         if isinstance(node.func, ast.Name) and node.func.id == "Event":
             yield from (
                 each.value.value
@@ -45,6 +46,11 @@ def test_every_reason_in_the_code_is_declared():
 )
 def test_what_was_lost_or_failed_warns(reason, severity):
     assert Event(time=0.0, reason=reason, message="").severity == severity
+
+
+def test_an_undeclared_reason_has_no_severity():
+    with pytest.raises(UndeclaredReasonError, match="SomethingNew"):
+        severity_of("SomethingNew")
 
 
 @pytest.fixture

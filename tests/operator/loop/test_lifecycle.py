@@ -190,7 +190,7 @@ async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_anew
 
     assert len(stage.world.running()) == 1
     assert stage.store.load().deployments == ONE
-    assert "StartBegunAnew" in stage.reasons
+    assert "StartRestarted" in stage.reasons
 
 
 async def test_a_journal_that_the_disk_did_not_take_is_resumed_by_the_next_look(stage):

@@ -182,7 +182,7 @@ async def test_a_change_that_did_worse_is_taken_back_and_remembered_as_failed(st
     stage.put_under(
         90,
         latency=3.0,
-        # Slow, but not for want of replicas.
+        # Slow, but not for lack of replicas.
         match=Load(rate=90, busy=0.1, service_mean=0.0125, age=0.01),  # on the faster pool
         count=Load(rate=90, busy=0.1, service_mean=0.00625, age=0.06),
     )
@@ -294,7 +294,7 @@ async def test_where_tables_have_no_room_another_policy_decides_until_they_have(
     stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "planner"}})
     await stage.started()
     for manager in stage.managers.values():
-        manager.keep_tables_in(room)
+        manager.store_tables(room)
     stage.put_under(150, busy=1.0, latency=2.0)
 
     room.full = True

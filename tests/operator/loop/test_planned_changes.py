@@ -215,7 +215,7 @@ async def test_a_change_that_did_worse_is_taken_back_as_soon_as_a_restart_can_be
     )
 
     await stage.ticks(10)
-    held = stage.reasons.count("TakeBackHeld"), len(stage.ends("Rescale"))
+    held = stage.reasons.count("RollbackBlocked"), len(stage.ends("Rescale"))
     stage.clock.time += HOUR
     await stage.ticks(1)
 

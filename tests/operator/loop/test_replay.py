@@ -1,16 +1,19 @@
 """Recorded intervals decided again: open loop as it was, closed loop as it would have been."""
 
 import math
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.loop.decision_records import Lesson, LoopStart
+from weir_operator.loop.decision_records import LearningOutcome, LoopStart
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.wiring import assembly
-from weir_operator.wiring.replay import Asked, replay_records
-from weir_policies.errors import UnknownPolicyError
+from weir_operator.wiring.replay import ReplayRequest, replay_records
+from weir_policies.errors import StateError, UnknownPolicyError
 from weir_policies.model.dataflow import Edge
 
 QUEUEING = {"interval": "5s", "policy": {"name": "queueing"}}
@@ -38,7 +41,7 @@ async def test_the_recorded_policy_decides_on_recorded_observations_as_it_did(st
         await stage.ticks(6)
 
     replay = replay_records(
-        stage.folder / "records.sqlite", Asked(app="trips"), follow_from=math.inf
+        stage.folder / "records.sqlite", ReplayRequest(app="trips"), follow_from=math.inf
     )
 
     decided = [each for interval in replay.intervals for each in interval.decisions]
@@ -51,7 +54,7 @@ async def test_the_recorded_policy_decides_on_recorded_observations_as_it_did(st
 async def test_a_replay_that_follows_its_decisions_comes_to_the_same_job(stage_of):
     _, path = await a_recording(stage_of)
 
-    replay = replay_records(path, Asked(app="trips"))
+    replay = replay_records(path, ReplayRequest(app="trips"))
 
     totals = replay.totals
     assert totals.comparable == totals.equal > 20
@@ -64,8 +67,8 @@ async def test_a_replay_that_follows_its_decisions_comes_to_the_same_job(stage_o
 async def test_a_tighter_objective_costs_more_and_a_wider_one_less(stage_of):
     _, path = await a_recording(stage_of)
 
-    tight = replay_records(path, Asked(app="trips", objective="80ms"))
-    wide = replay_records(path, Asked(app="trips", objective="5s"))
+    tight = replay_records(path, ReplayRequest(app="trips", objective="80ms"))
+    wide = replay_records(path, ReplayRequest(app="trips", objective="5s"))
 
     assert tight.bound == 0.08
     assert tight.was_bound == 0.5
@@ -78,7 +81,7 @@ async def test_a_tighter_objective_costs_more_and_a_wider_one_less(stage_of):
 async def test_a_policy_that_never_changes_anything_costs_what_the_first_deployment_does(stage_of):
     _, path = await a_recording(stage_of)
 
-    replay = replay_records(path, Asked(app="trips", policy="hold"))
+    replay = replay_records(path, ReplayRequest(app="trips", policy="hold"))
 
     first = replay.intervals[0].was
     assert replay.totals.would.restarts == 0
@@ -91,10 +94,10 @@ async def test_a_policy_that_never_changes_anything_costs_what_the_first_deploym
 
 async def test_before_its_beginning_a_replay_follows_what_was_done(stage_of):
     _, path = await a_recording(stage_of)
-    whole = replay_records(path, Asked(app="trips", policy="hold"))
+    whole = replay_records(path, ReplayRequest(app="trips", policy="hold"))
     later = whole.intervals[-6].time
 
-    replay = replay_records(path, Asked(app="trips", policy="hold", since=later))
+    replay = replay_records(path, ReplayRequest(app="trips", policy="hold", since=later))
 
     assert [each.time for each in replay.intervals] == [each.time for each in whole.intervals[-6:]]
     assert replay.intervals[0].would.deployments == replay.intervals[0].was.deployments
@@ -104,9 +107,9 @@ async def test_before_its_beginning_a_replay_follows_what_was_done(stage_of):
 
 async def test_intervals_after_the_end_are_left_out(stage_of):
     _, path = await a_recording(stage_of)
-    whole = replay_records(path, Asked(app="trips"))
+    whole = replay_records(path, ReplayRequest(app="trips"))
 
-    replay = replay_records(path, Asked(app="trips", until=whole.intervals[9].time))
+    replay = replay_records(path, ReplayRequest(app="trips", until=whole.intervals[9].time))
 
     assert len(replay.intervals) == 10
     assert replay.until == whole.intervals[9].time
@@ -117,7 +120,7 @@ async def test_intervals_without_measurements_cost_on_both_sides_and_are_said(st
     stage.poison = lambda window: type(window)(start=window.start, end=window.end, series=())
     await stage.ticks(3)
 
-    replay = replay_records(path, Asked(app="trips"))
+    replay = replay_records(path, ReplayRequest(app="trips"))
 
     blind = replay.intervals[-1]
     assert blind.held
@@ -131,13 +134,13 @@ async def test_intervals_without_measurements_cost_on_both_sides_and_are_said(st
 
 async def test_time_that_nobody_recorded_counts_on_neither_side(stage_of):
     stage, path = await a_recording(stage_of)
-    before = replay_records(path, Asked(app="trips")).totals.seconds
+    before = replay_records(path, ReplayRequest(app="trips")).totals.seconds
     stage.clock.time += 600
     again = await stage.started()
     stage.memory.restore(stage.clock.now())
     await again.ticks(5)
 
-    replay = replay_records(path, Asked(app="trips"))
+    replay = replay_records(path, ReplayRequest(app="trips"))
 
     assert replay.totals.seconds < before + 100
     assert any("Nothing was recorded for 10:0" in notice for notice in replay.notices)
@@ -150,7 +153,7 @@ async def test_what_was_learned_before_the_records_begin_is_said_not_to_be_known
     stage.memory.restore(0.0)
     await stage.ticks(6)
 
-    replay = replay_records(stage.folder / "records.sqlite", Asked(app="trips"))
+    replay = replay_records(stage.folder / "records.sqlite", ReplayRequest(app="trips"))
 
     assert any("starts untrained" in notice for notice in replay.notices)
 
@@ -158,7 +161,7 @@ async def test_what_was_learned_before_the_records_begin_is_said_not_to_be_known
 async def test_a_policy_that_explores_is_said_to_be_untrained(stage_of):
     _, path = await a_recording(stage_of)
 
-    replay = replay_records(path, Asked(app="trips", policy="ql"))
+    replay = replay_records(path, ReplayRequest(app="trips", policy="ql"))
 
     assert any("explores" in notice for notice in replay.notices)
     assert any("default settings" in notice for notice in replay.notices)
@@ -170,7 +173,7 @@ async def test_a_job_in_mode_off_has_no_decisions_to_replay(stage_of):
     await stage.ticks(4)
 
     with pytest.raises(PermanentError, match="at least 3 intervals with decisions"):
-        replay_records(stage.folder / "records.sqlite", Asked(app="trips"))
+        replay_records(stage.folder / "records.sqlite", ReplayRequest(app="trips"))
 
 
 async def test_operators_that_appear_later_are_taken_as_they_were_deployed(stage_of):
@@ -187,12 +190,44 @@ async def test_operators_that_appear_later_are_taken_as_they_were_deployed(stage
         if tick.time < middle:
             without(stage.records, tick, "count")
 
-    replay = replay_records(path, Asked(app="trips", policy="hold"))
+    replay = replay_records(path, ReplayRequest(app="trips", policy="hold"))
 
     first = next(each for each in replay.intervals if "count" in each.would.deployments)
     assert first.time == middle
     assert first.would.deployments["count"] == first.was.deployments["count"]
     assert any("count (" in notice and "appeared" in notice for notice in replay.notices)
+
+
+async def test_learned_state_that_does_not_fit_after_a_start_is_dropped_and_said(
+    stage_of, monkeypatch
+):
+    stage, path = await a_recording(stage_of)
+    [start] = stage.records.starts()
+    middle = stage.records.tick_times(until=math.inf)[8]
+    stage.records.note_start(replace(start, time=middle, learned=True))
+    load = OperatorManager.load_state_dict
+
+    def refuse_of_match(manager, state):
+        if manager.model.name == "match" and refusals:
+            raise refusals.pop()
+        load(manager, state)
+
+    refusals = [StateError("Expected version 4, got 3")]
+    monkeypatch.setattr(OperatorManager, "load_state_dict", refuse_of_match)
+
+    replay = replay_records(path, ReplayRequest(app="trips"))
+
+    assert not refusals
+    assert any("had learned of match did not fit" in notice for notice in replay.notices)
+    assert replay.intervals[-1].decisions
+
+
+@pytest.mark.parametrize("state", [{}, {"belief": None}, {"belief": {"version": 1}}])
+async def test_a_damaged_state_is_refused_with_one_error(stage_of, state):
+    stage = await stage_of(operatorManager=QUEUEING).started()
+
+    with pytest.raises(StateError):
+        stage.managers["match"].load_state_dict(state)
 
 
 def without(records, tick, name):
@@ -207,21 +242,26 @@ async def test_bad_input_is_refused_with_one_sentence(stage_of):
     _, path = await a_recording(stage_of, ticks=3)
 
     for asked, error, said in (
-        (Asked(app="trips", policy="nobody"), UnknownPolicyError, "nobody"),
-        (Asked(app="trips", objective="soon"), PermanentError, "--objective: expected"),
-        (Asked(app="trips", until=1.0), PermanentError, "choose an earlier --since or a later"),
-        (Asked(app="trips", since=9e9), PermanentError, "choose an earlier --since"),
+        (ReplayRequest(app="trips", policy="nobody"), UnknownPolicyError, "nobody"),
+        (ReplayRequest(app="trips", objective="soon"), PermanentError, "--objective: expected"),
+        (
+            ReplayRequest(app="trips", until=1.0),
+            PermanentError,
+            "choose an earlier --since or a later",
+        ),
+        (ReplayRequest(app="trips", since=9e9), PermanentError, "choose an earlier --since"),
     ):
         with pytest.raises(error, match=said):
             replay_records(path, asked)
 
 
 async def test_records_of_an_older_version_are_refused_with_what_to_do(stage_of):
-    stage, path = await a_recording(stage_of, ticks=3)
-    stage.records._connection.execute("DELETE FROM ticks")
+    _, path = await a_recording(stage_of, ticks=3)
+    with closing(sqlite3.connect(path)) as records, records:
+        records.execute("DELETE FROM ticks")
 
     with pytest.raises(PermanentError, match="older version of Weir"):
-        replay_records(path, Asked(app="trips"))
+        replay_records(path, ReplayRequest(app="trips"))
 
 
 async def test_a_tick_is_recorded_with_what_its_decisions_have_in_common(stage_of):
@@ -233,9 +273,10 @@ async def test_a_tick_is_recorded_with_what_its_decisions_have_in_common(stage_o
     assert (first.edges[0].source, first.edges[0].target) == ("gen", "match")
     assert set(first.fixed) == {"gen", "out"}
     assert {each.operator for each in decisions} == {"match", "count"}
-    assert first.lesson is Lesson.ACTED
+    assert first.lesson is LearningOutcome.ACTED
     assert first.tokens["tokens"] == 3
-    assert second.held == "" or second.lesson is Lesson.WAITED
+    assert second.held
+    assert second.lesson is LearningOutcome.WAITED
     [start] = stage.records.starts()
     assert start.app == assembly.what_decides(stage.app)
     assert start.policy == "queueing"

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from weir_operator.loop.separation import SharedOperators
+import math
+from dataclasses import replace
+
+import pytest
+
+from weir_operator.loop.directives import Pause
+from weir_operator.loop.separation import (
+    SharedOperators,
+    count_replicas,
+    describe_busy,
+    describe_waiting,
+    measured_over,
+)
 from weir_operator.runtime.revision import Revision
+from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 
 LONG_ENOUGH = 8
 """Intervals of 5 s after which vertices are measured, and the first of them."""
 
 
-def separate(deployments, busy):
+def separate(deployments, work, names):
     target = {
         name: counts
         for operator, counts in deployments.items()
-        for name in ([*busy, "rest"] if operator == "match" else [operator])
+        for name in ([*names, "rest"] if operator == "match" else [operator])
     }
-    return target, {name: (name,) for name in target}
+    return target, {name: ("side",) if name == "rest" else (name,) for name in target}
 
 
 SHARED = SharedOperators(
@@ -24,9 +37,18 @@ SHARED = SharedOperators(
 )
 
 
-async def a_job_that_shares(stage_of, *, busy=0.5, **spec):
-    stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}}, **spec)
-    stage.shared_operators = SHARED
+async def a_job_that_shares(stage_of, *, busy=0.5, limits=None, separate=separate, initial=None):
+    operators = [
+        {
+            "name": name,
+            "initial": (initial or {"small/1": 1}) if name == "match" else {"small/1": 1},
+        }
+        for name in ("gen", "match", "count", "out")
+    ]
+    stage = stage_of(
+        operatorManager={"interval": "5s", "policy": {"name": "hold"}}, operators=operators
+    )
+    stage.shared_operators = replace(SHARED, pool_limits=limits or {}, separate=separate)
     stage.world.by_agent = True
     stage.put_under(20, busy=busy)
     await stage.started()
@@ -90,3 +112,52 @@ async def test_a_separation_that_failed_is_not_tried_again_at_once(stage_of):
     [change] = stage.ends("Rescale")
     assert change.step == "RolledBack"
     assert set(stage.store.load().deployments) == {"gen", "match", "count", "out"}
+
+
+async def test_a_separation_with_fewer_replicas_of_a_vertex_waits_while_scaling_in_is_not_allowed(
+    stage_of,
+):
+    def separate_with_fewer(deployments, work, names):
+        return separate({**deployments, "match": {"small/1": 1}}, work, names)
+
+    stage = await a_job_that_shares(stage_of, separate=separate_with_fewer, initial={"small/1": 2})
+    stage.ask(pauses=(Pause(source="weir.dev/pause", allows=Allowed.SCALE_OUT, until=None),))
+
+    await stage.ticks(LONG_ENOUGH)
+
+    assert stage.ends("Rescale") == []
+    assert "weir.dev/pause" in next(
+        each.message for each in stage.events if each.reason == "VerticesBusy"
+    )
+
+
+async def test_a_vertex_without_room_in_the_pools_keeps_sharing_and_an_event_says_so(stage_of):
+    stage = await a_job_that_shares(stage_of, limits={"small": 4})
+
+    await stage.ticks(LONG_ENOUGH)
+
+    assert stage.ends("Rescale") == []
+    [told] = [each.message for each in stage.events if each.reason == "VerticesBusy"]
+    assert "maxReplicas (small 4): parse 50%" in told
+
+
+@pytest.mark.parametrize(
+    ("work", "had", "replicas"),
+    [(0.1, 8, 1), (0.7, 8, 1), (0.71, 8, 2), (20.0, 8, 8), (0.0, 8, 1), (math.nan, 8, 8)],
+)
+def test_replicas_follow_from_the_work_and_are_no_more_than_before(work, had, replicas):
+    assert count_replicas(work, had) == replicas
+
+
+def test_the_reason_names_each_vertex_with_its_work_and_the_time_it_was_measured():
+    said = describe_busy({"parse": 0.5, "count": 2.0}, 5.0)
+
+    assert "at least 10% of the time" in said
+    assert "30 s (parse 50%, count 200%)" in said
+    assert measured_over(5.0) == 30.0
+    assert measured_over(60.0) == 120.0
+
+
+def test_what_waits_for_room_is_named_with_the_limits_and_nothing_without():
+    assert "(any 8): count 20%" in describe_waiting({"count": 0.2}, {"any": 8})
+    assert describe_waiting({}, {"any": 8}) == ""

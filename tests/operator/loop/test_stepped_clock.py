@@ -9,7 +9,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.tick import find_first_wait
 from weir_operator.metrics.quality import ProblemKind
-from weir_operator.rescale.retry import Patience
+from weir_operator.rescale.retry import Retrier
 from weir_operator.rescale.status import FailedDeployment, FullPool
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
@@ -58,7 +58,7 @@ async def test_what_fails_is_asked_again_for_as_long_as_it_was_to(step):
     began = clock.monotonic()
 
     with pytest.raises(TemporaryError):
-        await Patience(clock, limit=30.0).retried(away)
+        await Retrier(clock, limit=30.0).retried(away)
 
     assert clock.monotonic() - began == pytest.approx(30.0, abs=0.1)
 
@@ -76,7 +76,7 @@ async def test_ticks_go_on_at_their_interval(stage_of, step):
 
     stage.controller.tick = tick
     began = clock.monotonic()
-    loop = asyncio.create_task(stage.controller._tick_for_ever())
+    loop = asyncio.create_task(stage.controller._run_ticks())
     while len(ticked) < 4:
         await asyncio.sleep(0)
     loop.cancel()

@@ -14,7 +14,7 @@ from weir_simulator.fitting.samples import IntervalSample
 SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})
 
 
-class Desk:
+class KeptRecords:
     """Records in a folder, what was told of them, and a clock."""
 
     def __init__(self, folder):
@@ -40,11 +40,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    desk = Desk(tmp_path)
-    yield desk
-    if desk.records is not None:
-        desk.records.close()
+def storage(tmp_path):
+    storage = KeptRecords(tmp_path)
+    yield storage
+    if storage.records is not None:
+        storage.records.close()
 
 
 def use(records):
@@ -55,42 +55,42 @@ def use(records):
     records.forget_intervals()
 
 
-def test_what_is_written_is_kept_and_nothing_is_told(desk):
-    use(desk.open())
+def test_what_is_written_is_kept_and_nothing_is_told(storage):
+    use(storage.open())
 
-    assert desk.kept == ["first"]
-    assert desk.told == []
-    assert desk.records.failure == ""
+    assert storage.kept == ["first"]
+    assert storage.told == []
+    assert storage.records.failure == ""
 
 
 @pytest.mark.parametrize(
     "content", [b"no database " * 100, b"\xff" * 5000, b"SQLite format 3\0" * 99]
 )
-def test_a_file_that_is_no_database_is_put_aside_and_another_begun(desk, content):
-    desk.path.write_bytes(content)
+def test_a_file_that_is_no_database_is_put_aside_and_another_begun(storage, content):
+    storage.path.write_bytes(content)
 
-    use(desk.open())
+    use(storage.open())
 
-    assert desk.kept == ["first"]
-    assert desk.aside.read_bytes() == content
-    assert desk.told == ["RecordsDamaged"]
-    assert desk.records.failure == ""
+    assert storage.kept == ["first"]
+    assert storage.aside.read_bytes() == content
+    assert storage.told == ["RecordsDamaged"]
+    assert storage.records.failure == ""
 
 
-def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(desk):
-    before = RecordStore(desk.path)
+def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(storage):
+    before = RecordStore(storage.path)
     for number in range(300):
         before.write([a_record(f"{number}-{name}", time=number) for name in "abc"])
     before.close()
-    damage(desk.path)
-    records = desk.open()
+    damage(storage.path)
+    records = storage.open()
 
     for number in range(300):
         records.write([a_record(f"new{number}", time=1000.0 + number)])
 
-    assert "RecordsDamaged" in desk.told
-    assert desk.aside.exists()
-    assert "new299" in desk.kept
+    assert "RecordsDamaged" in storage.told
+    assert storage.aside.exists()
+    assert "new299" in storage.kept
     assert records.failure == ""
 
 
@@ -101,28 +101,28 @@ def damage(path):
     path.write_bytes(bytes(content))
 
 
-def test_a_database_of_somebody_else_is_put_aside(desk):
-    other = sqlite3.connect(desk.path)
+def test_a_database_of_somebody_else_is_put_aside(storage):
+    other = sqlite3.connect(storage.path)
     other.execute("CREATE TABLE decisions (something TEXT)")
     other.commit()
     other.close()
 
-    use(desk.open())
+    use(storage.open())
 
-    assert desk.kept == ["first"]
-    assert desk.told == ["RecordsDamaged"]
+    assert storage.kept == ["first"]
+    assert storage.told == ["RecordsDamaged"]
 
 
-def test_a_second_damage_takes_the_place_of_the_first(desk):
+def test_a_second_damage_takes_the_place_of_the_first(storage):
     for content in (b"first " * 1000, b"second " * 1000):
-        desk.path.write_bytes(content)
-        desk.open().close()
+        storage.path.write_bytes(content)
+        storage.open().close()
 
-    assert desk.aside.read_bytes() == b"second " * 1000
+    assert storage.aside.read_bytes() == b"second " * 1000
 
 
-def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(desk):
-    records = desk.open()
+def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(storage):
+    records = storage.open()
     records._store._connection.execute("PRAGMA max_page_count = 1")
     many = [a_record(f"{number}") for number in range(200)]
 
@@ -131,53 +131,53 @@ def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(des
     failure = records.failure
     records._store._connection.execute("PRAGMA max_page_count = 100000")
     records.write([a_record("soon")])
-    told = list(desk.told)
-    desk.time += AGAIN
+    told = list(storage.told)
+    storage.time += AGAIN
     records.write([a_record("late")])
 
     assert failure != ""
     assert told == ["RecordsNotKept"]
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert set(desk.kept) == {"soon", "late"}
+    assert storage.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(storage.kept) == {"soon", "late"}
     assert records.failure == ""
 
 
-def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(desk):
-    desk.path = desk.path.parent / "state" / "records.sqlite"
-    desk.path.parent.write_text("a file in the place of the folder")
-    records = desk.open()
+def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(storage):
+    storage.path = storage.path.parent / "state" / "records.sqlite"
+    storage.path.parent.write_text("a file in the place of the folder")
+    records = storage.open()
 
     use(records)
-    told = list(desk.told)
-    desk.path.parent.unlink()
+    told = list(storage.told)
+    storage.path.parent.unlink()
     records.write([a_record("early")])
-    desk.time += AGAIN
+    storage.time += AGAIN
     records.write([a_record("late")])
 
     assert told == ["RecordsNotKept"]
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert desk.kept == ["late"]
+    assert storage.told == ["RecordsNotKept", "RecordsKept"]
+    assert storage.kept == ["late"]
 
 
-def test_records_of_a_newer_weir_are_left_as_they_are(desk):
-    newer = RecordStore(desk.path)
+def test_records_of_a_newer_weir_are_left_as_they_are(storage):
+    newer = RecordStore(storage.path)
     newer.write([a_record("kept")])
     newer._connection.execute("PRAGMA user_version = 9")
     newer.close()
-    before = desk.path.read_bytes()
+    before = storage.path.read_bytes()
 
-    use(desk.open())
+    use(storage.open())
 
-    assert desk.told == ["RecordsNotKept"]
-    assert desk.records.failure != ""
-    assert desk.path.read_bytes() == before
+    assert storage.told == ["RecordsNotKept"]
+    assert storage.records.failure != ""
+    assert storage.path.read_bytes() == before
 
 
-def test_what_is_told_may_be_recorded_itself(desk):
-    records = desk.open()
+def test_what_is_told_may_be_recorded_itself(storage):
+    records = storage.open()
 
     def tell(reason, message):
-        desk.told.append(reason)
+        storage.told.append(reason)
         records.note(events=[Event(time=1.0, reason=reason, message=message)])
 
     records._report = tell
@@ -185,18 +185,18 @@ def test_what_is_told_may_be_recorded_itself(desk):
 
     records.write([a_record(f"{number}") for number in range(200)])
 
-    assert desk.told == ["RecordsNotKept"]
+    assert storage.told == ["RecordsNotKept"]
 
 
-def test_a_defect_in_keeping_records_is_none_of_the_loops(desk, monkeypatch):
-    records = desk.open()
+def test_a_defect_in_keeping_records_is_none_of_the_loops(storage, monkeypatch):
+    records = storage.open()
     records.write([a_record("twice")])
 
     records.write([a_record("twice")])  # an id that is there already
     failure = records.failure
-    desk.time += AGAIN
+    storage.time += AGAIN
     records.write([a_record("once")])
 
     assert "IntegrityError" in failure
-    assert desk.told == ["RecordsNotKept", "RecordsKept"]
-    assert set(desk.kept) == {"twice", "once"}
+    assert storage.told == ["RecordsNotKept", "RecordsKept"]
+    assert set(storage.kept) == {"twice", "once"}

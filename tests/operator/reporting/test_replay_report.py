@@ -12,10 +12,9 @@ from weir_operator.loop.replay import add_up
 from weir_operator.reporting.replay import (
     find_changes,
     render_replay,
-    render_replay_page,
-    response_figure,
     to_plain,
 )
+from weir_operator.reporting.replay_page import render_replay_page, response_figure
 from weir_operator.reporting.testing import a_replay
 from weir_operator.rescale.journal import Kind, Step, plan
 

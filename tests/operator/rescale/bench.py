@@ -1,6 +1,6 @@
 """An engine over a miniature Flink, for tests of changes."""
 
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.journal import Kind, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
@@ -12,20 +12,22 @@ NAMES = {"match": "--weir.parallelism.match"}
 def an_engine(world, store, settings, *, arguments=(), **spec):
     """Return the engine of a job with one operator, `match`."""
     return Rescaler(
-        runtime=world,
-        jobs=JobsOf(world),
-        spec=JobSpec(
-            **{
-                "entry_class": None,
-                "arguments": arguments,
-                "parallelism_arguments": NAMES,
-                "max_parallelism": 720,
-                **spec,
-            }
-        ),
-        store=store,
-        settings=settings,
-        clock=world.clock,
+        EngineParts(
+            runtime=world,
+            jobs=JobsOf(world),
+            spec=JobSpec(
+                **{
+                    "entry_class": None,
+                    "arguments": arguments,
+                    "parallelism_arguments": NAMES,
+                    "max_parallelism": 720,
+                    **spec,
+                }
+            ),
+            store=store,
+            settings=settings,
+            clock=world.clock,
+        )
     )
 
 

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
-from weir_operator.flink.reading import Reading
+from weir_operator.errors import PermanentError
 from weir_operator.loop.planned_changes import say_end
-from weir_operator.rescale.flow import Flow, judge_flow
+from weir_operator.rescale.flow import Flow, Reading, explain_standstill, judge_flow
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.rescale.settings import RescaleSettings
 
@@ -33,7 +33,44 @@ def a_reading(records=0.0, pending=math.nan, *, ended=False):
     ],
 )
 def test_records_pass_or_nothing_waits(reading, waited, expected):
-    assert judge_flow(reading, waited, SETTINGS) is expected
+    assert judge_flow(reading, waited, SETTINGS, flowed=False) is expected
+
+
+@pytest.mark.parametrize(
+    ("reading", "waited", "expected"),
+    [
+        pytest.param(a_reading(0.0), 29.0, None, id="a silent source is waited for"),
+        pytest.param(a_reading(0.0, 0.0), 0.0, Flow.IDLE, id="the sources say that none waits"),
+        pytest.param(a_reading(1.0), 0.0, Flow.FLOWS, id="a record has passed"),
+    ],
+)
+def test_a_job_that_had_records_before_its_restart_is_not_idle_because_it_is_silent(
+    reading, waited, expected
+):
+    assert judge_flow(reading, waited, SETTINGS, flowed=True) is expected
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        pytest.param(a_reading(0.0, 7.0), True, id="records wait and none is read"),
+        pytest.param(a_reading(0.0, 0.0), False, id="none waits"),
+        pytest.param(a_reading(0.0), False, id="nobody says whether any waits"),
+        pytest.param(a_reading(1.0, 7.0), False, id="one was read"),
+        pytest.param(a_reading(math.nan, 7.0), False, id="none is counted yet"),
+        pytest.param(a_reading(0.0, 7.0, ended=True), False, id="the sources have ended"),
+    ],
+)
+def test_a_standstill_is_explained_only_where_records_wait(reading, expected):
+    assert (explain_standstill(reading, 30.0) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("now", "earlier", "expected"),
+    [(12.0, 10.0, 2.0), (10.0, 10.0, 0.0), (3.0, 10.0, 3.0), (3.0, math.nan, 3.0)],
+)
+def test_a_count_that_falls_is_one_since_a_restart(now, earlier, expected):
+    assert a_reading(now).since(a_reading(earlier)).records == expected
 
 
 async def test_a_job_that_reads_none_of_what_waits_is_rolled_back():
@@ -57,6 +94,52 @@ async def test_a_stream_without_input_is_no_failure(reading):
 
     assert end.step is Step.DONE
     assert bench.exact()
+
+
+async def test_a_job_that_lost_its_records_with_the_restart_is_left_running_and_reported():
+    bench = await Bench().started()
+    bench.world.rate = 100.0
+    ask, old = bench.world.reading, bench.store.load().job_id
+
+    async def read_nothing_after_it(job_id):
+        return await ask(job_id) if job_id == old else a_reading(0.0)
+
+    bench.world.reading = read_nothing_after_it
+
+    end = await bench.change(TWO)
+
+    assert end.step is Step.DONE
+    assert end.no_record_seen
+    assert [reason for reason, _ in say_end(end)] == ["RescaleDone", "NoRecordSeen"]
+    verified = end.times[str(Step.DONE)] - end.times[str(Step.VERIFY)]
+    assert verified >= SETTINGS.flow_deadline
+    assert bench.exact()
+
+
+async def test_records_that_pass_before_and_after_a_restart_are_no_news():
+    bench = await Bench().started()
+    bench.world.rate = 100.0
+
+    end = await bench.change(TWO)
+
+    assert end.flowed
+    assert [reason for reason, _ in say_end(end)] == ["RescaleDone"]
+
+
+async def test_a_controller_that_cannot_ask_what_the_job_has_read_changes_it_all_the_same():
+    bench = await Bench().started()
+    ask, old = bench.world.reading, bench.store.load().job_id
+
+    async def refuse(job_id):
+        if job_id == old:
+            raise PermanentError("Expected an answer of Flink 2.x, got '<html>'")
+        return await ask(job_id)
+
+    bench.world.reading = refuse
+
+    end = await bench.change(TWO)
+
+    assert (end.step, end.flowed) == (Step.DONE, False)
 
 
 @pytest.mark.parametrize("reading", [a_reading(0.0, 7.0), a_reading(0.0, ended=True)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from weir_operator.errors import PermanentError
@@ -13,7 +15,7 @@ from weir_operator.flink.job_graph import (
     parse_graph,
     parse_plan,
 )
-from weir_operator.flink.programs import JAR, read_graph, read_lines
+from weir_operator.flink.programs import JAR, read_graph, read_lines, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.local.runtime import LocalRuntime
 
@@ -93,6 +95,30 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
     assert jars == (jar,)
 
 
+@pytest.mark.flink
+async def test_a_real_jobmanager_tells_that_a_program_submits_several_jobs(settings_of, tmp_path):
+    build_jar(PROGRAMS, JARS / JAR)
+    source = Path(__file__).parent / "SeveralJobs.java"
+    program = build_jar((source,), tmp_path / "several-jobs.jar", entry_class="SeveralJobs")
+    runtime = await LocalRuntime.open(settings_of("several"))
+
+    async def read(jobs):
+        plan = await read_plan(rest, jar, entry_class=None, arguments=(jobs,), configuration={})
+        return plan.several_jobs
+
+    try:
+        await runtime.ensure_job_manager()
+        async with FlinkRest(runtime.rest_url) as rest:
+            jar = await rest.upload_jar(str(program))
+            found = {jobs: await read(jobs) for jobs in ("one", "awaited", "two", "tables")}
+            submitted = await rest.jobs()
+    finally:
+        await runtime.close()
+
+    assert found == {"one": False, "awaited": False, "two": True, "tables": True}
+    assert submitted == ()
+
+
 PLANNED = (
     "slot default false",
     "agent-slot numbers false",
@@ -166,6 +192,14 @@ def test_a_job_that_cannot_go_on_from_a_savepoint_is_refused_with_a_remedy():
     plan = parse_plan((*DETAILED, "not-restartable a batch job, of which Flink takes no savepoint"))
 
     with pytest.raises(PermanentError, match=r"got a batch job, of which .*; run it without Weir"):
+        is_pinned_by_agent(plan, {"numbers": 1, "odd-window": 1})
+
+
+def test_a_program_that_submits_several_jobs_is_refused_with_a_remedy():
+    plan = parse_plan((*DETAILED, "several-jobs"))
+
+    assert plan.several_jobs
+    with pytest.raises(PermanentError, match=r"expected a program that submits one job, got one"):
         is_pinned_by_agent(plan, {"numbers": 1, "odd-window": 1})
 
 

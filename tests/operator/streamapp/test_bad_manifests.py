@@ -22,6 +22,17 @@ def test_a_mistake_is_one_sentence_with_field_value_and_remedy(bad: Bad):
     assert bad.remedy in remedy
 
 
+def test_large_limits_and_empty_lists_are_written_for_people():
+    manifest = a_manifest(nodePools=[SMALL | {"price": 1e308, "sizes": []}])
+
+    with pytest.raises(InvalidStreamAppError) as refusal:
+        parse_manifest(manifest)
+
+    sizes, price = refusal.value.mistakes
+    assert "expected at least one entry, got []" in sizes
+    assert "expected a number of at most 1,000,000, got" in price
+
+
 OWNED = [
     ("jobmanager.rpc.address", "remove it"),
     ("rest.port", "remove it"),

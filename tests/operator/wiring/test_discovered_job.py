@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.operator.wiring.test_discovery import CHAIN, a_plan, an_app
+from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import directives_of
@@ -17,8 +17,9 @@ from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.wiring import assembly
-from weir_operator.wiring.discovery import OperatorsChangedError, separate_vertices
+from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import Dependencies, assemble
+from weir_operator.wiring.vertices import separate_vertices
 
 ALL = "source parse count sink commit"
 
@@ -83,7 +84,7 @@ class Stage:
     async def separate(self, lifecycle, *busy):
         assert self.world.plan is not None
         target, vertices = separate_vertices(
-            self.app, self.world.plan, self.store.load().deployments, busy
+            self.app, self.world.plan, self.store.load().deployments, {}, busy
         )
         return await lifecycle.change(target, "busy", vertices=vertices)
 
@@ -263,6 +264,40 @@ async def test_a_job_that_cannot_be_restarted_is_refused_before_anything_starts(
 
     assert stage.world.jobs == {}
     assert stage.store.load().job_id is None
+
+
+async def test_a_program_that_submits_several_jobs_is_refused_before_anything_starts(stage_of):
+    stage = stage_of()
+    stage.world.plan = a_plan(*CHAIN).model_copy(update={"several_jobs": True})
+
+    with pytest.raises(PermanentError, match="expected a program that submits one job"):
+        await stage.settled()
+
+    assert stage.world.jobs == {}
+
+
+async def test_a_flink_that_is_too_old_is_refused_before_a_job_is_submitted(stage_of):
+    stage = stage_of()
+    stage.world.flink_version = "1.17.2"
+
+    with pytest.raises(PermanentError, match=r"got 1\.17\.2"):
+        await stage.settled()
+
+    assert stage.world.jobs == {}
+    assert stage.store.load().job_id is None
+
+
+async def test_a_first_start_whose_program_cannot_be_read_says_so_in_an_event(stage_of):
+    stage = stage_of()
+    stage.world.plan = None
+    stage.world.unread = "Expected the job's program to build a job, got no file 'trace'"
+
+    await stage.settled()
+
+    [event] = [each for each in stage.events if each.reason == "PlanNotRead"]
+    assert stage.world.unread in event.message
+    assert event.severity == "Warning"
+    assert stage.store.load().deployments == {"job": {"any/1": 1}}
 
 
 async def test_a_job_that_runs_already_is_kept_although_it_would_be_refused_now(stage_of):

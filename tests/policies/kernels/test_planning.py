@@ -10,7 +10,7 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.planning import Plan, count_transition, find_best, new_plan, sweep
 from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.ranking import count_deployments, list_deployments, number_of
-from weir_policies.kernels.steps import take
+from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.testing import a_model, an_observation
@@ -129,7 +129,7 @@ def test_the_best_action_is_the_one_that_plain_value_iteration_takes(here, level
         sweep(0, view, own)
     view.counts[0] = here
 
-    take(0, view, find_best(0, view, own, level))
+    choose_action(0, view, find_best(0, view, own, level))
 
     costs = {there: known(here, there) + expected[there, level] for there in reach(here)}
     assert costs[tuple(view.target[0])] == pytest.approx(min(costs.values()))

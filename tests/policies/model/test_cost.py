@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from weir_policies.errors import DeploymentError, ParameterError, ShapeError
+from weir_policies.errors import DeploymentError, ParameterError
 from weir_policies.model.cost import (
     kind_of_change,
     normalised_cost,
-    price_deployments,
     price_per_hour,
 )
 from weir_policies.model.node_types import Deployment
@@ -17,12 +15,6 @@ from weir_policies.testing import NODE_TYPES
 
 def test_a_deployment_costs_the_sum_of_its_replicas():
     assert price_per_hour(Deployment((1, 2, 3)), NODE_TYPES) == pytest.approx(0.02 + 0.08 + 0.15)
-
-
-def test_equal_costs_compare_equal_however_they_add_up():
-    costs = price_deployments(np.array([[3, 0, 0], [1, 1, 0]]), NODE_TYPES)
-
-    assert costs[0] == costs[1]
 
 
 def test_the_normalised_cost_is_a_part_of_the_dearest_deployment():
@@ -54,5 +46,3 @@ def test_negative_weights_are_refused():
 def test_counts_of_other_node_types_are_refused():
     with pytest.raises(DeploymentError, match="3 node types"):
         kind_of_change(Deployment((1, 1)), Deployment((1, 1)), NODE_TYPES)
-    with pytest.raises(ShapeError, match="shape"):
-        price_deployments(np.array([[1, 1]]), NODE_TYPES)

@@ -36,7 +36,7 @@ def a_calibration(structure, **fields):
         },
         selectivities=dict.fromkeys(structure.edges, Estimate(value=2.0)),
         speedups={"small/1": Estimate(value=1.0), "large/1": Estimate(value=1.6)},
-        elsewhere=Estimate(value=0.01),
+        unmodelled_latency=Estimate(value=0.01),
         downtime=Estimate(value=0.9),
         provisioning=Estimate(value=30.0),
         services={},

@@ -34,6 +34,7 @@ reads one. */}}
   resources: [services, serviceaccounts]
   verbs: [get, list, create, patch, delete]
 # Also what Flink's own pods need for their leader election: nobody can grant more than they hold.
+# And, only read, what the Flink Kubernetes Operator's autoscaler keeps of a FlinkDeployment.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, update, patch, delete]

@@ -148,6 +148,8 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 FIELD_MANAGER = "weir"
 """Who has applied an object, as the API server notes it with the object."""
+FIELD_MANAGER_CONFLICT = "FieldManagerConflict"
+"""Reason of a conflict: another field manager has set a field to another value."""
 
 _ABOUT_THE_BODY = ("failed to create typed patch object", "failed to convert new object")
 
@@ -164,7 +166,14 @@ class NotFoundError(PermanentError):
 
 
 class ConflictError(PermanentError):
-    """An object of that name exists already, or has changed since it was read."""
+    """An object of that name exists already, has changed since it was read, or is not to be forced.
+
+    `reasons` has those of the answer's causes, such as `FIELD_MANAGER_CONFLICT`.
+    """
+
+    def __init__(self, sentence: str, reasons: frozenset[str] = frozenset()) -> None:
+        super().__init__(sentence)
+        self.reasons = reasons
 
 
 class RefusedByKubernetesError(PermanentError):
@@ -483,7 +492,7 @@ def _error_of(request: Request, answer: _Answer) -> WeirError:
         case HTTPStatus.NOT_FOUND:
             return NotFoundError(sentence)
         case HTTPStatus.CONFLICT:
-            return ConflictError(sentence)
+            return ConflictError(sentence, _reasons(answer.content))
         case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.GONE:
             return TemporaryError(sentence)
         case status if status >= 500 and not _is_about_the_body(answer):
@@ -508,6 +517,18 @@ def _message(content: str) -> str:
     if isinstance(found, Mapping) and isinstance(found.get("message"), str):
         return str(found["message"])
     return content.strip().partition("\n")[0][:200] or "without a reason"
+
+
+def _reasons(content: str) -> frozenset[str]:
+    """Return the reasons of the causes that a `Status` has; none of another text."""
+    found = _json(content)
+    details = found.get("details") if isinstance(found, Mapping) else None
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    return frozenset(
+        str(each["reason"])
+        for each in (causes if isinstance(causes, list) else ())
+        if isinstance(each, Mapping) and "reason" in each
+    )
 
 
 def _json(content: str) -> object:

@@ -1,9 +1,9 @@
 """Detects other autoscalers of a job: two autoscalers would undo each other's changes.
 
-Checked regularly: Flink's own (the Flink Kubernetes Operator's autoscaler, and the reactive mode of
-the adaptive scheduler), a HorizontalPodAutoscaler, a ScaledObject of KEDA, and another StreamApp
-for the same job. The message names each one with the way to remove it. In mode Auto, Weir then does
-not scale; in Advise, it only reports it.
+Checked regularly: Flink's own (the Flink Kubernetes Operator's autoscaler, as the resource or its
+ConfigMap shows it, and the reactive mode of the adaptive scheduler), a HorizontalPodAutoscaler, a
+ScaledObject of KEDA, and another StreamApp for the same job. The message names each one with the
+way to remove it. In mode Auto, Weir then does not scale; in Advise, it only reports it.
 
 Each namespace is read once for all its StreamApps. If the API server does not answer, the last
 result stays. `find_other_autoscalers` is pure; `read_scalers` reads the cluster.
@@ -19,20 +19,16 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
+from weir_operator.external.flink_deployment import AUTOSCALER_KEYS, find_autoscaler
 from weir_operator.external.reference import find_reference
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
 from weir_operator.streamapp.models import Mode, StreamApp
 
-REASON = "OtherAutoscaler"
-"""Reason of the condition and of the event."""
-
 Workload = tuple[str, str]
 """Kind and name of an object that a scaler may point at."""
 
-_AUTOSCALER_KEYS = ("job.autoscaler.enabled", "kubernetes.operator.job.autoscaler.enabled")
-"""The second is the name before release 1.7 of the Flink Kubernetes Operator."""
 _REACTIVE = ("scheduler-mode", "reactive")
 _HPA = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
 _SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
@@ -60,7 +56,7 @@ class Scalers:
     scaled_objects: tuple[Json, ...] = ()
     """Of KEDA."""
     unread: tuple[str, ...] = ()
-    """Kinds that could not be read, for want of rights."""
+    """Kinds that could not be read, because rights are missing."""
 
 
 async def read_scalers(api: ClusterReader, namespace: str) -> Scalers:
@@ -93,6 +89,7 @@ def find_other_autoscalers(
     scalers: Scalers,
     others: Collection[str] = (),
     configuration: Mapping[str, str] | None = None,
+    at_work: str = "",
 ) -> tuple[OtherAutoscaler, ...]:
     """Return everything else that scales the job of a StreamApp.
 
@@ -102,12 +99,13 @@ def find_other_autoscalers(
         scalers: Of the app's namespace.
         others: Names of other StreamApps of the namespace that refer to the same job.
         configuration: Flink's, of the resource that `flink.ref` names; `None` is the app's own.
+        at_work: A sentence where Flink's autoscaler works, whatever the configuration says.
     """
     refuses = app.spec.mode is Mode.AUTO
     return tuple(
         OtherAutoscaler(kind=kind, name=name, sentence=sentence, refuses=refuses)
         for kind, name, sentence in (
-            *_of_flink(app, configuration),
+            *_of_flink(app, configuration, at_work),
             *_of_kubernetes(workloads, scalers),
             *_of_weir(app, others),
         )
@@ -133,19 +131,23 @@ _Found = tuple[str, str, str]
 """Kind, name and sentence."""
 
 
-def _of_flink(app: StreamApp, configuration: Mapping[str, str] | None) -> Iterator[_Found]:
+def _of_flink(
+    app: StreamApp, configuration: Mapping[str, str] | None, at_work: str
+) -> Iterator[_Found]:
     ref = app.spec.flink.ref
     kind, name = ("StreamApp", app.metadata.name) if ref is None else (ref.kind, ref.name)
     field = "spec.flink.config" if ref is None else "spec.flinkConfiguration"
     given = (app.spec.flink.config or {}) if configuration is None else configuration
-    for key in _AUTOSCALER_KEYS:
-        if given.get(key, "").strip().lower() == "true":
-            yield (
-                kind,
-                name,
-                f"Flink's own autoscaler scales the job: {field} of {kind} {name} has {key}: "
-                "true; set it to false, or delete the StreamApp",
-            )
+    enabled = [key for key in AUTOSCALER_KEYS if given.get(key, "").strip().lower() == "true"]
+    if at_work and not enabled:
+        yield (kind, name, at_work)
+    for key in enabled:
+        yield (
+            kind,
+            name,
+            f"Flink's own autoscaler scales the job: {field} of {kind} {name} has {key}: "
+            "true; set it to false, or delete the StreamApp",
+        )
     key, value = _REACTIVE
     if given.get(key, "").strip().lower() == value:
         yield (
@@ -250,10 +252,15 @@ class AutoscalerConflicts:
             PermanentError: It refused, or the job that `flink.ref` names is not there.
         """
         scalers = await self._scalers_of(app.metadata.namespace)
-        configuration = None
+        configuration, at_work = None, ""
         workloads = set(foreign_workloads(app))
         if app.spec.flink.ref is not None:
-            configuration = (await find_reference(self._api, app)).configuration
+            reference = await find_reference(self._api, app)
+            configuration = reference.configuration
+            if reference.deployment is not None:
+                at_work = await find_autoscaler(
+                    self._api, reference.deployment, now=self._clock.now()
+                )
         elif scalers.horizontal or scalers.scaled_objects:
             workloads = await self._own_workloads(app)
         return find_other_autoscalers(
@@ -262,6 +269,7 @@ class AutoscalerConflicts:
             scalers=scalers,
             others=self._twins(app),
             configuration=configuration,
+            at_work=at_work,
         )
 
     def _twins(self, app: StreamApp) -> set[str]:

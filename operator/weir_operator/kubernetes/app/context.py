@@ -102,9 +102,9 @@ class ControllerContext:
 
     api: Api
     fence: Fence
-    worlds: AppDependencies
+    dependencies: AppDependencies
     events: EventPoster
-    rivals: AutoscalerConflicts
+    autoscaler_conflicts: AutoscalerConflicts
     telemetry: Telemetry
     clock: Clock
     state: Path

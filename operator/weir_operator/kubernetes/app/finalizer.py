@@ -23,7 +23,7 @@ from weir_operator.errors import (
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.last_valid_spec import load_spec
-from weir_operator.kubernetes.app.opening import Loops, Memory, open_loops, open_memory
+from weir_operator.kubernetes.app.opening import AppStores, Loops, open_loops, open_stores
 from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import first_facts
@@ -37,7 +37,7 @@ from weir_operator.wiring.loops import state_directory
 
 log = structlog.get_logger()
 
-PATIENCE = 600.0
+SAVEPOINT_TIMEOUT = 600.0
 """Seconds since the deletion after which the job is ended without a savepoint."""
 FAILED = "FinalSavepointFailed"
 """Reason of the condition `Ready`, and of the event, where the last savepoint does not come."""
@@ -51,7 +51,7 @@ async def finalize_app(
     """End the job of a StreamApp that is being deleted, and everything that ran for it.
 
     What keeps it is posted as an event at each try. A defect of Weir does not keep it for ever:
-    once patience is over, its pods go with it, as its dependents.
+    after that time, its pods go with it, as its dependents.
 
     Args:
         context: The controller's parts.
@@ -63,18 +63,18 @@ async def finalize_app(
     """
     structlog.contextvars.bind_contextvars(app=str(resource.key))
     try:
-        await _end(context, resource, hurried=deleted_for > PATIENCE)
+        await _end(context, resource, hurried=deleted_for > SAVEPOINT_TIMEOUT)
     except WeirError as error:
-        context.events.post(resource, "Warning", "DeletionWaits", str(error))
+        context.events.post(resource, "DeletionWaits", str(error))
         raise
     except Exception as error:
         log.exception("unexpected error in a deletion")
         sentence = describe_unexpected(error)
-        if deleted_for <= PATIENCE:
-            context.events.post(resource, "Warning", "DeletionWaits", sentence)
+        if deleted_for <= SAVEPOINT_TIMEOUT:
+            context.events.post(resource, "DeletionWaits", sentence)
             raise TemporaryError(sentence) from error
         context.telemetry.final_savepoints.labels("Failed").inc()
-        context.events.post(resource, "Warning", "FinalSavepointFailed", sentence)
+        context.events.post(resource, "FinalSavepointFailed", sentence)
 
 
 async def _end(context: ControllerContext, resource: Resource, *, hurried: bool) -> None:
@@ -90,11 +90,12 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
                 if not hurried:
                     raise TemporaryError(
                         "Weir cannot stop the job with a savepoint, because the spec is not "
-                        f"valid: {mistake}; correct it within {PATIENCE:g} s of the deletion"
+                        f"valid: {mistake}; correct it within {SAVEPOINT_TIMEOUT:g} s of the "
+                        "deletion"
                     ) from mistake
                 context.telemetry.final_savepoints.labels("Failed").inc()
             context.events.post(
-                resource, "Warning", "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
+                resource, "EndedWithoutSavepoint", f"The spec is not valid: {mistake}"
             )
             return
         app = last
@@ -110,25 +111,25 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
         return  # the job is somebody else's
     async with (
         reporter.writing(),
-        open_memory(context, resource, writer, reporter) as memory,
+        open_stores(context, resource, writer, reporter) as stores,
     ):
         kept: bool | None = None
         if await _is_going(context, resource.key.namespace):
-            kept = _log_remaining_state(memory, reporter)
+            kept = _log_remaining_state(stores, reporter)
         else:
             app = _with_the_default_policy(app)
             async with open_loops(
-                context, app, resource, memory, reporter, lambda: directives_of(app)
+                context, app, resource, stores, reporter, lambda: directives_of(app)
             ) as loops:
                 if app.spec.deletion_policy is DeletionPolicy.DELETE:
-                    await _discard(memory, loops, reporter, context)
+                    await _discard(stores, loops, reporter, context)
                 else:
-                    kept = await _keep(memory, loops, reporter, hurried=hurried)
+                    kept = await _keep(stores, loops, reporter, hurried=hurried)
                 await loops.runtime.close()
-        if kept is not None and memory.store.load().job_id is not None:
+        if kept is not None and stores.store.load().job_id is not None:
             context.telemetry.final_savepoints.labels("Done" if kept else "Failed").inc()
     if app.spec.deletion_policy is DeletionPolicy.DELETE:
-        await asyncio.to_thread(shutil.rmtree, memory.folder, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, stores.folder, ignore_errors=True)
 
 
 async def _has_run(context: ControllerContext, resource: Resource) -> bool:
@@ -156,13 +157,13 @@ async def _is_going(context: ControllerContext, namespace: str) -> bool:
     return "deletionTimestamp" in found["metadata"]
 
 
-def _log_remaining_state(memory: Memory, reporter: StatusReporter) -> bool:
+def _log_remaining_state(stores: AppStores, reporter: StatusReporter) -> bool:
     """Log where the state is of a job that was deleted with its namespace.
 
     Returns:
         Whether it has a last savepoint, or needed none.
     """
-    status = memory.store.load()
+    status = stores.store.load()
     seen = status.checkpointed
     ran = status.job_id is not None and not (status.suspended or status.finished)
     path = seen.path if ran and seen is not None and seen.job == status.job_id else None
@@ -189,7 +190,9 @@ def _with_the_default_policy(app: StreamApp) -> StreamApp:
     return app.model_copy(update={"spec": app.spec.model_copy(update={"operator_manager": loop})})
 
 
-async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurried: bool) -> bool:
+async def _keep(
+    stores: AppStores, loops: Loops, reporter: StatusReporter, *, hurried: bool
+) -> bool:
     """Stop the job with a last savepoint and say where it is; return whether nothing failed."""
     came = True
     try:
@@ -200,12 +203,13 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
             reporter.set_ready(
                 "False",
                 FAILED,
-                f"{sentence}; {PATIENCE:g} s after the deletion, Weir ends the job without one",
+                f"{sentence}; {SAVEPOINT_TIMEOUT:g} s after the deletion, Weir ends the job "
+                "without one",
             )
             raise TemporaryError(sentence) from error
         reporter.report(FAILED, str(error))
         came = False
-    status = memory.store.load()
+    status = stores.store.load()
     if status.finished:  # Flink has deleted its checkpoints
         reporter.report("EndedWithoutSavepoint", "The job has finished and left no state")
         return came
@@ -222,8 +226,8 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
             last = seen.path if seen is not None and seen.job == status.job_id else path
             reporter.report(
                 FAILED,
-                f"Weir does not know the newest state ({error}); the last known is "
-                f"{last}, look for a newer one in the storage",
+                f"Weir does not know the newest state: {error}. The last known is {last}; look "
+                "for a newer one in the storage.",
             )
             return False
     if path is None:
@@ -238,10 +242,10 @@ async def _keep(memory: Memory, loops: Loops, reporter: StatusReporter, *, hurri
 
 
 async def _discard(
-    memory: Memory, loops: Loops, reporter: StatusReporter, context: ControllerContext
+    stores: AppStores, loops: Loops, reporter: StatusReporter, context: ControllerContext
 ) -> None:
     """Stop the job at once and remove its state, as far as Flink can."""
-    status = memory.store.load()
+    status = stores.store.load()
     left = [*status.savepoints, *status.superseded]
     try:
         if status.job_id is not None:
@@ -251,9 +255,8 @@ async def _discard(
             await loops.jobs.dispose(left[-1])
             left.pop()
     except (TemporaryError, PermanentError) as error:
-        reporter.report(
-            "StateNotRemoved", f"{error}; delete by hand: {', '.join(left) or 'nothing'}"
-        )
+        by_hand = f"; delete by hand: {', '.join(left)}" if left else ""
+        reporter.report("StateNotRemoved", f"{error}{by_hand}")
 
 
 async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:

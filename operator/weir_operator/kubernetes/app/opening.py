@@ -14,7 +14,7 @@ from weir_operator.fence import Guard
 from weir_operator.flink.job_graph import Plan
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
-from weir_operator.kubernetes.app.reporter import StatusReporter, ToldRecords
+from weir_operator.kubernetes.app.reporter import ReportedRecords, StatusReporter
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.loop.directives import Directives
@@ -33,11 +33,11 @@ back pods by itself, and Flink the job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Memory:
+class AppStores:
     """What is remembered of one StreamApp."""
 
     store: KubernetesStatusStore
-    records: ToldRecords
+    records: ReportedRecords
     folder: Path
     guard: Guard
     """Asked before anything is changed for it outside."""
@@ -53,9 +53,9 @@ class Loops:
 
 
 @asynccontextmanager
-async def open_memory(
+async def open_stores(
     context: ControllerContext, resource: Resource, writer: StatusClient, reporter: StatusReporter
-) -> AsyncIterator[Memory]:
+) -> AsyncIterator[AppStores]:
     """Open the records of a StreamApp and read its status, of which `writer` was opened.
 
     Raises:
@@ -63,10 +63,10 @@ async def open_memory(
     """
     store = KubernetesStatusStore(writer)
     folder = state_directory(context.state, str(resource.key))
-    records = ToldRecords(folder / RECORDS, reporter)
+    records = ReportedRecords(folder / RECORDS, reporter)
     try:
         reporter.open(records, store)
-        yield Memory(store=store, records=records, folder=folder, guard=writer.confirm)
+        yield AppStores(store=store, records=records, folder=folder, guard=writer.confirm)
     finally:
         reporter.close()
         records.close()
@@ -77,7 +77,7 @@ async def open_loops(
     context: ControllerContext,
     app: StreamApp,
     resource: Resource,
-    memory: Memory,
+    stores: AppStores,
     reporter: StatusReporter,
     directives: Callable[[], Directives],
     plan: Plan | None = None,
@@ -88,18 +88,18 @@ async def open_loops(
         context: What all StreamApps share.
         app: The StreamApp, as written.
         resource: Its object.
-        memory: What is remembered of it.
+        stores: What is remembered of it.
         reporter: Told what happens.
         directives: Read at every check and tick.
         plan: What its program builds; `None` if that was not read.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(context.health_checks.joined(resource.key))
-        runtime = context.worlds.runtime(app, resource, memory.guard)
+        runtime = context.dependencies.runtime(app, resource, stores.guard)
         stack.push_async_callback(runtime.detach)
-        jobs = context.worlds.jobs(runtime, memory.guard)
+        jobs = context.dependencies.jobs(runtime, stores.guard)
         stack.push_async_callback(jobs.close)
-        source = context.worlds.source(app, runtime)
+        source = context.dependencies.source(app, runtime)
         stack.push_async_callback(source.close)
         past = (
             None if context.history is None else Past(reader=context.history, app=str(resource.key))
@@ -108,10 +108,10 @@ async def open_loops(
         around = Dependencies(
             runtime=runtime,
             jobs=jobs,
-            store=memory.store,
+            store=stores.store,
             source=source,
-            records=memory.records,
-            folder=memory.folder,
+            records=stores.records,
+            folder=stores.folder,
             clock=context.clock,
             on_tick=reporter.on_tick,
             on_event=reporter.on_event,
@@ -119,16 +119,16 @@ async def open_loops(
             on_trouble=reporter.on_trouble,
             directives=directives,
             shared_restarts=context.shared_restarts,
-            tuner=None if context.tuner_for is None else context.tuner_for(resource, memory.guard),
+            tuner=None if context.tuner_for is None else context.tuner_for(resource, stores.guard),
             past=past,
             seasons=seasons,
             phase=phase_of(resource),
-            rest=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
+            wait=lambda: context.health_checks.rest(resource.key, LOOK_EVERY),
         )
-        job = assembly.job_spec(app, beside=memory.folder)
+        job = assembly.job_spec(app, beside=stores.folder)
         steering = assemble(app, around, job=job, plan=plan)
         if context.tables is not None:
-            steering.managers.keep_tables_in(context.tables)
+            steering.managers.store_tables(context.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 

@@ -31,7 +31,12 @@ from weir_operator.streamapp.section import suggest
 from weir_operator.streamapp.sentences import sentence, sentence_without_value
 from weir_operator.wiring import assembly
 from weir_policies import registry
-from weir_policies.errors import MissingExtraError, ParameterError, WeirPolicyError
+from weir_policies.errors import (
+    MissingExtraError,
+    ParameterError,
+    UnknownSettingError,
+    WeirPolicyError,
+)
 from weir_simulator.validation import Mistake
 
 log = structlog.get_logger()
@@ -183,12 +188,17 @@ def _mistakes_of_settings(
         registry.refuse_parameters(policy, settings)
     except MissingExtraError:
         return  # of this machine, not of the manifest
+    except UnknownSettingError as error:
+        yield Mistake(
+            (*_POLICY, "settings", error.setting), settings[error.setting],
+            f"a setting of {policy} ({', '.join(error.known)})",
+            suggest(error.setting, error.known, otherwise="choose one of them, or remove it"),
+        )  # fmt: skip
     except ParameterError as error:
         words = _REFUSED.fullmatch(str(error))
         expected = words["expected"] if words else str(error)
         got: object = settings[path[0]] if path else settings
-        otherwise = f"see what {policy} takes in docs/policies.md, or leave it out"
         yield Mistake(
             (*_POLICY, "settings", *path), got, expected,
-            suggest(path[0] if path else "", re.findall(r"'(\w+)'", expected), otherwise=otherwise),
+            f"see what {policy} takes in docs/policies.md, or leave it out",
         )  # fmt: skip

@@ -64,20 +64,20 @@ class StatusWriter:
 
     def __init__(
         self,
-        writer: StatusClient,
+        client: StatusClient,
         facts: Facts,
         *,
         clock: Clock,
         on_written: Callable[[StreamAppStatus], None],
     ) -> None:
         """Begin with what is known before anything was seen."""
-        self._writer = writer
+        self._client = client
         self._on_written = on_written
         self._clock = clock
         self._facts = facts
         self._dirty = asyncio.Event()
         self._dirty.set()
-        self._before = _read(writer.status)
+        self._before = _read(client.status)
         self._figures: dict[str, float] = {}
         self._written = -math.inf
 
@@ -125,7 +125,7 @@ class StatusWriter:
         wanted = render_status(self._facts, self._before, self._clock.now())
         if not self._is_news(wanted, figures, now):
             return
-        await self._writer.write(_dump(wanted))
+        await self._client.write(_dump(wanted))
         self._before, self._figures, self._written = wanted, figures, now
         self._on_written(wanted)
 
@@ -313,12 +313,11 @@ class StatusReporter:
         """Report an event."""
         if self._records is not None:
             self._records.note(events=[event])
-        severity = event.severity
         key = self._resource.key
         self._context.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
-        level = 30 if severity == "Warning" else 20
+        level = 30 if event.severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
-        self._context.events.post(self._resource, severity, event.reason, event.message)
+        self._context.events.post(self._resource, event.reason, event.message)
 
     def report(self, reason: str, message: str) -> None:
         """Tell a fact that the cluster's side has found."""
@@ -364,7 +363,7 @@ def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
     return record.change is not None or not is_same
 
 
-class ToldRecords(TolerantRecords):
+class ReportedRecords(TolerantRecords):
     """Decision records that are reported as they are written."""
 
     def __init__(self, path: Path, reporter: StatusReporter) -> None:

@@ -38,7 +38,7 @@ from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import OtherAutoscaler
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
-from weir_operator.kubernetes.app.opening import Memory, open_loops, open_memory, phase_of
+from weir_operator.kubernetes.app.opening import AppStores, open_loops, open_stores, phase_of
 from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.status.conditions import Aspect
@@ -95,7 +95,7 @@ def is_mid_change(status: Mapping[str, JsonValue]) -> bool:
 
 log = structlog.get_logger()
 
-STOP_PATIENCE = 15.0
+STOP_TIMEOUT = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
 controller continues from the journal."""
 
@@ -186,7 +186,7 @@ class AppTask:
             except LeaseLostError as error:
                 kind, failure = "fenced", str(error)
             except ManagedElsewhereError as error:
-                self._context.events.post(self.resource, "Warning", "ManagedElsewhere", str(error))
+                self._context.events.post(self.resource, "ManagedElsewhere", str(error))
                 kind, failure = "elsewhere", str(error)
             except (PermanentError, WeirPolicyError) as error:
                 kind, failure = "permanent", str(error)
@@ -212,7 +212,7 @@ class AppTask:
             return
         try:
             self._context.fence.check()
-            await asyncio.wait({self._task}, timeout=STOP_PATIENCE)
+            await asyncio.wait({self._task}, timeout=STOP_TIMEOUT)
         except LeaseLostError:
             self._cut_off()  # what it can still do is to wait in vain
         while not self._task.done():
@@ -247,11 +247,11 @@ class AppTask:
             try:
                 if app is not None:
                     async with (
-                        self._watching_rivals(app, reporter),
-                        open_memory(context, self.resource, writer, reporter) as memory,
+                        self._watching_autoscalers(app, reporter),
+                        open_stores(context, self.resource, writer, reporter) as stores,
                     ):
-                        await _unless(self._lost, self._steer(app, memory, reporter, stop))
-                await _unless(self._lost, self._wait_for_changed())
+                        await _unless(self._lost, self._steer(app, stores, reporter, stop))
+                await _unless(self._lost, self._wait_for_change())
                 if self._lost.is_set():
                     writer.check()
             except LeaseLostError:
@@ -279,7 +279,7 @@ class AppTask:
                 self._asked = directives_of(self._app, refused=self._refused)
 
     async def _steer(
-        self, app: StreamApp, memory: Memory, reporter: StatusReporter, stop: asyncio.Event
+        self, app: StreamApp, stores: AppStores, reporter: StatusReporter, stop: asyncio.Event
     ) -> None:
         context = self._context
         if app.spec.flink.ref is not None:
@@ -289,7 +289,7 @@ class AppTask:
                 )
             else:
                 reporter.set_ready("True", "Advising", "Weir advises the job and does not touch it")
-            await self._run_external(app, memory, reporter, stop)
+            await self._run_external(app, stores, reporter, stop)
             return
         async with AsyncExitStack() as stack:
             async with context.opening:
@@ -298,7 +298,7 @@ class AppTask:
                         context,
                         app,
                         self.resource,
-                        memory,
+                        stores,
                         reporter,
                         lambda: self._asked,
                         self._plan,
@@ -310,7 +310,7 @@ class AppTask:
                 )
             elif self._failure:
                 pass  # it stands until the job runs
-            elif memory.store.load().job_id is not None:
+            elif stores.store.load().job_id is not None:
                 reporter.set_ready(
                     "Unknown", "Reconciling", "Weir is checking whether the job runs"
                 )
@@ -332,17 +332,17 @@ class AppTask:
                 reporter.set_ready("False", "JobFinished", JOB_FINISHED)
 
     async def _run_external(
-        self, app: StreamApp, memory: Memory, reporter: StatusReporter, stop: asyncio.Event
+        self, app: StreamApp, stores: AppStores, reporter: StatusReporter, stop: asyncio.Event
     ) -> None:
         api, scales = self._context.api, app.spec.mode is Mode.AUTO
         around = ExternalDependencies(
             api=api,
-            writer=api.guarded(memory.guard) if scales else None,
-            guard=memory.guard,
-            store=memory.store,
-            records=memory.records,
-            folder=memory.folder,
-            prometheus=self._context.worlds.prometheus(),
+            writer=api.guarded(stores.guard) if scales else None,
+            guard=stores.guard,
+            store=stores.store,
+            records=stores.records,
+            folder=stores.folder,
+            prometheus=self._context.dependencies.prometheus(),
             clock=self._context.clock,
             on_found=lambda terms: reporter.set_terms(terms.settings, terms.prices),
             on_tick=reporter.on_tick,
@@ -356,16 +356,16 @@ class AppTask:
         )
         await ExternalApp(app, around).run(stop)
 
-    # -- what people and rivals ask ---------------------------------------------------------------
+    # -- what people and autoscalers ask ----------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def _watching_rivals(
+    async def _watching_autoscalers(
         self, app: StreamApp, reporter: StatusReporter
     ) -> AsyncIterator[None]:
         """Check in the background whether something else scales the job; then Weir does not."""
         told: set[str] = set()
 
-        def see(found: tuple[OtherAutoscaler, ...]) -> None:
+        def report_autoscalers(found: tuple[OtherAutoscaler, ...]) -> None:
             sentences = {each.sentence for each in found}
             for sentence in sorted(sentences - told):
                 reporter.report("OtherAutoscaler", sentence)
@@ -374,7 +374,9 @@ class AppTask:
             self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
             self._ask()
 
-        async with self._beside("rivals", lambda: self._context.rivals.watch(app, see)):
+        async with self._beside(
+            "autoscalers", lambda: self._context.autoscaler_conflicts.watch(app, report_autoscalers)
+        ):
             yield
 
     def _beside(
@@ -388,16 +390,18 @@ class AppTask:
         self, runtime: Runtime, reporter: StatusReporter
     ) -> AsyncIterator[None]:
         """Check in the background whether the network keeps others from the job's Flink."""
-        probe = self._context.worlds.policy_probe()
+        probe = self._context.dependencies.policy_probe()
         if probe is None:
             yield
             return
 
-        def see(found: Aspect) -> None:
+        def report_policies(found: Aspect) -> None:
             reporter.on_policies(found)
             self._policies = found
 
-        async with self._beside("policies", lambda: probe.watch(lambda: runtime.rest_url, see)):
+        async with self._beside(
+            "policies", lambda: probe.watch(lambda: runtime.rest_url, report_policies)
+        ):
             yield
 
     def _ask(self) -> None:
@@ -425,13 +429,13 @@ class AppTask:
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
             # It failed before there was a status to report it in.
-            self._context.events.post(self.resource, "Warning", "ReconcileFailed", failure)
+            self._context.events.post(self.resource, "ReconcileFailed", failure)
 
     def _cut_off(self) -> None:
         """End the present run where it is: another controller may be the one to act."""
         self._lost.set()
 
-    async def _wait_for_changed(self) -> None:
+    async def _wait_for_change(self) -> None:
         await self._changed.wait()
 
     async def _wait_before_retry(self, seconds: float) -> None:

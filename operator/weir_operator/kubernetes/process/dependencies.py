@@ -23,7 +23,7 @@ RuntimeFor = Callable[[StreamApp, Resource, Guard], Runtime]
 """Makes the runtime of a StreamApp, whose object owns what is started."""
 
 
-class ClusterWorlds:
+class ClusterDependencies:
     """`AppDependencies` on a real cluster."""
 
     def __init__(self, runtime_for: RuntimeFor, prometheus: PrometheusAccess | None) -> None:

@@ -43,8 +43,6 @@ LOOK_AT_DELETION = 5.0
 TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
 
-WatchSeen = Callable[[Mapping[str, Any]], None]
-
 
 class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
     """Remembers that an object was handled, but not what it held: no handler asks what changed."""
@@ -99,8 +97,8 @@ def build_registry(
         # Not by the synchronous client, whose import alone costs some hundred megabytes.
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.event(*kind, id="see", registry=registry)
-    async def see(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
+    @kopf.on.event(*kind, id="reconcile", registry=registry)
+    async def reconcile(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:
         if event["type"] == "DELETED":
             meta = body["metadata"]
             reconciler.forget(Key(meta["namespace"], meta["name"]))

@@ -76,7 +76,7 @@ class Controller:
     def __init__(
         self,
         api: Api,
-        worlds: AppDependencies,
+        dependencies: AppDependencies,
         nodes: NodeNotices,
         settings: ControllerSettings,
         *,
@@ -88,7 +88,7 @@ class Controller:
 
         Args:
             api: The API server, for the event loop on which the controller runs.
-            worlds: What the loops of StreamApps stand on.
+            dependencies: What the loops of StreamApps stand on.
             nodes: What is known of nodes that go.
             settings: Of the process.
             lease_api: The API server once more, for the loop of the Lease alone; closed at the end.
@@ -115,9 +115,9 @@ class Controller:
             ControllerContext(
                 api=api,
                 fence=self._leader,
-                worlds=worlds,
+                dependencies=dependencies,
                 events=self._events,
-                rivals=AutoscalerConflicts(api, clock=self._clock),
+                autoscaler_conflicts=AutoscalerConflicts(api, clock=self._clock),
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,

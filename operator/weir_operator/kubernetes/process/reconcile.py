@@ -96,7 +96,7 @@ class Reconciler:
         move = choose_move(resource, steered.resource if steered else None)
         if self._closed or move is Move.LEAVE:
             return Move.LEAVE
-        self._context.rivals.note(resource)
+        self._context.autoscaler_conflicts.note(resource)
         if move is Move.REPLACE and steered is not None:
             self._stop_in_background(steered)
         if move is Move.TELL and steered is not None:
@@ -118,7 +118,7 @@ class Reconciler:
         self._passes.pop(key, None)
         self._seen.pop(key, None)
         self._context.events.forget(key)
-        self._context.rivals.forget(key)
+        self._context.autoscaler_conflicts.forget(key)
         self._context.telemetry.forget(key)
         self._context.telemetry.apps.set(len(self._apps))
 
@@ -161,7 +161,7 @@ class Reconciler:
 
     async def _end(self, resource: Resource, deleted: str) -> None:
         steered = self._apps.pop(resource.key, None)
-        self._context.rivals.forget(resource.key)
+        self._context.autoscaler_conflicts.forget(resource.key)
         if steered is not None:
             await steered.stop()
         now = self._clock.now()

@@ -23,7 +23,7 @@ from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import ClosableApi, Resource
 from weir_operator.kubernetes.app.context import Api, AppDependencies, TunerFor
-from weir_operator.kubernetes.process.dependencies import ClusterWorlds
+from weir_operator.kubernetes.process.dependencies import ClusterDependencies
 from weir_operator.kubernetes.process.process import Controller
 from weir_operator.kubernetes.process.settings import ControllerSettings, TunerAccess
 from weir_operator.runtime.kubernetes.changes import Changes
@@ -69,19 +69,19 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             agent=settings.agent,
         )
 
-    worlds = ClusterWorlds(runtime_for, settings.prometheus)
+    dependencies = ClusterDependencies(runtime_for, settings.prometheus)
     try:
         await run_controller(
             settings,
             api=api,
-            worlds=worlds,
+            dependencies=dependencies,
             nodes=nodes,
             open_lease_api=KubernetesApi.unconnected,
             changes=changes,
             tuner_for=_tuner_for(api, settings.tuner),
         )
     finally:
-        await worlds.close()
+        await dependencies.close()
         await api.close()
 
 
@@ -89,7 +89,7 @@ async def run_controller(
     settings: ControllerSettings,
     *,
     api: Api,
-    worlds: AppDependencies,
+    dependencies: AppDependencies,
     nodes: NodeNotices,
     open_lease_api: Callable[[], ClosableApi],
     changes: Changes | None = None,
@@ -100,7 +100,7 @@ async def run_controller(
     Args:
         settings: Of the process.
         api: The API server.
-        worlds: What the loops of StreamApps stand on.
+        dependencies: What the loops of StreamApps stand on.
         nodes: What is known of nodes that go.
         open_lease_api: Returns the API server once more, for the Lease of one term alone.
         changes: Watched while it leads; `None` where Flink is not on the API server.
@@ -119,7 +119,7 @@ async def run_controller(
     def make() -> Controller:
         return Controller(
             api,
-            worlds,
+            dependencies,
             nodes,
             settings,
             lease_api=open_lease_api(),

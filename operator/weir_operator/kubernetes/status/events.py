@@ -21,7 +21,7 @@ from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import Body, Key, ObjectApi, Resource
-from weir_operator.loop.events import Severity
+from weir_operator.loop.events import Severity, severity_of
 
 log = structlog.get_logger()
 
@@ -49,8 +49,8 @@ _ALL = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A fact that was reported."""
+class _PostedEvent:
+    """An event that was posted."""
 
     event: str
     """Name of the event."""
@@ -64,17 +64,17 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Allowance:
+class _RateLimit:
     """How many events may still be caused."""
 
     left: float
     since: float
     """On the monotonic clock."""
 
-    def at(self, now: float, *, burst: int, refill: float) -> _Allowance:
+    def at(self, now: float, *, burst: int, refill: float) -> _RateLimit:
         """Return what is left at a time."""
         gained = (now - self.since) / refill
-        return _Allowance(min(float(burst), self.left + gained), now)
+        return _RateLimit(min(float(burst), self.left + gained), now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Note:
     level: Severity
     reason: str
     message: str
-    told: _Told
+    posted: _PostedEvent
     now: float
 
 
@@ -95,40 +95,45 @@ class EventPoster:
         self._api = api
         self._instance = instance
         self._clock = clock
-        self._told: OrderedDict[tuple[str, str, str], _Told] = OrderedDict()
-        self._allowances: dict[Key, dict[str, _Allowance]] = {}
+        self._posted: OrderedDict[tuple[str, str, str], _PostedEvent] = OrderedDict()
+        self._limits: dict[Key, dict[str, _RateLimit]] = {}
         self._waiting: asyncio.Queue[_Note] = asyncio.Queue(WAITING)
         self.dropped = 0
         """Facts that were not posted because there were too many."""
 
-    def post(self, resource: Resource, level: Severity, reason: str, message: str) -> None:
-        """Post a fact soon, unless it was posted recently or too many were."""
+    def post(self, resource: Resource, reason: str, message: str) -> None:
+        """Post a fact soon, unless it was posted recently or too many were.
+
+        Raises:
+            UndeclaredReasonError: The reason is in no list of `loop.events`.
+        """
+        level = severity_of(reason)
         stamp, now = self._clock.now(), self._clock.monotonic()
         key = (resource.uid, reason, message)
-        known = self._told.pop(key, None)
+        known = self._posted.pop(key, None)
         if known is not None and now - known.since < REPEAT_WITHIN:
-            told = replace(known, count=known.count + 1)
-            self._told[key] = told
+            posted = replace(known, count=known.count + 1)
+            self._posted[key] = posted
             if now - known.last_written < COUNT_EVERY:
                 return  # the count goes out with a later repetition
         else:
             digest = hashlib.sha256("\0".join((*key, f"{stamp:.3f}")).encode()).hexdigest()[:16]
-            told = _Told(f"{resource.key.name}.{digest}", stamp, now, -COUNT_EVERY, 1)
+            posted = _PostedEvent(f"{resource.key.name}.{digest}", stamp, now, -COUNT_EVERY, 1)
         if not self._may(resource.key, reason, now):
             self.dropped += 1
             return
-        told = replace(told, last_written=now)
-        self._told[key] = told
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        posted = replace(posted, last_written=now)
+        self._posted[key] = posted
+        while len(self._posted) > REMEMBERED:
+            self._posted.popitem(last=False)
         try:
-            self._waiting.put_nowait(_Note(resource, level, reason, message, told, stamp))
+            self._waiting.put_nowait(_Note(resource, level, reason, message, posted, stamp))
         except asyncio.QueueFull:
             self.dropped += 1
 
     def forget(self, key: Key) -> None:
         """Forget a StreamApp that is gone."""
-        self._allowances.pop(key, None)
+        self._limits.pop(key, None)
 
     async def run(self) -> None:
         """Write what waits, for ever."""
@@ -144,14 +149,14 @@ class EventPoster:
         events = f"/api/v1/namespaces/{note.resource.key.namespace}/events"
         last = _stamp(note.now)
         try:
-            if note.told.count > 1:
+            if note.posted.count > 1:
                 try:
                     counted = {
-                        "count": note.told.count,
+                        "count": note.posted.count,
                         "lastTimestamp": last,
                         "message": note.message[:LONGEST_NOTE],
                     }
-                    await self._api.patch(f"{events}/{note.told.event}", counted)
+                    await self._api.patch(f"{events}/{note.posted.event}", counted)
                     return
                 except NotFoundError:
                     pass  # the API server forgets events after an hour: it is reported again
@@ -165,13 +170,13 @@ class EventPoster:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": note.told.event, "namespace": note.resource.key.namespace},
+            "metadata": {"name": note.posted.event, "namespace": note.resource.key.namespace},
             "involvedObject": note.resource.reference,
             "type": note.level,
             "reason": note.reason,
             "message": note.message[:LONGEST_NOTE],
-            "count": note.told.count,
-            "firstTimestamp": _stamp(note.told.first),
+            "count": note.posted.count,
+            "firstTimestamp": _stamp(note.posted.first),
             "lastTimestamp": last,
             "source": {"component": "weir"},
             "reportingComponent": "weir.dev/controller",
@@ -179,15 +184,15 @@ class EventPoster:
         }
 
     def _may(self, key: Key, reason: str, now: float) -> bool:
-        known = self._allowances.setdefault(key, {})
+        known = self._limits.setdefault(key, {})
         limits = {_ALL: (BURST, REFILL), reason: (BURST_OF_REASON, REFILL_OF_REASON)}
         for name, (burst, refill) in limits.items():
-            before = known.get(name, _Allowance(burst, now))
+            before = known.get(name, _RateLimit(burst, now))
             known[name] = before.at(now, burst=burst, refill=refill)
         if any(known[name].left < 1 for name in limits):
             return False
         for name in limits:
-            known[name] = _Allowance(known[name].left - 1, now)
+            known[name] = _RateLimit(known[name].left - 1, now)
         return True
 
 

@@ -181,7 +181,7 @@ def _ready(facts: Facts) -> Aspect:
     if facts.suspended is not None:
         sentence = f"The job is suspended; its state is in {facts.suspended}"
         return Aspect("Ready", "False", "Suspended", sentence)
-    look, tick = facts.troubles.get(Loop.LOOK), facts.troubles.get(Loop.TICK)
+    look, tick = facts.troubles.get(Loop.HEALTH_CHECK), facts.troubles.get(Loop.TICK)
     if facts.ready.status == "True" and look is not None:
         return Aspect("Ready", "False", "JobDown", look.sentence)
     if facts.ready.status == "True" and tick is not None and tick.unexpected:
@@ -194,7 +194,7 @@ def job_runs(facts: Facts) -> float:
     if facts.suspended is not None or facts.ready.reason in NOT_TO_RUN:
         return math.nan
     begins = facts.change is not None and not facts.change.step.is_end and facts.change.kind.begins
-    if begins or Loop.LOOK in facts.troubles or (facts.mistake and facts.settings is None):
+    if begins or Loop.HEALTH_CHECK in facts.troubles or (facts.mistake and facts.settings is None):
         return 0.0
     return {"True": 1.0, "False": 0.0}.get(facts.ready.status, math.nan)
 

@@ -110,13 +110,13 @@ class Changes:
             }
             before = version
             async with self._api.stream(path, query, accept=_ACCEPT, lasts=LASTS + GRACE) as lines:
-                self._see(path)
+                self._note_watched(path)
                 async for line in lines:
                     version = self._take(line)
             if version == before:
                 await asyncio.sleep(_BREATH)
 
-    def _see(self, path: str) -> None:
+    def _note_watched(self, path: str) -> None:
         if path in self._unseen:
             self._unseen.remove(path)
             self._time += 1

@@ -35,7 +35,7 @@ from weir_operator.flink.configuration import (
 )
 from weir_operator.flink.memory import split_job_manager, split_memory
 from weir_operator.flink.programs import find_programs
-from weir_operator.flink.scripts import CLIENT
+from weir_operator.flink.scripts import CLIENT, FIND_PYFLINK
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, HELD_FOR
 from weir_operator.runtime.kubernetes.pods import (
@@ -137,13 +137,10 @@ def check_python(python: str | None) -> str:
             would: its own variable, else `python`.
     """
     interpreter = shlex.quote(python) if python else '"${PYFLINK_CLIENT_EXECUTABLE:-python}"'
-    question = (
-        'import importlib.util as u, sys; sys.exit(u.find_spec("pyflink.java_gateway") is None)'
-    )
     remedy = "; build an image with both, or name its interpreter in python.client.executable"
     return (
         f"python={interpreter}\n"
-        f'"$python" -c {shlex.quote(question)} 2>/dev/null || {{\n'
+        f'"$python" -c {shlex.quote(FIND_PYFLINK)} 2>/dev/null || {{\n'
         "  echo 'spec.flink.image: expected an image with Python and apache-flink for"
         f' spec.flink.job.python, got one without, by its interpreter\' "$python{remedy}"'
         " | tee /dev/termination-log >&2\n"

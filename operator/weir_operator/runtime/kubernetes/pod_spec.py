@@ -86,7 +86,7 @@ def pod_template(
             **_placement(place),
             **({} if pods.agent is None else {"initContainers": [_provide_agent(pods.agent)]}),
             "containers": [_container(pods, container)],
-            "volumes": _volumes(pods, component, config_map),
+            "volumes": _volumes(pods, config_map),
             "restartPolicy": "Always",
         },
     }
@@ -272,7 +272,7 @@ _FLINK_VARIABLES: Mapping[str, str] = {
 }
 
 
-def _volumes(pods: FlinkPods, component: str, config_map: str) -> list[Body]:
+def _volumes(pods: FlinkPods, config_map: str) -> list[Body]:
     claim = pods.make.claim
     state: Body = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
     return [

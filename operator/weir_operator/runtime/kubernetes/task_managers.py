@@ -88,7 +88,7 @@ class TaskManagerPods:
         """Mark these as the first of their groups to go.
 
         A second or more before they do: a kubelet that has just seen any change of a pod, a mark
-        included, heeds its deletion up to a second later.
+        included, acts on its deletion up to a second later.
         """
         chosen = set(ids)
         alive = await self._alive()

@@ -322,17 +322,17 @@ def _enter_resizes(o: int, view: View, own: PlannerMemory, kept: int) -> None:
             able = own.candidate_capacity[candidate] > 0
             if not able or not same_per_pool(view, o, front[point], candidates[candidate]):
                 continue
-            if not _is_candidate(o, view, own, candidates[candidate]):
+            if not _is_candidate(own, candidates[candidate]):
                 _enter(o, view, own, candidate)
 
 
 @compiled
-def _is_candidate(o: int, view: View, own: PlannerMemory, counts: Counts) -> bool:
-    return find_point(o, view, own, counts) >= 0
+def _is_candidate(own: PlannerMemory, counts: Counts) -> bool:
+    return find_point(own, counts) >= 0
 
 
 @compiled_apart
-def find_point(o: int, view: View, own: PlannerMemory, counts: Counts) -> int:
+def find_point(own: PlannerMemory, counts: Counts) -> int:
     """Return the point that a deployment is, -1 where it is none."""
     front = own.points
     for row in range(own.front_used):
@@ -398,7 +398,7 @@ def put_corrections(o: int, view: View, own: PlannerMemory) -> None:
 
 
 @compiled
-def remove_corrections(o: int, view: View, own: PlannerMemory) -> None:
+def remove_corrections(o: int, view: View) -> None:
     """Restore the believed speedups."""
     saved = view.scratch[o]
     for place in range(saved.size):
@@ -440,7 +440,7 @@ def correct(o: int, view: View, own: PlannerMemory) -> None:
     _correct_speeds(o, view, own)
     put_corrections(o, view, own)
     _correct_waiting(o, view, own)
-    remove_corrections(o, view, own)
+    remove_corrections(o, view)
 
 
 @compiled
@@ -487,12 +487,12 @@ def _correct_waiting(o: int, view: View, own: PlannerMemory) -> None:
 @compiled_apart
 def capacity_here(o: int, view: View, own: PlannerMemory) -> float:
     """Return records/s that the present deployment carries."""
-    point = find_point(o, view, own, view.counts[o])
+    point = find_point(own, view.counts[o])
     if point >= 0:
         return own.point_capacity[point]
     put_corrections(o, view, own)
     capacity = find_capacity(o, view, own, view.counts[o])
-    remove_corrections(o, view, own)
+    remove_corrections(o, view)
     return capacity
 
 

@@ -55,7 +55,7 @@ ROUNDS = 3
 
 
 @compiled
-def distance(o: int, view: View, one: Counts, other: Counts) -> int:
+def distance(one: Counts, other: Counts) -> int:
     """Return how many replicas must join or leave."""
     moved = 0
     for place in range(one.size):
@@ -78,10 +78,10 @@ def _allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: b
     front = own.points
     if view.model[o].one_step == 1:  # front are counts of one type, in order
         for point in range(1, used):
-            steps = distance(o, view, front[point], front[point - 1])
+            steps = distance(front[point], front[point - 1])
             row[point] = min(row[point], row[point - 1] + steps * restart)
         for point in range(used - 2, -1, -1):
-            steps = distance(o, view, front[point], front[point + 1])
+            steps = distance(front[point], front[point + 1])
             row[point] = min(row[point], row[point + 1] + steps * restart)
         return
     least = np.inf
@@ -314,7 +314,7 @@ def price_of_move(o: int, view: View, own: PlannerMemory, here: int, point: int)
     if view.seen[o].restarts_anyway:
         restart = RESIZE * view.model[o].weight_reconfiguration
     if view.model[o].one_step == 1:
-        return restart * distance(o, view, view.counts[o], own.points[point])
+        return restart * distance(view.counts[o], own.points[point])
     if here >= 0 and own.group[here] == own.group[point]:
         # A resize is free, but not worth doing for nothing.
         return RESIZE * view.model[o].weight_reconfiguration

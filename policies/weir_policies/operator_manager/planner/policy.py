@@ -436,7 +436,7 @@ def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float)
     target = view.target[o]
     copy_counts(target, view.counts[o])
     if expert == PLAN and own.plans > 0:
-        here = find_point(o, view, own, view.counts[o])
+        here = find_point(own, view.counts[o])
         point = choose_point(o, view, own, here)
         if point != here:
             copy_counts(target, own.points[point])
@@ -514,7 +514,7 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     peak, delay = forecast_peak(view, own)
     ahead = delay * observation.interval
     reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}; {named}"
-    point = find_point(0, view, own, view.target[0])
+    point = find_point(own, view.target[0])
     if point >= 0:
         carried = float(own.point_capacity[point])
         reason += f" carries {say_rate(carried)} for {price:.4g} per hour"
@@ -579,7 +579,7 @@ def forecast_peak(view: View, own: PlannerMemory) -> tuple[float, int]:
 def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Deployment, float]:
     """Return the expected cost of going to each point, and of staying."""
     peak, short = find_envelopes(0, view, own)
-    here = find_point(0, view, own, view.counts[0])
+    here = find_point(own, view.counts[0])
     scores = {}
     for point in range(int(own.front_used)):
         counts = own.points[point]
@@ -653,7 +653,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         learn=learn,
         decide=decide,
         explain=explain,
-        expect=_expect,
+        warm_start=_warm_start,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
         joins_restarts=True,
     )
@@ -694,7 +694,7 @@ def _floor(own: PlannerMemory) -> float:
     return np.log(WITHOUT_CANDIDATES)
 
 
-def _expect(o: int, memory: Memory, season: Season) -> None:
+def _warm_start(o: int, memory: Memory, season: Season) -> None:
     """Start an operator that has not completed a block yet with its usual rates."""
     own = PlannerMemory(memory[o])
     take_season(own, season, floor=_floor(own))
@@ -761,10 +761,10 @@ def learn(o: int, view: View, memory: Memory) -> None:
         due = True
     if due and own.blocks >= FIRST_PLAN:
         _plan(o, view, own, afresh)
-    if find_point(o, view, own, view.counts[o]) < 0:
+    if find_point(own, view.counts[o]) < 0:
         own.capacity_outside = find_capacity(o, view, own, view.counts[o])
     update_expert_costs(o, view, own)
-    remove_corrections(o, view, own)
+    remove_corrections(o, view)
 
 
 @compiled
@@ -828,4 +828,4 @@ def decide(o: int, view: View, memory: Memory) -> None:
     own = PlannerMemory(memory[o])
     put_corrections(o, view, own)
     follow(o, view, own)
-    remove_corrections(o, view, own)
+    remove_corrections(o, view)

@@ -17,6 +17,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
     CONNECTIONS,
+    FIELD_MANAGER_CONFLICT,
     JSON_PATCH,
     ConflictError,
     KubernetesApi,
@@ -231,6 +232,26 @@ async def test_a_refusal_is_told_at_once_with_its_reason(connected, status, erro
             await api.get(f"{PODS}/a")
 
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("details", "reasons"),
+    [
+        (
+            {"causes": [{"reason": FIELD_MANAGER_CONFLICT, "field": ".spec.a"}]},
+            [FIELD_MANAGER_CONFLICT],
+        ),
+        ({"name": "trips"}, []),
+    ],
+)
+async def test_a_conflict_has_the_reasons_of_its_causes(connected, details, reasons):
+    server = Server(answers(409, {"kind": "Status", "message": "because", "details": details}))
+
+    async with connected(server) as api:
+        with pytest.raises(ConflictError) as conflict:
+            await api.apply(f"{PODS}/a", {}, force=False)
+
+    assert sorted(conflict.value.reasons) == reasons
 
 
 @pytest.mark.parametrize("trouble", [answers(429), answers(503), hangs_up])

@@ -44,6 +44,25 @@ async def test_a_scaler_of_something_else_is_none(api, rivals):
     assert await rivals.find(a_stream_app()) == ()
 
 
+async def test_an_autoscaler_that_only_its_configmap_shows_is_found():
+    objects = flink_deployment_objects()
+    path = "/apis/flink.apache.org/v1beta1/namespaces/default/flinkdeployments/trips"
+    objects[path]["metadata"]["namespace"] = "default"
+    clock = FakeClock(1_000_000.0)
+    meta = {"name": "autoscaler-trips", "managedFields": [{"time": "1970-01-12T13:46:00Z"}]}
+    objects["/api/v1/namespaces/default/configmaps/autoscaler-trips"] = {"metadata": meta}
+    app = a_stream_app(mode="Auto", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})
+    search = AutoscalerConflicts(FakeCluster(objects), clock=clock)
+
+    [found] = await search.find(app)
+    clock.set_by(3600.0)
+    later = await search.find(app)
+
+    assert found.refuses
+    assert "autoscaler-trips" in found.sentence
+    assert later == ()
+
+
 async def test_many_apps_of_a_namespace_take_one_look(api, rivals):
     for _ in range(50):
         await rivals.find(a_stream_app())

@@ -35,7 +35,7 @@ REFUSED = [
      "spec.operatorManager.policy.name: expected a policy of Weir, got 'oracle';",
      "choose one of "),
     ("a setting that is misspelt", a_policy(catchup=60.0),
-     "spec.operatorManager.policy.settings.catchup: expected a parameter of planner out of ",
+     "spec.operatorManager.policy.settings.catchup: expected a setting of planner (catch_up, ",
      "did you mean 'catch_up'?"),
     ("a setting in words", a_policy(catch_up="long"),
      "spec.operatorManager.policy.settings.catch_up: expected a number for catch_up of planner, got"

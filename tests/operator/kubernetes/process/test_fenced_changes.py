@@ -18,7 +18,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.status.store import KubernetesStatusStore
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.runtime.protocol import ReplicaSpec
 
@@ -171,12 +171,14 @@ class Change:
             runtime=runtime,
             jobs=jobs,
             rescaler=Rescaler(
-                runtime=runtime,
-                jobs=jobs,
-                spec=spec,
-                store=self.store,
-                settings=RescaleSettings(),
-                clock=clock,
+                EngineParts(
+                    runtime=runtime,
+                    jobs=jobs,
+                    spec=spec,
+                    store=self.store,
+                    settings=RescaleSettings(),
+                    clock=clock,
+                )
             ),
             store=self.store,
             initial=ONE,

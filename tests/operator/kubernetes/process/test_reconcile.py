@@ -61,7 +61,8 @@ async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkey
     monkeypatch.setattr(reconcile, "finalize_app", finalize_app)
     clock = FakeClock(1_000_000_030.0)
     context = cast(
-        ControllerContext, SimpleNamespace(clock=clock, rivals=MagicMock(), telemetry=MagicMock())
+        ControllerContext,
+        SimpleNamespace(clock=clock, autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
     )
     boot = FakeClock(77.0)
     reconciler = Reconciler(context, clock=boot)

@@ -186,9 +186,9 @@ class Stage:
         context = ControllerContext(
             api=self.api,
             fence=fence,
-            worlds=worlds,
+            dependencies=worlds,
             events=EventPoster(self.api, instance=fence.term, clock=clock),
-            rivals=AutoscalerConflicts(self.api, clock=clock),
+            autoscaler_conflicts=AutoscalerConflicts(self.api, clock=clock),
             telemetry=Telemetry(),
             clock=clock,
             state=self.folder / fence.term.replace("/", "-"),

@@ -126,7 +126,7 @@ def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
 
 def test_a_job_that_does_not_run_is_down_whatever_else_fails(facts):
     ticks = note_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
-    down = note_trouble(ticks, Trouble(Loop.LOOK, "The job restarts"))
+    down = note_trouble(ticks, Trouble(Loop.HEALTH_CHECK, "The job restarts"))
 
     ready = condition(render_status(down, StreamAppStatus(), now=0.0), "Ready")
 
@@ -258,7 +258,7 @@ def test_times_have_a_unit_that_suits_them(value, text):
     assert say_seconds(value) == text
 
 
-class Desk:
+class WrittenStatus:
     """A writer over an API server in memory."""
 
     def __init__(self, facts):
@@ -292,51 +292,51 @@ class AlwaysOpen:
 
 
 async def test_what_a_person_would_act_on_is_written_at_once(facts):
-    desk = await Desk(facts).open()
+    status = await WrittenStatus(facts).open()
 
-    await desk.note(replace(facts, deployments={"match": {"small/1": 1}}))
+    await status.note(replace(facts, deployments={"match": {"small/1": 1}}))
 
-    assert len(desk.written) == 2
-    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
+    assert len(status.written) == 2
+    assert status.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
 
 
 async def test_a_sentence_that_only_repeats_figures_waits(facts):
-    desk = await Desk(facts).open()
+    status = await WrittenStatus(facts).open()
     reworded = replace(facts, ready=replace_message("The job has run for 61 s"))
 
-    await desk.note(reworded)
-    early = len(desk.written)
-    desk.clock.time += REFRESH
-    await desk.note(reworded)
+    await status.note(reworded)
+    early = len(status.written)
+    status.clock.time += REFRESH
+    await status.note(reworded)
 
-    assert (early, len(desk.written)) == (1, 2)
+    assert (early, len(status.written)) == (1, 2)
 
 
 async def test_nothing_is_written_where_nothing_changed(facts):
-    desk = await Desk(facts).open()
-    desk.clock.time += 10 * REFRESH
+    status = await WrittenStatus(facts).open()
+    status.clock.time += 10 * REFRESH
 
-    await desk.note(facts)
+    await status.note(facts)
 
-    assert len(desk.written) == 1
+    assert len(status.written) == 1
 
 
 async def test_what_is_not_known_any_more_leaves_the_status(facts):
     advised = replace(facts, mode=Mode.ADVISE, advice="would save 3 a day")
-    desk = await Desk(advised).open()
-    told = desk.api.objects[PATH]["status"]["advice"]
-    desk.clock.time += REFRESH
+    status = await WrittenStatus(advised).open()
+    told = status.api.objects[PATH]["status"]["advice"]
+    status.clock.time += REFRESH
 
-    await desk.note(facts)
+    await status.note(facts)
 
     assert told == "would save 3 a day"
-    assert "advice" not in desk.api.objects[PATH]["status"]
+    assert "advice" not in status.api.objects[PATH]["status"]
 
 
 async def test_a_refused_status_is_written_once_it_is_no_longer_refused(facts, monkeypatch):
-    desk = await Desk(facts).open()
+    status = await WrittenStatus(facts).open()
     refusals = [RefusedByKubernetesError("cannot update streamapps/status", 403)]
-    accept = desk.api.replace
+    accept = status.api.replace
     written = asyncio.Event()
 
     async def replace_at_last(path, body):
@@ -345,24 +345,24 @@ async def test_a_refused_status_is_written_once_it_is_no_longer_refused(facts, m
         written.set()
         return await accept(path, body)
 
-    monkeypatch.setattr(desk.api, "replace", replace_at_last)
-    desk.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
+    monkeypatch.setattr(status.api, "replace", replace_at_last)
+    status.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
 
-    writing = asyncio.create_task(desk.writer.run())
+    writing = asyncio.create_task(status.writer.run())
     try:
         await asyncio.wait_for(written.wait(), 10.0)
     finally:
         writing.cancel()
 
     assert refusals == []
-    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
+    assert status.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 1}
 
 
 @pytest.mark.parametrize("defect", [KeyError("small/1"), TypeError("None"), RecursionError()])
 async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
     facts, monkeypatch, defect
 ):
-    desk = await Desk(facts).open()
+    status = await WrittenStatus(facts).open()
     written, failures = asyncio.Event(), [defect]
 
     def render(*given):
@@ -372,16 +372,16 @@ async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
         return render_status(*given)
 
     monkeypatch.setattr("weir_operator.kubernetes.app.reporter.render_status", render)
-    desk.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
-    writing = asyncio.create_task(desk.writer.run())
+    status.writer.note(replace(facts, deployments={"match": {"small/1": 1}}))
+    writing = asyncio.create_task(status.writer.run())
     try:
         await until(lambda: not failures)
-        desk.writer.note(replace(facts, deployments={"match": {"small/1": 2}}))
+        status.writer.note(replace(facts, deployments={"match": {"small/1": 2}}))
         await asyncio.wait_for(written.wait(), 10.0)
     finally:
         writing.cancel()
 
-    assert desk.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 2}
+    assert status.api.objects[PATH]["status"]["operators"][0]["deployment"] == {"small/1": 2}
 
 
 async def until(true):

@@ -54,7 +54,7 @@ class Cluster:
 
 
 @pytest.fixture
-def always_anew(monkeypatch):
+def without_cache(monkeypatch):
     monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.0)
 
 
@@ -68,7 +68,7 @@ async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
     assert cluster.asked == ["/api/v1/nodes"]
 
 
-@pytest.mark.usefixtures("always_anew")
+@pytest.mark.usefixtures("without_cache")
 async def test_a_controller_that_may_not_see_nodes_goes_on_without():
     cluster = Cluster(forbidden=True)
     notices = NodeNotices(cluster)
@@ -118,7 +118,7 @@ async def test_pods_are_listed_no_more_often_than_nodes():
     assert len(cluster.asked) == 2
 
 
-@pytest.mark.usefixtures("always_anew")
+@pytest.mark.usefixtures("without_cache")
 async def test_a_node_that_stays_after_all_threatens_nobody():
     cluster = Cluster()
     notices = NodeNotices(cluster)

@@ -68,7 +68,7 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
+def _no_waiting(monkeypatch):
     monkeypatch.setattr(resize_module, "DEFERRED_LIMIT", 0.0)
     monkeypatch.setattr(resize_module, "RESIZE_LIMIT", 0.3)
 

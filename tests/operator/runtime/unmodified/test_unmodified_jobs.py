@@ -1,6 +1,7 @@
 """Jobs that know nothing of Weir, pinned and measured by its agent on real Flink.
 
-`make versions` runs these on other versions than Weir's own, named by WEIR_FLINK_HOME.
+Those with the mark `both_ends` also run on the oldest Flink that Weir knows. `make versions` runs
+all on other versions than Weir's own, named by WEIR_FLINK_HOME.
 """
 
 import os
@@ -19,11 +20,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flink_home
 from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
+from weir_operator.flink.testing import committed_lines
 from weir_operator.flink.topology import Topology, discover
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -33,30 +36,53 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 LIMIT = 180.0
-RECORDS = 6000
+RECORDS = 15_000
+SLOW, FAST = 150, 1000
+"""Records/s: a job must not end before it was rescaled, and need not take long after that."""
+CHOSEN = os.environ.get("WEIR_FLINK_HOME")
+OLDEST = "1.20.5"
 
 
-@pytest.fixture(scope="module")
-def agent():
-    if "WEIR_FLINK_HOME" not in os.environ:  # one jar for all versions, made for Weir's own
+def pytest_generate_tests(metafunc):
+    both = metafunc.definition.get_closest_marker("both_ends") and not CHOSEN
+    versions = {"chosen": None, OLDEST: OLDEST} if both else {"chosen": None}
+    metafunc.parametrize("flink", versions.values(), ids=versions.keys(), indirect=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def flink(request):
+    """The Flink that runs the jobs; Weir's own jars are made for the installed one."""
+    if not CHOSEN:
         build_jar(PROGRAMS, JARS / JAR)
-    return build_agent()
+    build_agent()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param is not None:
+            subprocess.run(
+                ["scripts/flink", request.param], cwd=REPOSITORY, check=True, timeout=600
+            )
+            patch.setenv("WEIR_FLINK_HOME", str(REPOSITORY / "build/flink" / request.param))
+        yield
 
 
 @pytest.fixture(scope="module")
-def readings_jar(tmp_path_factory):
+def agent(flink):
+    return JARS / AGENT
+
+
+@pytest.fixture(scope="module")
+def readings_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "readings.jar"
     return build_jar([HERE / "Readings.java"], jar, entry_class="Readings")
 
 
 @pytest.fixture(scope="module")
-def sql_jar(tmp_path_factory):
+def sql_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "sql.jar"
-    return build_jar([HERE / "SqlScript.java"], jar, entry_class="SqlScript")
+    return build_jar([REPOSITORY / "benchmarks/jobs/SqlScript.java"], jar, entry_class="SqlScript")
 
 
 @pytest.fixture(scope="module")
-def example_jar():
+def example_jar(flink):
     """Flink's own example, as its authors published it."""
     [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
     # Not every release has its examples in Maven Central.
@@ -205,11 +231,6 @@ async def open_cluster(settings_of):
         yield open_cluster
 
 
-def committed(folder):
-    """Return the lines of files that are committed: others have hidden names."""
-    return [line for file in folder.rglob("part-*") for line in file.read_text().splitlines()]
-
-
 def pins(topology):
     """Return the parallelism of each vertex, by operator."""
     return {
@@ -249,11 +270,12 @@ async def test_flinks_own_example_is_pinned_and_rescaled_from_savepoints(
     assert found.restored == cluster.restored_from
 
 
+@pytest.mark.both_ends
 async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales(
     open_cluster, agent, readings_jar, tmp_path
 ):
     out = tmp_path / "out"
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 2, out, agent=agent)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 2, out, agent=agent)
     plan = await cluster.plan()
     window = next(vertex for vertex in plan.vertices if "odd window" in vertex.name)
     most = {name: 2 for name in plan.operators} | {plan.operators[0]: 1, window.operator: 1}
@@ -266,6 +288,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
         topologies.append(await cluster.run({**dict.fromkeys(most, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
         await cluster.stop()
+    cluster.arguments = tuple(map(str, (RECORDS, FAST, 0, out)))
     last = await cluster.run(most)
     await cluster.ended()
 
@@ -273,7 +296,7 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     assert count.operator == again.operator
     assert window.limit == 1
     assert all(ids(each) == ids(last) for each in topologies)
-    assert sorted(map(int, committed(out))) == list(range(RECORDS))
+    assert sorted(map(int, committed_lines(out))) == list(range(RECORDS))
     mean = measured["service_us_sum"] / measured["service_n"]
     variance = measured["service_us2_sum"] / measured["service_n"] - mean**2
     assert 2000 <= mean < 6000
@@ -298,7 +321,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     cluster = await open_cluster(
         sql_jar,
         "CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH ('connector' = 'datagen',"
-        " 'rows-per-second' = '150', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
+        f" 'rows-per-second' = '{SLOW}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
         f" 'fields.id.end' = '{RECORDS}')",
         "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
         f"'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')",
@@ -314,6 +337,9 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     small = await cluster.run(dict.fromkeys(most, 1))
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
+    cluster.arguments = tuple(
+        statement.replace(f"'{SLOW}'", f"'{FAST}'") for statement in cluster.arguments
+    )
     large = await cluster.run(most)
     await cluster.ended()
 
@@ -321,7 +347,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     assert first.operators == second.operators
     assert [each.id for each in first.vertices] == [each.id for each in second.vertices]
     assert ids(small) == ids(large)
-    rows = [tuple(map(int, line.split(","))) for line in committed(out)]
+    rows = [tuple(map(int, line.split(","))) for line in committed_lines(out)]
     assert sum(n for _, n, _ in rows) == RECORDS
     assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
 
@@ -330,7 +356,7 @@ SCRIPT = """\
 -- Counts; and a comment with a ';' and a quote that's open.
 SET 'pipeline.name' = 'counts; and totals';
 CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH (
-    'connector' = 'datagen', 'rows-per-second' = '150', 'fields.id.kind' = 'sequence',
+    'connector' = 'datagen', 'rows-per-second' = '{rate}', 'fields.id.kind' = 'sequence',
     'fields.id.start' = '1', 'fields.id.end' = '{records}');
 /* Two sinks; /* one job. */
 CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH (
@@ -352,6 +378,7 @@ def programs_jar():
     return JARS / JAR
 
 
+@pytest.mark.both_ends
 async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     open_cluster, agent, programs_jar, tmp_path
 ):
@@ -359,7 +386,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     begin, other = "BEGIN STATEMENT SET;", "EXECUTE STATEMENT SET BEGIN"
     out = tmp_path / "out"
     script, same = (
-        SCRIPT.format(records=RECORDS, out=out, begin=words) for words in (begin, other)
+        SCRIPT.format(records=RECORDS, rate=SLOW, out=out, begin=words) for words in (begin, other)
     )
     cluster = await open_cluster(programs_jar, "q.sql", script, agent=agent, entry_class=SQL)
     plan = await cluster.plan()
@@ -374,12 +401,14 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     large = await cluster.run(most)
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
+    cluster.arguments = ("q.sql", SCRIPT.format(records=RECORDS, rate=FAST, out=out, begin=begin))
     last = await cluster.run(dict.fromkeys(most, 1))
     await cluster.ended()
 
     # The planner numbers what it translates, over all jobs of a process: names differ by that.
     same_but_names, vertices = (
-        [replace(each, name="") for each in planned.vertices] for planned in (plan_of_same, plan)
+        [each.model_copy(update={"name": ""}) for each in planned.vertices]
+        for planned in (plan_of_same, plan)
     )
     assert same_but_names == vertices
     assert (plan.agent, plan.groups) == ("ready", frozenset())
@@ -388,10 +417,10 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
         for sizes in (dict.fromkeys(most, 1), most)
     ]
     assert ids(small) == ids(large) == ids(last)
-    counted = [tuple(map(int, line.split(","))) for line in committed(out / "counts")]
+    counted = [tuple(map(int, line.split(","))) for line in committed_lines(out / "counts")]
     assert sum(n for _, n, _ in counted) == RECORDS
     assert sum(total for _, _, total in counted) == RECORDS * (RECORDS + 1) // 2
-    rows = [line.split(",", 1) for line in committed(out / "seen")]
+    rows = [line.split(",", 1) for line in committed_lines(out / "seen")]
     assert sorted(int(number) for number, _ in rows) == list(range(1, RECORDS + 1))
     assert {note.strip('"') for _, note in rows} == {"it's; here"}
 
@@ -443,7 +472,7 @@ async def test_a_script_that_is_not_one_job_is_refused_with_its_line(
             ("q.sql, line 3: ", "because Weir runs streaming jobs"),
             ("q.sql: ", "expected END;"),
             ("q.sql: ", "expected an INSERT INTO"),
-            ("q.sql: ", "'no-such'"),
+            ("q.sql, line 4: ", "'no-such', got none; put its jar into /opt/flink/usrlib"),
         ],
         strict=True,
     ):
@@ -460,7 +489,7 @@ async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
         for name in whole.namelist():
             if name != "dev/weir/agent/Operators.class":
                 rest.writestr(name, whole.read(name))
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=broken)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 0, tmp_path / "out", agent=broken)
     plan = await cluster.plan()
     await cluster.provide({"any": 2})
 
@@ -489,7 +518,7 @@ async def test_a_batch_job_is_told_apart_before_it_runs(open_cluster, agent, exa
 async def test_what_cannot_be_is_refused_before_a_job_runs(
     open_cluster, agent, readings_jar, tmp_path
 ):
-    cluster = await open_cluster(readings_jar, RECORDS, 150, 0, tmp_path / "out", agent=agent)
+    cluster = await open_cluster(readings_jar, RECORDS, SLOW, 0, tmp_path / "out", agent=agent)
 
     async def refused(sizes):
         plan = await read_plan(

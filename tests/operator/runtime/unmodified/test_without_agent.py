@@ -8,6 +8,7 @@ from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
+from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.streamapp.operators import WHOLE_JOB
@@ -58,11 +59,7 @@ async def test_a_job_without_the_agent_is_rescaled_as_one_operator_and_exactly(
 
     assert [(end.step, end.by_checkpoint) for end in ends] == [(Step.DONE, False)] * 3
     assert parallelism == [{2}, {1}, {2}]
-    lines = [
-        tuple(map(int, line.split()))
-        for file in (tmp_path / "out").rglob("part-*")
-        for line in file.read_text().splitlines()
-    ]
+    lines = [tuple(map(int, line.split())) for line in committed_lines(tmp_path / "out")]
     assert sorted(number for *_, number in lines) == list(range(RECORDS))
     # The state of each key went on from where it was.
     assert sorted((key, before) for key, before, _ in lines) == sorted(

@@ -7,12 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.autrascale.baselines import (
-    allocate,
-    double,
-    scale_in_proportion,
-    sojourn,
-)
 from weir_policies.application_manager.autrascale.gaussian_process import (
     draw_candidates,
     expect_improvement,
@@ -157,21 +151,6 @@ def test_a_small_omega_is_looked_at_whole_and_a_large_one_in_part():
     assert 5000 < len(large) <= 6000
     assert large.min() == 1
     assert large.max() == 40
-
-
-def test_proportion_and_exponent_stop_at_the_most():
-    assert scale_in_proportion((2, 5), throughput=10.0, wanted=25.0, most=(9, 9)) == (5, 9)
-    assert double((2, 5), (9, 9)) == (4, 9)
-
-
-def test_drs_adds_where_the_sojourn_time_falls_most():
-    # M/M/3 at load 2.5 takes 24 ms, M/M/4 12 ms; the other operator is hardly used.
-    assert sojourn(250.0, 100.0, 3) == pytest.approx(0.024, abs=1e-3)
-    assert allocate((250.0, 250.0), (100.0, 10_000.0), bound=0.015, most=(9, 9)) == (4, 1)
-
-
-def test_drs_gives_up_where_no_replica_helps():
-    assert allocate((250.0,), (100.0,), bound=0.001, most=(5,)) == (5,)
 
 
 @pytest.mark.parametrize(

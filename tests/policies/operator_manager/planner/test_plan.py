@@ -144,10 +144,10 @@ def test_no_point_exceeds_a_pool():
 def test_resizes_of_a_point_are_on_the_front():
     half = NodeType(name="p/1", pool="p", speedup=1.0, price=1.0)
     whole = NodeType(name="p/2", pool="p", speedup=2.0, price=2.0)
-    view, own = prepared(a_model(node_types=(half, whole), max_replicas=4, keyed=True))
+    _, own = prepared(a_model(node_types=(half, whole), max_replicas=4, keyed=True))
 
-    assert find_point(0, view, own, np.array([4, 0], dtype=np.int64)) >= 0
-    assert find_point(0, view, own, np.array([0, 4], dtype=np.int64)) >= 0
+    assert find_point(own, np.array([4, 0], dtype=np.int64)) >= 0
+    assert find_point(own, np.array([0, 4], dtype=np.int64)) >= 0
 
 
 def test_where_moves_are_by_one_the_front_is_of_one_type():

@@ -104,14 +104,14 @@ def test_a_policy_that_has_learned_already_is_not_changed():
     planner.learn(an_interval())
     before = planner.state_dict()
 
-    planner.expect(Season(rates=DAILY))
+    planner.warm_start(Season(rates=DAILY))
 
     assert planner.state_dict() == before
 
 
 def test_a_policy_that_is_made_to_forget_begins_with_the_season_again():
     planner = a_planner()
-    planner.expect(Season(rates=DAILY))
+    planner.warm_start(Season(rates=DAILY))
     untaught = planner.state_dict()
     planner.learn(an_interval())
     first = planner.state_dict()

@@ -101,12 +101,19 @@ public final class Report {
                 : null;
     }
 
-    /** Flink 2 has no iterations. */
-    private static boolean isIterative(StreamGraph graph) {
+    /**
+     * Flink 2 has no iterations, and not the method.
+     *
+     * @throws Refusal Flink does not say; records that go round would be lost
+     */
+    static boolean isIterative(Object graph) {
         try {
-            return (Boolean) StreamGraph.class.getMethod("isIterative").invoke(graph);
-        } catch (ReflectiveOperationException never) {
+            return (Boolean) graph.getClass().getMethod("isIterative").invoke(graph);
+        } catch (NoSuchMethodException never) {
             return false;
+        } catch (ReflectiveOperationException failure) {
+            Throwable cause = failure.getCause() == null ? failure : failure.getCause();
+            throw new Refusal("Expected Flink to say whether a job has iterations, got " + cause);
         }
     }
 

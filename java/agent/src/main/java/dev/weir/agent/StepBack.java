@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
- * What the agent could not do in this JVM, and so left to Flink. Each failure is told once, on the
- * standard error output: a logging framework may not be there yet.
+ * What the agent could not do in this JVM, and so left to Flink. Each failure is reported once, on
+ * the standard error output: a logging framework may not be there yet.
  */
 public final class StepBack {
     private static final int MOST = 20;

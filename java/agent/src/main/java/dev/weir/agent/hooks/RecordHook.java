@@ -1,30 +1,14 @@
 package dev.weir.agent.hooks;
 
-import static net.bytebuddy.matcher.ElementMatchers.isSynthetic;
-import static net.bytebuddy.matcher.ElementMatchers.named;
-import static net.bytebuddy.matcher.ElementMatchers.not;
-
 import dev.weir.agent.Meter;
 import java.util.List;
 import net.bytebuddy.asm.Advice;
-import net.bytebuddy.description.method.MethodDescription;
-import net.bytebuddy.matcher.ElementMatcher;
 
 /** A record passes through the whole chain of a task. */
-public final class RecordHook extends Hook {
+public final class RecordHook extends EmitRecordHook {
     @Override
     public List<String> types() {
         return OUTPUTS;
-    }
-
-    @Override
-    public ElementMatcher.Junction<MethodDescription> method() {
-        return named("emitRecord").and(not(isSynthetic()));
-    }
-
-    @Override
-    public boolean keepsMeter() {
-        return true;
     }
 
     @Advice.OnMethodEnter(suppress = Throwable.class)

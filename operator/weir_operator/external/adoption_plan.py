@@ -11,21 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weir_operator.external.flink_deployment import (
+    MIB,
     OVERRIDES,
     FlinkDeployment,
-    read_version,
     refuse_autoscaler,
 )
-from weir_operator.external.reference import MIB, TASK_MANAGERS
+from weir_operator.external.moving import MOVE
+from weir_operator.external.reference import TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
 from weir_operator.flink.transport import Json
+from weir_operator.flink.versions import read_version
 from weir_operator.kubernetes.api.objects import Body
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND
 from weir_operator.streamapp.pod_template import remedy_for_owned
 
-FIRST_RUN_BY_WEIR = (2, 0)
-"""The first version of Flink that Weir runs."""
+FIRST_RUN_BY_WEIR = (1, 20)
+"""The first version of Flink with which Weir's agent and its engine were tested."""
 _LOCAL = "local://"
 _SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 _CHECKPOINTS = ("execution.checkpointing.dir", "state.checkpoints.dir")
@@ -57,22 +59,24 @@ def plan_adoption(
     version: str,
     objective: str,
     given: Body | None = None,
+    cause: str = "",
 ) -> Adoption:
     """Return the StreamApp for a FlinkDeployment, and what would stop the move.
 
     Args:
         deployment: As it is.
         job: As it runs; `None` if it does not.
-        version: Flink's, such as `2.1.0`; empty if nobody answered.
+        version: Flink's, such as `2.1.0`; empty where `job` is `None`.
         objective: The response time that the job must meet, such as `500ms`.
         given: The StreamApp that the user wrote; `None` makes one.
+        cause: Why `job` is `None`, a sentence; empty where it is not known.
     """
     if given is not None:
-        stops = (*_stops(deployment, job, version), *_differences(given, job))
+        stops = (*_stops(deployment, job, version, cause), *_differences(given, job))
         return Adoption(manifest=given, stops=stops, remarks=())
     return Adoption(
         manifest=_manifest(deployment, job, objective=objective),
-        stops=(*_stops(deployment, job, version), *_unknown_parts(deployment)),
+        stops=(*_stops(deployment, job, version, cause), *_unknown_parts(deployment)),
         remarks=tuple(_remarks(deployment, job)),
     )
 
@@ -150,7 +154,9 @@ def _storage(deployment: FlinkDeployment) -> str:
     )
 
 
-def _stops(deployment: FlinkDeployment, job: ExternalJob | None, version: str) -> Iterator[str]:
+def _stops(
+    deployment: FlinkDeployment, job: ExternalJob | None, version: str, cause: str
+) -> Iterator[str]:
     this, given = f"FlinkDeployment {deployment.name}", deployment.job
     if given is None:
         yield (
@@ -166,12 +172,13 @@ def _stops(deployment: FlinkDeployment, job: ExternalJob | None, version: str) -
         return
     if job is None:
         yield (
-            f"The job of {this} does not run, or cannot be reached: start it, because Weir reads "
+            f"The job of {this} does not run, or cannot be reached: let it run, because Weir reads "
             "its max parallelism, without which its state cannot be restored"
+            + (f" ({cause})" if cause else "")
         )
     if version and read_version(version) < FIRST_RUN_BY_WEIR:
         yield (
-            f"Flink's version: expected 2.0 or newer, got {version}; upgrade the FlinkDeployment "
+            f"Flink's version: expected 1.20 or newer, got {version}; upgrade the FlinkDeployment "
             "first, or scale the job where it runs (flink.ref with mode: Auto)"
         )
     if not any(deployment.configuration.get(key) for key in _SAVEPOINTS):
@@ -255,14 +262,14 @@ def _remarks(deployment: FlinkDeployment, job: ExternalJob | None) -> Iterator[s
         )
 
 
-def say_move(deployment: FlinkDeployment) -> str:
+def describe_move(deployment: FlinkDeployment) -> str:
     """Return how the job is moved by a savepoint, with commands for each step by hand."""
     name, place = deployment.name, f"--namespace {deployment.namespace}"
     suspend = '{"spec": {"job": {"state": "suspended", "upgradeMode": "savepoint"}}}'
     state = "--for=jsonpath='{.status.lifecycleState}'=SUSPENDED"
     path = "-o jsonpath='{.status.jobStatus.upgradeSavepointPath}'"
     return f"""\
-Nothing was changed. To move the job, and to move it back if that fails:
+Nothing was changed. To move the job, which is moved back if that fails:
      weir adopt {name} {place} --move
 
 The same by hand:
@@ -275,10 +282,10 @@ The same by hand:
      kubectl delete deployment {name} {place}
   4. Write the path as spec.flink.job.initialSavepoint into the StreamApp, and apply it.
 
-{say_way_back(deployment, name)}"""
+{describe_way_back(deployment, name)}"""
 
 
-def say_way_back(deployment: FlinkDeployment, app: str) -> str:
+def describe_way_back(deployment: FlinkDeployment, app: str) -> str:
     """Return the commands of the way back.
 
     Args:
@@ -286,11 +293,12 @@ def say_way_back(deployment: FlinkDeployment, app: str) -> str:
         app: Name of the StreamApp.
     """
     name, place = deployment.name, f"--namespace {deployment.namespace}"
-    back = '{"spec": {"job": {"state": "running"}}}'
+    forget = f'{{"metadata": {{"annotations": {{"{MOVE}": null}}}}, '
+    back = forget + '"spec": {"job": {"state": "running"}}}'
     stop = '{"spec": {"state": "Suspended"}}'
     nonce = ((deployment.job or {}).get("savepointRedeployNonce") or 0) + 1
     newer = (
-        '{"spec": {"job": {"state": "running", "initialSavepointPath": "PATH", '
+        forget + '"spec": {"job": {"state": "running", "initialSavepointPath": "PATH", '
         f'"savepointRedeployNonce": {nonce}}}}}}}'
     )
     return f"""\

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from graphlib import TopologicalSorter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.wiring.discovery import (
+from weir_operator.wiring.vertices import (
     discover_operators,
     group_vertices,
     separate_vertices,
@@ -45,7 +47,7 @@ def a_plan(*edges, agent="ready", groups=(), pins_itself=False, joins=True, limi
     )
 
 
-def an_app(*operators, paths=(), most=128):
+def an_app(*operators, paths=(), most=128, limit=None):
     return parse_manifest(
         {
             "apiVersion": "weir.dev/v1alpha1",
@@ -57,7 +59,13 @@ def an_app(*operators, paths=(), most=128):
                     "responseTime": "500ms",
                     "paths": [{"sink": sink, "responseTime": "100ms"} for sink in paths],
                 },
-                "nodePools": [{"name": "any", "sizes": ["500m", "1"]}],
+                "nodePools": [
+                    {
+                        "name": "any",
+                        "sizes": ["500m", "1"],
+                        **({} if limit is None else {"maxReplicas": limit}),
+                    }
+                ],
                 "operators": list(operators),
             },
         }
@@ -201,11 +209,14 @@ def test_where_the_agent_pins_nothing_the_manifest_stands_as_it_is(plan):
         discover_operators(an_app({"name": "hot", "vertices": ["count"]}), plan, ())
 
 
-def test_separated_vertices_keep_the_replicas_of_the_operator_they_were_in():
-    app, plan = an_app(), a_plan(*CHAIN, limits={"parse": 1})
+WORK = {"source": 0.04, "parse": 0.2, "count": 1.5, "sink": 0.02, "commit": 0.0}
+
+
+def test_separated_vertices_get_the_replicas_that_their_work_needs_on_the_fastest_nodes():
+    app, plan = an_app(), a_plan(*CHAIN)
 
     target, vertices = separate_vertices(
-        app, plan, {"job": {"any/1": 2, "any/500m": 1}}, {"count": 0.7, "parse": 0.2}
+        app, plan, {"job": {"any/500m": 2, "any/1": 2}}, WORK, ["count", "parse"]
     )
 
     assert target == {
@@ -215,6 +226,77 @@ def test_separated_vertices_keep_the_replicas_of_the_operator_they_were_in():
         "sink-and-1-more": {"any/1": 1},
     }
     assert vertices == found(app, plan, known=target)
+
+
+def test_separated_vertices_get_no_more_replicas_than_they_had_or_can_have():
+    app, plan = an_app(), a_plan(*CHAIN, limits={"parse": 1})
+    busy = WORK | {"parse": 3.0, "count": 20.0}
+
+    target, _ = separate_vertices(app, plan, {"job": {"any/1": 3}}, busy, ["count", "parse"])
+
+    assert target["count"] == {"any/1": 3}
+    assert target["parse"] == {"any/1": 1}
+
+
+def test_what_is_left_keeps_its_replicas_where_a_part_of_it_reports_no_work():
+    app, plan = an_app(), a_plan(*CHAIN)
+
+    target, _ = separate_vertices(
+        app, plan, {"job": {"any/1": 3}}, WORK | {"source": math.nan}, ["count"]
+    )
+
+    assert target["source-and-1-more"] == {"any/1": 3}
+    assert target["sink-and-1-more"] == {"any/1": 1}
+
+
+MANY = [f"v{number}" for number in range(16)]
+
+
+def sixteen_vertices(*, limit=None):
+    """Return what shares the job, and what is measured: 8 subtasks, each busy for 1.25 %."""
+    app, plan = an_app(limit=limit), a_plan(*pairwise(MANY))
+    shared = share_operators(app, plan, found(app, plan))
+    assert shared is not None
+    return shared, {each.id: 8 * 0.0125 for each in plan.vertices}
+
+
+def replicas_of(separation):
+    return sum(sum(counts.values()) for counts in separation.target.values())
+
+
+def test_many_vertices_with_little_work_do_not_multiply_the_replicas():
+    shared, measured = sixteen_vertices()
+
+    separation = shared.find_separation({"job": {"any/1": 8}}, measured)
+
+    assert separation is not None
+    assert set(separation.busy) == {*MANY}
+    assert replicas_of(separation) == 16
+    assert separation.scales_in
+
+
+def test_no_more_vertices_are_separated_than_the_pools_hold_and_the_busiest_come_first():
+    shared, measured = sixteen_vertices(limit=8)
+    [last] = [id_ for id_, name in shared.vertices["job"].items() if name == "v15"]
+
+    separation = shared.find_separation({"job": {"any/1": 8}}, measured | {last: 0.6})
+
+    assert separation is not None
+    assert next(iter(separation.busy)) == "v15"
+    assert separation.busy.keys() | separation.waiting.keys() == {*MANY}
+    assert separation.waiting
+    assert replicas_of(separation) <= 8
+    assert set(separation.busy) <= set(separation.target)
+
+
+def test_where_the_pools_have_no_room_at_all_nothing_is_separated():
+    shared, measured = sixteen_vertices(limit=1)
+
+    separation = shared.find_separation({"job": {"any/1": 1}}, measured)
+
+    assert separation is not None
+    assert separation.busy == {}
+    assert separation.target == {"job": {"any/1": 1}}
 
 
 def test_only_operators_that_the_manifest_does_not_name_are_measured_by_vertex():

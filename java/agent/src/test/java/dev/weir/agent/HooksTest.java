@@ -1,0 +1,318 @@
+package dev.weir.agent;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.weir.agent.hooks.BufferHook;
+import dev.weir.agent.hooks.Hook;
+import dev.weir.agent.hooks.JobGraphHook;
+import dev.weir.agent.hooks.RecordHook;
+import dev.weir.agent.hooks.SourcePollHook;
+import dev.weir.agent.hooks.SourceRecordHook;
+import dev.weir.agent.hooks.TaskStartHook;
+import dev.weir.agent.hooks.TimerHook;
+import dev.weir.agent.hooks.WatermarkHook;
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import net.bytebuddy.ByteBuddy;
+import net.bytebuddy.dynamic.ClassFileLocator;
+import net.bytebuddy.jar.asm.ClassReader;
+import net.bytebuddy.jar.asm.ClassVisitor;
+import net.bytebuddy.jar.asm.MethodVisitor;
+import net.bytebuddy.jar.asm.Opcodes;
+import net.bytebuddy.pool.TypePool;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.streaming.api.watermark.Watermark;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Each hook, in the classes of the installed Flink, and in others of the same shape. */
+class HooksTest {
+    private static final ClassLoader FLINK = HooksTest.class.getClassLoader();
+
+    static Stream<Arguments> places() {
+        return Agent.hooks().stream()
+                .flatMap(hook -> hook.types().stream().map(type -> Arguments.of(hook, type)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("places")
+    void theMethodsThatAHookNamesCallTheAgentAndNoOthers(Hook hook, String type)
+            throws IOException {
+        byte[] changed = Weaver.weave(List.of(hook), type, FLINK, code(type));
+
+        assertEquals(named(hook, type), callers(changed));
+    }
+
+    @ParameterizedTest
+    @MethodSource("places")
+    void aChangedClassOfFlinkIsLoaded(Hook hook, String type) throws Exception {
+        byte[] changed = Weaver.weave(List.of(hook), type, FLINK, code(type));
+
+        Class<?> loaded = new Own(type, changed).loadClass(type);
+
+        loaded.getDeclaredMethods();
+        assertEquals(Own.class, loaded.getClassLoader().getClass());
+        assertEquals(type, Class.forName(type, true, loaded.getClassLoader()).getName());
+    }
+
+    @ParameterizedTest
+    @MethodSource("places")
+    void aClassWithoutTheMethodStaysAsItIsAndTheReasonIsKept(Hook hook, String type) {
+        byte[] empty = new ByteBuddy().subclass(Object.class).name(type).make().getBytes();
+
+        byte[] changed =
+                new Transformer(List.of(hook))
+                        .transform(FLINK, type.replace('.', '/'), null, null, empty);
+
+        assertNull(changed);
+        assertTrue(StepBack.reasons().toString().contains("this Flink has no " + hook), type);
+    }
+
+    @Test
+    void recordsAreTimedByTheMeterOfTheirThread() throws Exception {
+        Object output = woven(new RecordHook(), Output.class);
+
+        long timed = timedBy(() -> call(output, "emitRecord"));
+
+        assertEquals(1, timed);
+    }
+
+    @Test
+    void recordsOfASourceAreTimedFromThePollOn() throws Exception {
+        Object source = woven(new SourcePollHook(), Output.class);
+        Object output = woven(new SourceRecordHook(), Output.class);
+
+        long timed =
+                timedBy(
+                        () -> {
+                            call(source, "emitNext");
+                            call(output, "emitRecord");
+                        });
+
+        assertEquals(1, timed);
+    }
+
+    @Test
+    void watermarksTimersAndBuffersAreNoRecords() throws Exception {
+        Object watermarks = woven(new WatermarkHook(), Output.class);
+        Object timers = woven(new TimerHook(), Output.class);
+        Object buffers = woven(new BufferHook(), Output.class);
+
+        long timed =
+                timedBy(
+                        () -> {
+                            call(watermarks, "emitWatermark", new Watermark(1));
+                            call(timers, "invokeProcessingTimeCallback");
+                            call(buffers, "requestBufferBuilderBlocking", 1);
+                        });
+
+        assertEquals(0, timed);
+    }
+
+    @Test
+    void whatAMethodThrowsPassesTheAgent() throws Exception {
+        for (Hook hook : List.of(new RecordHook(), new SourceRecordHook())) {
+            Object output = woven(hook, Throws.class);
+
+            assertThrows(IllegalArgumentException.class, () -> call(output, "emitRecord"));
+        }
+    }
+
+    @Test
+    void aTaskThatCannotBeMeasuredStartsAllTheSame() throws Exception {
+        Object task = woven(new TaskStartHook(), Output.class);
+
+        onOwnThread(() -> call(task, "restore"));
+
+        assertEquals(List.of("restore"), calls(task));
+        assertTrue(StepBack.reasons().toString().contains("the metrics of a task"));
+    }
+
+    @Test
+    void whatAJobsSettingsAskForInVainEndsItsSubmission() throws Exception {
+        Class<?> generator = wovenClass(new JobGraphHook(), Generator.class);
+        Method create = generator.getDeclaredMethod("createJobGraph", Object.class);
+        create.setAccessible(true);
+        Configuration settings = new Configuration();
+        settings.setString("weir.pin", "true");
+        settings.setString("weir.parallelism.nobody", "2");
+
+        InvocationTargetException ended =
+                assertThrows(
+                        InvocationTargetException.class,
+                        () -> create.invoke(null, Graphs.of(settings)));
+
+        assertEquals(Refusal.class, ended.getCause().getClass());
+        assertEquals("made", create.invoke(null, "no graph"));
+    }
+
+    /** Returns how many records a thread of its own has timed. */
+    private static long timedBy(Action action) throws Exception {
+        long[] count = new long[1];
+        onOwnThread(
+                () -> {
+                    Meter.current().measure();
+                    action.run();
+                    count[0] = Meter.current().count();
+                });
+        return count[0];
+    }
+
+    private static void onOwnThread(Action action) throws Exception {
+        List<Exception> failures = new ArrayList<>();
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                action.run();
+                            } catch (Exception failure) {
+                                failures.add(failure);
+                            }
+                        });
+        thread.start();
+        thread.join();
+        assertEquals(List.of(), failures);
+    }
+
+    private static Set<String> named(Hook hook, String type) throws IOException {
+        return TypePool.Default.of(FLINK).describe(type).resolve().getDeclaredMethods()
+                .filter(hook.method())
+                .stream()
+                .map(each -> each.getInternalName() + each.getDescriptor())
+                .collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    /** Returns the methods that call a class of the agent. */
+    private static Set<String> callers(byte[] code) {
+        Set<String> found = new TreeSet<>();
+        new ClassReader(code)
+                .accept(
+                        new ClassVisitor(Opcodes.ASM9) {
+                            @Override
+                            public MethodVisitor visitMethod(
+                                    int access, String name, String type, String s, String[] t) {
+                                return new MethodVisitor(Opcodes.ASM9) {
+                                    @Override
+                                    public void visitMethodInsn(
+                                            int code, String owner, String n, String d, boolean i) {
+                                        if (owner.startsWith("dev/weir/agent/")) {
+                                            found.add(name + type);
+                                        }
+                                    }
+                                };
+                            }
+                        },
+                        0);
+        assertFalse(found.isEmpty());
+        return found;
+    }
+
+    private static byte[] code(String type) throws IOException {
+        try (InputStream code = FLINK.getResourceAsStream(type.replace('.', '/') + ".class")) {
+            return code.readAllBytes();
+        }
+    }
+
+    private static Class<?> wovenClass(Hook hook, Class<?> shape) throws Exception {
+        byte[] code = ClassFileLocator.ForClassLoader.read(shape);
+        byte[] changed = Weaver.weave(List.of(hook), shape.getName(), FLINK, code);
+        return new Own(shape.getName(), changed).loadClass(shape.getName());
+    }
+
+    private static Object woven(Hook hook, Class<?> shape) throws Exception {
+        var constructor = wovenClass(hook, shape).getDeclaredConstructor();
+        constructor.setAccessible(true);
+        return constructor.newInstance();
+    }
+
+    private static void call(Object target, String name, Object... arguments) throws Exception {
+        for (Method method : target.getClass().getDeclaredMethods()) {
+            if (method.getName().equals(name)) {
+                method.setAccessible(true);
+                try {
+                    method.invoke(target, arguments);
+                } catch (InvocationTargetException thrown) {
+                    throw (Exception) thrown.getCause();
+                }
+                return;
+            }
+        }
+        throw new NoSuchMethodException(name);
+    }
+
+    private static Object calls(Object target) throws Exception {
+        var field = target.getClass().getDeclaredField("calls");
+        field.setAccessible(true);
+        return field.get(target);
+    }
+
+    private interface Action {
+        void run() throws Exception;
+    }
+
+    /** Loads one class itself, and the others as usual. */
+    private static final class Own extends ClassLoader {
+        private final String name;
+        private final byte[] code;
+
+        Own(String name, byte[] code) {
+            super(FLINK);
+            this.name = name;
+            this.code = code;
+        }
+
+        @Override
+        protected Class<?> loadClass(String wanted, boolean resolve)
+                throws ClassNotFoundException {
+            if (!wanted.equals(name)) {
+                return super.loadClass(wanted, resolve);
+            }
+            Class<?> found = findLoadedClass(name);
+            return found == null ? defineClass(name, code, 0, code.length) : found;
+        }
+    }
+
+    static class Output {
+        final List<String> calls = new ArrayList<>();
+
+        void restore() {
+            calls.add("restore");
+        }
+
+        void emitRecord() {}
+
+        void emitNext() {}
+
+        void emitWatermark(Watermark watermark) {}
+
+        void invokeProcessingTimeCallback() {}
+
+        void requestBufferBuilderBlocking(int channel) {}
+    }
+
+    static class Throws {
+        void emitRecord() {
+            throw new IllegalArgumentException("not a record");
+        }
+    }
+
+    static class Generator {
+        static String createJobGraph(Object graph) {
+            return "made";
+        }
+    }
+}
