@@ -166,7 +166,7 @@ class Observation:
     """How many these are instead of k_max: those of all operators together, where the cost of the
     operator counts as a part of the application's."""
     restarts_anyway: bool = False
-    """Whether the job is restarted at this tick for another operator, so that a restart for this one
+    """Whether the job is restarted at this tick for another operator, so that one for this operator
     costs nothing more. Policies that make use of it are asked a second time."""
 
 

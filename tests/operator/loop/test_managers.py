@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.operator.loop.conftest import ONE
-from weir_operator.loop.managers import JointManagers
-from weir_operator.loop.operator_manager import ObservedOperator
+from weir_operator.loop.managers import JointManagers, SeparateManagers
+from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
 from weir_operator.wiring.assembly import operator_managers, policy_settings
@@ -418,3 +418,61 @@ def test_without_a_bound_on_the_age_none_is_passed():
 
 def test_a_policy_that_takes_nothing_of_the_objective_is_given_nothing():
     assert policy_settings(an_app(eventTime="5s"), policy="drs-first") == {}
+
+
+class Joins:
+    """Scales out if the rate exceeds a limit, or if the job is restarted anyway."""
+
+    joins_restarts = True
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.asked = []
+
+    def decide(self, observation):
+        self.asked.append(observation.restarts_anyway)
+        if observation.rate <= self.limit and not observation.restarts_anyway:
+            return stay(observation, "there is no need")
+        more = Deployment((observation.deployment.counts[0] + 1,))
+        return replace(stay(observation, "there is need"), target=more)
+
+    def learn(self, transition):
+        pass
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+@pytest.mark.parametrize(("rate", "asked"), [(150.0, [False, True]), (50.0, [False])])
+def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
+    model = a_model(node_types=an_observation().model.node_types[:1], max_replicas=4)
+    policies = {"match": Joins(100.0), "count": Joins(1000.0)}
+    managers = SeparateManagers(
+        {
+            name: OperatorManager(
+                model=replace(model, name=name), given=(), policy=policy, fixed=None
+            )
+            for name, policy in policies.items()
+        }
+    )
+    seen = {
+        name: an_observation(
+            model=replace(model, name=name),
+            deployment=Deployment((1,)),
+            rate=rate,
+            utilisation=(0.5,),
+            replica_ages=(60.0,),
+        )
+        for name in policies
+    }
+    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
+
+    decisions = managers.propose(seen, flow)
+
+    more = Deployment((1 + len(asked) - 1,))
+    assert {name: each.target for name, each in decisions.items()} == dict.fromkeys(policies, more)
+    assert policies["count"].asked == asked
+    assert policies["match"].asked == [False]

@@ -507,7 +507,8 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     """Return the decision in words."""
     own = PlannerMemory(memory[0])
     if not is_planned(own):
-        return explain_rule(observation, target, _say_rule(view, own) + _say_mistrust(own))
+        reason = _say_rule(view, own) + _say_shared(observation, target) + _say_mistrust(own)
+        return explain_rule(observation, target, reason)
     scores = _score(observation, view, own)
     named = say_deployment(target, observation.model.node_types)
     price = price_per_hour(target, observation.model.node_types)
@@ -527,7 +528,8 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
         reason += f"; staying is expected to cost {saved:.3g} more (a restart costs {restart:.3g})"
     else:
         reason += f"; no other deployment is worth a restart, which costs {restart:.3g}"
-    return explain_scores(observation, target, reason + _say_mistrust(own), scores)
+    reason += _say_shared(observation, target) + _say_mistrust(own)
+    return explain_scores(observation, target, reason, scores)
 
 
 def _say_rule(view: View, own: PlannerMemory) -> str:
@@ -549,6 +551,12 @@ def _say_rule(view: View, own: PlannerMemory) -> str:
         f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
         f"{costs[PLAN]:.3g}"
     )
+
+
+def _say_shared(observation: Observation, target: Deployment) -> str:
+    if observation.restarts_anyway and target != observation.deployment:
+        return "; the job is restarted for another operator anyway"
+    return ""
 
 
 def _say_mistrust(own: PlannerMemory) -> str:

@@ -397,3 +397,18 @@ def test_it_says_which_rule_it_follows_and_what_the_plan_would_have_cost():
 
     assert "a margin" in reason
     assert "the plan" in reason
+
+
+def test_a_restart_for_another_operator_is_joined_before_there_is_a_need_of_ones_own():
+    policy = a_planner()
+    observations, _ = follow(policy, [135.0, 135.0, 135.0])
+    seen = replace(observations[-1], rate=140.0, processed=140.0)
+
+    alone = policy.decide(seen)
+    joined = policy.decide(replace(seen, restarts_anyway=True))
+    again = policy.decide(seen)
+
+    assert alone.target == TWO_SLOW
+    assert joined.target.size > TWO_SLOW.size or joined.target.counts[1] > 0
+    assert "restarted for another operator" in joined.reason
+    assert again == alone
