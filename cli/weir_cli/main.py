@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "replay": (
         "weir_cli.replay:replay",
-        "Decide the recorded intervals of a StreamApp again, beside what was decided.",
+        "Replay recorded intervals with another policy or objective, or this version of Weir.",
     ),
     "evaluate": (
         "weir_cli.evaluate:evaluate",

@@ -44,7 +44,7 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """Replay recorded intervals with another policy, another objective, or this version of Weir.
+    """Replay recorded intervals with another policy or objective, or this version of Weir.
 
     The model predicts the response time of both deployments under the recorded load. It has no gap
     of a restart and no backlog; the output says what else is not known.

@@ -92,8 +92,16 @@ class FlinkRest:
         )
 
     async def task_managers(self) -> tuple[TaskManager, ...]:
-        """Return the TaskManagers that are registered now."""
-        return await self._transport.ask("GET", "/taskmanagers", answers.read_task_managers)
+        """Return the TaskManagers that are registered now.
+
+        Raises:
+            TemporaryError: The JobManager cannot tell yet: for a moment after its start, it answers
+                that its ResourceManager is not to be found.
+        """
+        try:
+            return await self._transport.ask("GET", "/taskmanagers", answers.read_task_managers)
+        except NotKnownToFlinkError as error:
+            raise TemporaryError(str(error)) from error
 
     # -- jobs -------------------------------------------------------------------------------------
 

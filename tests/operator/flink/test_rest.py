@@ -422,6 +422,14 @@ def submit(flink):
     return submit
 
 
+async def test_a_job_manager_that_has_no_resource_manager_yet_is_asked_again_later(flink):
+    flink.give("GET", "/taskmanagers", status=404, body={"errors": ["Cannot connect right now."]})
+
+    async with FlinkRest(flink.url) as rest:
+        with pytest.raises(TemporaryError, match="Cannot connect right now"):
+            await rest.task_managers()
+
+
 async def test_slots_are_asked_for_the_managed_memory_that_all_task_managers_offer(flink, submit):
     offered = [("a-1", 128), ("a-2", 200), ("b-1", 64), ("stranger", 1)]
     flink.give("GET", "/taskmanagers", body={"taskmanagers": [a_task_manager(*o) for o in offered]})

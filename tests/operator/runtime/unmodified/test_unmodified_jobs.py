@@ -39,6 +39,8 @@ LIMIT = 180.0
 RECORDS = 15_000
 SLOW, FAST = 150, 1000
 """Records/s: a job must not end before it was rescaled, and need not take long after that."""
+DUE = "due AS TO_TIMESTAMP_LTZ(id * 10, 3), WATERMARK FOR due AS due"
+"""Event time: at the end of a source, Flink drops open windows of processing time."""
 CHOSEN = os.environ.get("WEIR_FLINK_HOME")
 OLDEST = "1.20.5"
 
@@ -320,7 +322,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     out = tmp_path / "out"
     cluster = await open_cluster(
         sql_jar,
-        "CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH ('connector' = 'datagen',"
+        f"CREATE TABLE numbers (id BIGINT, {DUE}) WITH ('connector' = 'datagen',"
         f" 'rows-per-second' = '{SLOW}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
         f" 'fields.id.end' = '{RECORDS}')",
         "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
@@ -355,7 +357,7 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
 SCRIPT = """\
 -- Counts; and a comment with a ';' and a quote that's open.
 SET 'pipeline.name' = 'counts; and totals';
-CREATE TABLE numbers (id BIGINT, due AS PROCTIME()) WITH (
+CREATE TABLE numbers (id BIGINT, {due}) WITH (
     'connector' = 'datagen', 'rows-per-second' = '{rate}', 'fields.id.kind' = 'sequence',
     'fields.id.start' = '1', 'fields.id.end' = '{records}');
 /* Two sinks; /* one job. */
@@ -386,7 +388,8 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     begin, other = "BEGIN STATEMENT SET;", "EXECUTE STATEMENT SET BEGIN"
     out = tmp_path / "out"
     script, same = (
-        SCRIPT.format(records=RECORDS, rate=SLOW, out=out, begin=words) for words in (begin, other)
+        SCRIPT.format(records=RECORDS, rate=SLOW, due=DUE, out=out, begin=words)
+        for words in (begin, other)
     )
     cluster = await open_cluster(programs_jar, "q.sql", script, agent=agent, entry_class=SQL)
     plan = await cluster.plan()
@@ -401,7 +404,10 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     large = await cluster.run(most)
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
-    cluster.arguments = ("q.sql", SCRIPT.format(records=RECORDS, rate=FAST, out=out, begin=begin))
+    cluster.arguments = (
+        "q.sql",
+        SCRIPT.format(records=RECORDS, rate=FAST, due=DUE, out=out, begin=begin),
+    )
     last = await cluster.run(dict.fromkeys(most, 1))
     await cluster.ended()
 
