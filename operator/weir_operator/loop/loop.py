@@ -446,11 +446,14 @@ class ApplicationController:
         self, seen: Mapping[str, Observation], flow: Dataflow, splits: Mapping[str, float]
     ) -> dict[str, Proposal]:
         """Return what the operators propose, cut to the splits of their sources."""
+        decisions = self._managers.propose(seen, flow)
+        joined = self._managers.joined
+        known = {name: replace(seen[name], restarts_anyway=name in joined) for name in decisions}
         return {
             name: cut_to_splits(
-                Proposal(observation=seen[name], decision=decision), splits.get(name, math.nan)
+                Proposal(observation=known[name], decision=decision), splits.get(name, math.nan)
             )
-            for name, decision in self._managers.propose(seen, flow).items()
+            for name, decision in decisions.items()
         }
 
     def _carry_out(

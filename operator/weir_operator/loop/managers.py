@@ -41,6 +41,8 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     def __init__(self, operators: Mapping[str, ObservedOperator]) -> None:
         """Create managers for the operators."""
         self._operators = dict(operators)
+        self.joined: frozenset[str] = frozenset()
+        """Operators whose last decision counts on a restart that another needs."""
 
     def __getitem__(self, name: str) -> ObservedOperator:
         """Return what is known of an operator."""
@@ -185,12 +187,11 @@ class SeparateManagers(Managers):
             for name, decision in decisions.items()
             if _restarts(observations[name], decision.target)
         }
-        if restarting:
-            for name in decisions.keys() - restarting:
-                again = self._managers[name].join_restart(observations[name])
-                if again is not None:
-                    decisions[name] = again
-        return decisions
+        others = decisions.keys() - restarting if restarting else ()
+        again = {name: self._managers[name].join_restart(observations[name]) for name in others}
+        joined = {name: decision for name, decision in again.items() if decision is not None}
+        self.joined = frozenset(joined)
+        return decisions | joined
 
     def imagine(
         self,

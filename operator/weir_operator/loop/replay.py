@@ -273,12 +273,16 @@ class Replayer:
         seen = {
             name: replace(each, most_replicas=terms.most_replicas)
             for name, each in (
-                *((name, record.observation) for name, record in decided.items()),
+                *(
+                    # Whether another operator restarts the job is decided again.
+                    (name, replace(record.observation, restarts_anyway=False))
+                    for name, record in decided.items()
+                ),
                 *tick.fixed.items(),
             )
         }
         if terms.shares:
-            seen = self._share_anew(seen, flow, terms)
+            seen = self._share_budgets(seen, flow, terms)
         followed = shadow.advance(
             Seen(
                 now=tick.time,
@@ -308,7 +312,7 @@ class Replayer:
         interval = _judged(tick, terms, was=was, would=would, rate=rate)
         return replace(interval, decisions=_compare(decided, followed))
 
-    def _share_anew(
+    def _share_budgets(
         self, seen: Mapping[str, Observation], flow: Dataflow, terms: Terms
     ) -> dict[str, Observation]:
         """Return the observations with the budgets of another objective.

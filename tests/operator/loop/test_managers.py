@@ -475,4 +475,5 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
     more = Deployment((1 + len(asked) - 1,))
     assert {name: each.target for name, each in decisions.items()} == dict.fromkeys(policies, more)
     assert policies["count"].asked == asked
+    assert managers.joined == ({"count"} if True in asked else set())
     assert policies["match"].asked == [False]
