@@ -76,7 +76,9 @@ apiVersion: flink.apache.org/v1beta1
 kind: FlinkDeployment
 metadata: {name: trips, namespace: default}
 spec: {job: {state: running}}
-"""
+status: {lifecycleState: SUSPENDED, jobStatus: {upgradeSavepointPath: "s3://bucket/trips/sp-1"}}
+"""  # no operator runs there: it says what it would say after the commands
+
 
 QUERY = """\
 CREATE TABLE a (x INT) WITH ('connector' = 'datagen');

@@ -9,6 +9,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
+from weir_policies.policy import JoinsRestarts
 from weir_simulator.policies import Policies, build_policies, settings_of
 from weir_simulator.reference import PlainOperator, run_reference
 from weir_simulator.result import new_outcome
@@ -58,6 +59,10 @@ class OnlyItsOwn:
 
     def learn(self, transition):
         self.policy.learn(self.narrow_interval(transition))
+
+    @property
+    def joins_restarts(self):
+        return isinstance(self.policy, JoinsRestarts) and self.policy.joins_restarts
 
     def narrow_interval(self, transition):
         return replace(
