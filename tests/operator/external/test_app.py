@@ -67,7 +67,7 @@ class Advised:
         return append
 
     async def until(self, happened):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):  # a policy may have to be compiled first
             while not happened():
                 self.heard.clear()
                 await self.heard.wait()

@@ -116,7 +116,7 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
     app = AppTask(Resource.of(cluster.objects[PATH]), context)
 
     app.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):  # a policy may have to be compiled first
         while not cluster.status.get("operators"):
             cluster.news.clear()
             await cluster.news.wait()
