@@ -167,8 +167,8 @@ class NodePool(Section):
     starting at 1. Above zero, and at most 1000."""
 
     max_replicas: int | None = Field(default=None, ge=1, le=10_000, examples=[20])
-    """Maximum number of replicas of one operator in the pool, over all sizes. If unset, only the
-    operator's `maxReplicas` limits them. Minimum: 1."""
+    """Maximum number of replicas in the pool, of all operators together and of all sizes. If unset,
+    only the operators' `maxReplicas` limit them. Minimum: 1."""
 
     provisioning: Duration | None = Field(default=None, examples=["5m"])
     """How long a node autoscaler (Cluster Autoscaler, Karpenter) may take to add a node. Weir waits
