@@ -181,6 +181,13 @@ def _kept() -> list[Outcome]:
     ]
 
 
+def _all_of(figure: str, found: Sequence[bool]) -> Figure:
+    """Return for how many something holds, which should be all."""
+    return Figure(
+        figure=figure, value=sum(found), unit=f"of {len(found)}", goal="all", holds=all(found)
+    )
+
+
 def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
     """Return what the outcomes come to."""
     scaled = [each for each in outcomes if each.job not in REFUSED]
@@ -217,26 +224,14 @@ def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
             value=len(counted),
             unit=f"of {len(scaled)}",
         ),
-        Figure(
-            figure="of these, jobs that wrote output that could be compared",
-            value=sum(bool(each.compared) for each in counted),
-            unit=f"of {len(counted)}",
-            goal="all",
-            holds=all(each.compared for each in counted),
+        _all_of(
+            "of these, jobs that wrote output that could be compared",
+            [bool(each.compared) for each in counted],
         ),
-        Figure(
-            figure="jobs whose vertices kept their ids",
-            value=sum(each.same_ids for each in scaled),
-            unit=f"of {len(scaled)}",
-            goal="all",
-            holds=all(each.same_ids for each in scaled),
-        ),
-        Figure(
-            figure="jobs that cannot be restarted without loss, refused before they were started",
-            value=sum(each.is_right for each in unwanted),
-            unit=f"of {len(unwanted)}",
-            goal="all",
-            holds=all(each.is_right for each in unwanted),
+        _all_of("jobs whose vertices kept their ids", [each.same_ids for each in scaled]),
+        _all_of(
+            "jobs that cannot be restarted without loss, refused before they were started",
+            [each.is_right for each in unwanted],
         ),
         *(figure for each in outcomes if each.job in MEASURED for figure in _memory_of(each)),
         Figure(

@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from tests.pages import charts_of
 from weir_cli.main import app
-from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_simulator.switchback import Design, Side
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
@@ -15,44 +14,21 @@ pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 BLOCK, PAIRS, SEED = 32.0, 2, 1
 
 
-def test_a_policy_that_needs_less_than_the_baseline_is_measured_to_cost_less(tmp_path, run_locally):
-    trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
-    build_jar([HELPER, *trips], tmp_path / "trips.jar", entry_class="example.Trips")
-    (tmp_path / "trace.txt").write_text("20\n" * 400)
+def test_a_policy_that_needs_less_than_the_baseline_is_measured_to_cost_less(
+    tmp_path, run_locally, trips_manifest
+):
     # A record takes `match` 10 ms: one replica does 100 a second, and three are too many.
-    arguments = ["--trace", "trace.txt", "--service.match-ms", "10", "--service.aggregate-ms", "2"]
-    manifest = {
-        "apiVersion": "weir.dev/v1alpha1",
-        "kind": "StreamApp",
-        "metadata": {"name": "trips"},
-        "spec": {
-            "flink": {
-                "job": {
-                    "jar": "trips.jar",
-                    "entryClass": "example.Trips",
-                    "args": [*arguments, "--out", str(tmp_path / "out")],
-                },
-                "maxParallelism": 128,
-            },
-            # So wide that a busy machine does not end the evaluation.
-            "objective": {"responseTime": "5s", "maxViolations": "100%"},
-            "nodePools": [
-                {"name": "small", "sizes": ["1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0}
-            ],
-            "operators": [
-                {"name": "source", "fixed": {"small/1": 1}},
-                {"name": "match", "maxReplicas": 3, "initial": {"small/1": 3}},
-                {"name": "aggregate", "fixed": {"small/1": 1}},
-                {"name": "sink", "fixed": {"small/1": 1}},
-            ],
-            "operatorManager": {"interval": "4s", "policy": {"name": "queueing"}},
-            "applicationManager": {"restartBudget": {"size": 100}},
-            "evaluation": {
-                "baseline": {"deployment": "Initial"},
-                "block": f"{BLOCK:.0f}s",
-                "pairs": PAIRS,
-                "seed": SEED,
-            },
+    manifest = trips_manifest(rate=20, seconds=400, match_ms=10, match_replicas=3)
+    # So wide that a busy machine does not end the evaluation.
+    manifest["spec"] |= {
+        "objective": {"responseTime": "5s", "maxViolations": "100%"},
+        "operatorManager": {"interval": "4s", "policy": {"name": "queueing"}},
+        "applicationManager": {"restartBudget": {"size": 100}},
+        "evaluation": {
+            "baseline": {"deployment": "Initial"},
+            "block": f"{BLOCK:.0f}s",
+            "pairs": PAIRS,
+            "seed": SEED,
         },
     }
 

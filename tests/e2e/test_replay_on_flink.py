@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from tests.pages import charts_of
 from weir_cli.main import app
-from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
@@ -20,37 +19,14 @@ def replay(folder, *options):
     return json.loads(result.stdout)
 
 
-def test_a_run_is_decided_anew_as_it_was_and_by_another_policy(tmp_path, run_locally):
-    trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
-    build_jar([HELPER, *trips], tmp_path / "trips.jar", entry_class="example.Trips")
-    (tmp_path / "trace.txt").write_text("50\n" * 200)
+def test_a_run_is_decided_again_as_it_was_and_by_another_policy(
+    tmp_path, run_locally, trips_manifest
+):
     # A record takes `match` 30 ms: one replica does 33 a second.
-    arguments = ["--trace", "trace.txt", "--service.match-ms", "30", "--service.aggregate-ms", "2"]
-    manifest = {
-        "apiVersion": "weir.dev/v1alpha1",
-        "kind": "StreamApp",
-        "metadata": {"name": "trips"},
-        "spec": {
-            "flink": {
-                "job": {
-                    "jar": "trips.jar",
-                    "entryClass": "example.Trips",
-                    "args": [*arguments, "--out", str(tmp_path / "out")],
-                },
-                "maxParallelism": 128,
-            },
-            "objective": {"responseTime": "500ms"},
-            "nodePools": [
-                {"name": "small", "sizes": ["1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0}
-            ],
-            "operators": [
-                {"name": "source", "fixed": {"small/1": 1}},
-                {"name": "match", "maxReplicas": 3, "initial": {"small/1": 1}},
-                {"name": "aggregate", "fixed": {"small/1": 1}},
-                {"name": "sink", "fixed": {"small/1": 1}},
-            ],
-            "operatorManager": {"interval": "5s", "policy": {"name": "queueing"}},
-        },
+    manifest = trips_manifest(rate=50, seconds=200, match_ms=30, match_replicas=1)
+    manifest["spec"] |= {
+        "objective": {"responseTime": "500ms"},
+        "operatorManager": {"interval": "5s", "policy": {"name": "queueing"}},
     }
 
     def enough(run):

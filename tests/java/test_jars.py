@@ -55,7 +55,7 @@ def test_a_jar_of_the_same_sources_is_not_built_again(source, tmp_path):
     assert jar.stat().st_ino == first
 
 
-def test_a_changed_source_is_compiled_anew(source, tmp_path):
+def test_a_changed_source_is_compiled_again(source, tmp_path):
     jar = jars.build_jar([source], tmp_path / "hello.jar")
     source.write_text("package example; public final class Hello { static class Inner {} }\n")
 
@@ -64,7 +64,7 @@ def test_a_changed_source_is_compiled_anew(source, tmp_path):
     assert "example/Hello$Inner.class" in names_in(jar)
 
 
-def test_a_damaged_jar_is_built_anew(source, tmp_path):
+def test_a_damaged_jar_is_built_again(source, tmp_path):
     jar = tmp_path / "hello.jar"
     jar.write_bytes(b"PK half of a jar")
 

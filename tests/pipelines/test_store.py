@@ -50,7 +50,7 @@ def test_writing_a_day_again_leaves_every_byte_as_it_was(spark, tmp_path):
     assert as_files(tmp_path) == before
 
 
-def test_other_days_stay_when_one_is_written_anew(spark, tmp_path):
+def test_other_days_stay_when_one_is_written_again(spark, tmp_path):
     store = Store(tmp_path)
     write_table(store, SAMPLES, some_samples(spark, MONDAY, TUESDAY))
 

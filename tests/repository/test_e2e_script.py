@@ -12,7 +12,7 @@ def test_a_machine_without_a_cluster_is_told_so_in_one_line_and_goes_on(run, tmp
     assert ended.stderr == ""
 
 
-def test_a_cluster_that_does_not_start_is_tried_anew_and_fails_no_test(run, tmp_path):
+def test_a_cluster_that_does_not_start_is_tried_again_and_fails_no_test(run, tmp_path):
     for name, command in {"up": "echo up >> tried; exit 1", "down": "echo down >> tried"}.items():
         script = tmp_path / name
         script.write_text(f"#!/bin/sh\ncd {tmp_path} && {command}\n")

@@ -125,7 +125,7 @@ async def test_a_server_that_is_away_for_moments_costs_no_job(far_bench, proxy):
     assert jobs_of(far_bench) == before
 
 
-async def test_a_server_that_is_started_anew_is_found_again(bench, control_plane):
+async def test_a_server_that_is_started_again_is_found_again(bench, control_plane):
     await bench.bring_up()
     before = jobs_of(bench)
 

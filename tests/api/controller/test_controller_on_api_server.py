@@ -69,7 +69,7 @@ async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_dele
     assert (await bench.events())["FinalSavepoint"]
 
 
-async def test_a_controller_that_starts_anew_finds_the_job_running(bench):
+async def test_a_controller_that_starts_again_finds_the_job_running(bench):
     await bench.bring_up()
     [job] = bench.dependencies.of["trips"].running()
     await bench.stop()

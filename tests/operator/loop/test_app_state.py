@@ -60,7 +60,7 @@ async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(st
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
-async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_anew(stage_of, text):
+async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_again(stage_of, text):
     stage = await stage_of().started()
     await stage.ticks(3)
     (stage.folder / "learned.json").write_text(text)
@@ -73,7 +73,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_anew
     assert (stage.folder / "learned.unreadable").read_text() == text
 
 
-async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_anew(stage_of):
+async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_again(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
     stage.memory.save(stage.clock.now())
@@ -111,7 +111,7 @@ async def test_a_reset_while_nothing_ran_forgets_what_was_measured_too(stage_of,
     assert (stage.records.intervals() != ()) is left
 
 
-async def test_other_settings_begin_anew_because_tables_hold_those_they_were_learned_under(
+async def test_other_settings_begin_again_because_tables_hold_those_they_were_learned_under(
     stage_of,
 ):
     stage = await stage_of().started()

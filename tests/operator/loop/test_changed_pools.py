@@ -195,7 +195,7 @@ async def test_a_start_whose_place_was_mended_does_not_wait_for_what_it_left(sta
     assert deployments_of([replica]) == ONE
 
 
-async def test_a_start_that_waits_is_begun_anew_with_the_mended_manifest(stage):
+async def test_a_start_that_waits_is_begun_again_with_the_mended_manifest(stage):
     wrong = a_revision(image="tripps:1")
     journal = plan(
         kind=Kind.START,

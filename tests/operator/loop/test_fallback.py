@@ -29,7 +29,7 @@ def test_the_fallback_is_due_only_after_the_metrics_were_unhealthy_for_so_long()
     assert blindness.is_due(TEN_MINUTES, 700.0)
 
 
-def test_a_healthy_tick_begins_the_count_anew():
+def test_a_healthy_tick_begins_the_count_again():
     blindness = MetricsOutage()
     blindness.note(healthy=False, now=100.0)
     blindness.note(healthy=True, now=400.0)

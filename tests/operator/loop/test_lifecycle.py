@@ -180,7 +180,7 @@ async def test_a_suspended_job_is_started_again_where_it_stopped(stage):
     assert stage.exact()
 
 
-async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_anew(stage):
+async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_again(stage):
     journal = plan(kind=Kind.START, reason="run", now=0.0, source={}, target=ONE, old_job=None).at(
         Step.VERIFY, 0.0
     )

@@ -139,7 +139,7 @@ async def test_what_was_learned_together_is_kept_once_and_restored(stage_of):
     assert fresh["match"].model.service_mean == pytest.approx(0.02)
 
 
-async def test_state_of_another_version_begins_anew_and_keeps_what_is_believed(stage_of):
+async def test_state_of_another_version_begins_again_and_keeps_what_is_believed(stage_of):
     stage = await stage_of(**by("mdp", PLANNED)).started()
     await stage.ticks(5)
     stage.memory.save(stage.clock.now())

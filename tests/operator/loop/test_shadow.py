@@ -65,7 +65,7 @@ async def test_the_bill_outlives_the_controller(stage_of):
     assert next_tick.bill.advised > last.bill.advised
 
 
-async def test_a_forecast_that_cannot_be_read_begins_anew(stage_of):
+async def test_a_forecast_that_cannot_be_read_begins_again(stage_of):
     stage = stage_of(mode="Advise", operatorManager=QUEUEING)
     (stage.folder / "forecast.json").write_text("{")
     await stage.started()

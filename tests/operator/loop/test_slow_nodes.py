@@ -150,7 +150,7 @@ def test_nothing_is_to_leave_where_no_node_is_known_to_be_slow(replicas, seconds
     assert Watched().note(replicas, seconds, **more) is None
 
 
-def test_an_interval_in_which_the_node_was_not_slow_begins_the_count_anew():
+def test_an_interval_in_which_the_node_was_not_slow_begins_the_count_again():
     watched = Watched()
     watched.note(THREE, SLOW, intervals=IN_A_ROW - 1)
     watched.note(THREE, intervals=1)
@@ -158,7 +158,7 @@ def test_an_interval_in_which_the_node_was_not_slow_begins_the_count_anew():
     assert watched.note(THREE, SLOW, intervals=IN_A_ROW - 1) is None
 
 
-def test_a_restart_of_the_job_begins_the_count_anew():
+def test_a_restart_of_the_job_begins_the_count_again():
     watched = Watched()
     watched.note(THREE, SLOW, intervals=IN_A_ROW - 1)
 

@@ -398,7 +398,7 @@ async def test_a_redirect_is_not_followed(reporter, a_source, a_target):
     assert reporter.scrapes == 0
 
 
-async def test_targets_are_asked_anew_before_every_round(reporter, a_source):
+async def test_targets_are_asked_again_before_every_round(reporter, a_source):
     targets = Targets()
     source = a_source(targets, period=0.02)
     source.start()

@@ -57,7 +57,7 @@ def test_the_latecomers_of_a_restart_are_counted_from_the_new_runs_first_record(
     assert output.mean == pytest.approx(((10 - 8) + 91) / ((100 - 80) + 70))
 
 
-def test_a_counter_that_was_silent_for_a_while_is_not_counted_anew():
+def test_a_counter_that_was_silent_for_a_while_is_not_counted_again():
     _, counted = measure_output(
         window(0, 10, *counters("a", times=(1, 9), records=(0, 80), seconds=(0, 8)))
     )

@@ -39,7 +39,7 @@ class QuickWorld(EndingWorld):
 
 
 @pytest.mark.parametrize("via", ["Auto", "Savepoint", "Checkpoint"])
-async def test_a_job_that_ends_while_replicas_start_is_not_begun_anew(via):
+async def test_a_job_that_ends_while_replicas_start_is_not_begun_again(via):
     world = EndingWorld(FakeClock())
     bench = await Bench(world=world, via=via).started()
     world.ends_at = 2

@@ -33,7 +33,7 @@ async def test_a_job_that_is_suspended_or_upgraded_has_a_savepoint_all_the_same(
     assert "/savepoints/" in str(end.restore_path)
 
 
-async def test_a_job_without_a_checkpoint_is_not_begun_anew():
+async def test_a_job_without_a_checkpoint_is_not_begun_again():
     bench = await Bench(via="Checkpoint").started()
 
     await bench.change(TWO)

@@ -323,7 +323,7 @@ async def test_a_fitted_job_is_left_as_an_experiment_with_what_is_in_force(setti
     assert sum(each.budget or 0 for each in experiment.operators) == pytest.approx(0.5)
 
 
-async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_anew_from_then_on(setting_of):
+async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_again_from_then_on(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
     drifted = run_job(TRUTHS, plans(20, factor=1.4), rng=np.random.default_rng(6)).intervals

@@ -105,7 +105,7 @@ def test_a_policy_that_is_gone_leaves_its_place():
     assert shelf.present == 0
 
 
-def test_a_policy_that_begins_anew_leaves_its_old_place():
+def test_a_policy_that_begins_again_leaves_its_old_place():
     shelf, policy = Shelf(), a_planner()
     untaught = policy.state_dict()
     policy.keep_in(shelf)

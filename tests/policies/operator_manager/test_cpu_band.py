@@ -53,7 +53,7 @@ def test_the_time_counts_and_not_the_number_of_intervals():
     assert one_of_ten_minutes.target == Deployment((0, 2, 0))
 
 
-def test_a_minute_inside_the_band_begins_the_count_anew():
+def test_a_minute_inside_the_band_begins_the_count_again():
     decision = live(build(), [0.5] + [0.8] * 14 + [0.7] + [0.8] * 14)
 
     assert decision.target == Deployment((0, 2, 0))
@@ -76,7 +76,7 @@ def test_the_busiest_replica_speaks_for_all():
     assert policy.decide(seen).target == Deployment((0, 6, 0))
 
 
-def test_a_change_of_the_deployment_begins_the_count_anew():
+def test_a_change_of_the_deployment_begins_the_count_again():
     policy = build()
     live(policy, [0.5] + [0.8] * 15)
     smaller = an_observation(deployment=Deployment((0, 2, 0)), utilisation=(0.8,) * 2)

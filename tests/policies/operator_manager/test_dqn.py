@@ -271,7 +271,7 @@ def test_a_deployment_that_violations_follow_is_left(name):
 
 @pytest.mark.parametrize("lost", [np.nan, -np.inf])
 @pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
-def test_a_network_that_diverged_begins_anew_and_the_others_go_on(name, lost):
+def test_a_network_that_diverged_begins_again_and_the_others_go_on(name, lost):
     one = a_view(seen((1, 0), 50.0))
     view = one._replace(**{name: np.repeat(row, 2, axis=0) for name, row in one._asdict().items()})
     algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})

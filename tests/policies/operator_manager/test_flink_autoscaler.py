@@ -125,7 +125,7 @@ def test_going_down_goes_to_the_most_that_was_recommended_in_the_hour():
     assert decision.target == Deployment((0, 3, 0))
 
 
-def test_an_hour_is_begun_anew_when_all_replicas_are_needed_in_between():
+def test_an_hour_is_begun_again_when_all_replicas_are_needed_in_between():
     rates = [100.0] * READY + [260.0] * 15 + [100.0] * 46
 
     decision = live(build(), rates, counts=(0, 5, 0))

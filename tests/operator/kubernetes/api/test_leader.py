@@ -189,7 +189,7 @@ async def test_a_lease_that_was_given_back_is_free_at_once(api):
     assert not first.holds
 
 
-async def test_a_process_that_starts_anew_in_its_pod_need_not_wait_for_itself(api):
+async def test_a_process_that_starts_again_in_its_pod_need_not_wait_for_itself(api):
     first = a_leader(api, "pod-1")
     await first.acquire()
     clock = FakeClock()

@@ -46,7 +46,7 @@ async def test_a_fact_becomes_an_event_about_the_app(api, poster):
     assert (event["type"], event["reason"], event["count"]) == ("Normal", "RescaleDone", 1)
 
 
-async def test_the_same_fact_again_is_counted_and_not_told_anew(api, clock, poster):
+async def test_the_same_fact_again_is_counted_and_not_told_again(api, clock, poster):
     for _ in range(10):
         poster.post(an_app(), "JobDown", "1 of 2 replicas report")
         clock.time += 1.0
@@ -148,7 +148,7 @@ async def test_an_api_server_that_is_away_stops_nobody(api, poster):
     assert told(api) == []
 
 
-async def test_an_event_that_the_api_server_has_forgotten_is_told_anew(api, clock, poster):
+async def test_an_event_that_the_api_server_has_forgotten_is_told_again(api, clock, poster):
     poster.post(an_app(), "RescaleDone", "Something")
     await poster.flush()
     api.objects.clear()

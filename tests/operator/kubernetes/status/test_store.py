@@ -205,7 +205,7 @@ async def test_what_could_not_be_written_is_not_remembered_as_written(api):
     assert store.load().job_id == "j1"
 
 
-async def test_an_app_of_the_same_name_made_anew_is_another_one(api):
+async def test_an_app_of_the_same_name_made_again_is_another_one(api):
     writer = await open_writer(api)
     api.put(PATH, {"metadata": {"namespace": "streams", "name": "trips", "uid": "u2"}, "spec": {}})
 

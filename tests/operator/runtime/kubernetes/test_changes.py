@@ -122,7 +122,7 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was(server, watched):
         pytest.param({"type": "ADDED", "object": {"metadata": {"labels": 7}}}, id="odd labels"),
     ],
 )
-async def test_after_a_loss_every_mark_is_another_and_the_watch_begins_anew(server, watched, loss):
+async def test_after_a_loss_every_mark_is_another_and_the_watch_begins_again(server, watched, loss):
     trips, rides = watched.mark(TRIPS), watched.mark(RIDES)
     server.version = 99
 

@@ -114,7 +114,7 @@ async def test_a_weir_that_renders_it_otherwise_leaves_one_that_runs_alone(
     assert cluster.objects[DEPLOYMENT] == before
 
 
-async def test_an_upgrade_makes_it_anew(job_manager, pods, cluster):
+async def test_an_upgrade_makes_it_again(job_manager, pods, cluster):
     await job_manager.ensure(pods)
     upgraded = replace(pods, revision="r2", make=replace(pods.make, image="example/trips:2"))
 

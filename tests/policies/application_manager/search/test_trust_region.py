@@ -48,7 +48,7 @@ def test_a_cheaper_point_that_breaks_a_limit_is_a_failure():
     assert region.edge == FIRST_EDGE / 2
 
 
-def test_a_success_between_failures_makes_them_count_anew():
+def test_a_success_between_failures_makes_them_count_again():
     region = a_region([BEST, BEST, BEST, CHEAPER, BEST, BEST, BEST])
 
     assert region.edge == FIRST_EDGE
@@ -61,7 +61,7 @@ def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
     assert grown.edge == again.edge == FIRST_EDGE
 
 
-def test_a_box_that_fails_at_its_least_begins_anew_as_large_as_the_cube():
+def test_a_box_that_fails_at_its_least_begins_again_as_large_as_the_cube():
     least = a_region([BEST] * 12)
     renewed = a_region([BEST] * 16)
 
@@ -69,7 +69,7 @@ def test_a_box_that_fails_at_its_least_begins_anew_as_large_as_the_cube():
     assert renewed.edge == WHOLE_EDGE
 
 
-def test_a_box_that_failed_often_is_narrow_until_it_begins_anew():
+def test_a_box_that_failed_often_is_narrow_until_it_begins_again():
     narrow = [a_region([BEST] * failures).is_narrow for failures in (7, 8, 15, 16)]
 
     assert narrow == [False, True, True, False]
