@@ -95,7 +95,7 @@ def _decide(policy: str) -> list[DecisionRecord]:
                     operator=name,
                     policy=policy,
                     observation=observation,
-                    decision=managers[name].propose(observation),
+                    decision=managers[name].propose(observation).decision,
                     verdict="Denied: the restart budget is used up",
                     change=None,
                 )

@@ -115,7 +115,7 @@ class _Application:
 
     def _decide(self, now: float) -> None:
         interval = Interval(now=now, length=60.0, source_backlog=0.0)
-        self.proposals = {}
+        self.proposals: dict[str, Proposal] = {}
         for name in NAMES[1:]:
             manager = self.managers[name]
             observation = manager.observe(
@@ -126,8 +126,7 @@ class _Application:
                 first=name == NAMES[1],
                 interval=interval,
             )
-            decision = manager.propose(observation)
-            self.proposals[name] = Proposal(observation=observation, decision=decision)
+            self.proposals[name] = manager.propose(observation)
 
     def _rule(self, now: float) -> None:
         self.am.share(self.flow, self.managers)

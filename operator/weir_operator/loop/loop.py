@@ -61,7 +61,7 @@ from weir_operator.loop.proposals import (
     Proposal,
     Ruling,
     add_limiting_factor,
-    cut_to_splits,
+    cut_all_to_splits,
 )
 from weir_operator.loop.separation import (
     SharedOperators,
@@ -417,7 +417,7 @@ class ApplicationController:
             self._pass_over(view, directives, missed=tick.violated is True)
             return self._hold_baseline(self._evaluator.baseline, tick, status, view, safe, seen)
         splits = splits_of(sight.app)
-        proposals = self._propose(seen, flow, splits)
+        proposals = cut_all_to_splits(self._managers.propose(seen, flow), splits)
         assumed = describe_assumed(sight.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
@@ -441,20 +441,6 @@ class ApplicationController:
             restarts=ruling.restart and not ruled.unasked,
             assumed=assumed,
         )
-
-    def _propose(
-        self, seen: Mapping[str, Observation], flow: Dataflow, splits: Mapping[str, float]
-    ) -> dict[str, Proposal]:
-        """Return what the operators propose, cut to the splits of their sources."""
-        decisions = self._managers.propose(seen, flow)
-        joined = self._managers.joined
-        known = {name: replace(seen[name], restarts_anyway=name in joined) for name in decisions}
-        return {
-            name: cut_to_splits(
-                Proposal(observation=known[name], decision=decision), splits.get(name, math.nan)
-            )
-            for name, decision in decisions.items()
-        }
 
     def _carry_out(
         self,

@@ -16,10 +16,9 @@ from weir_operator.loop.operator_manager import (
     PendingTransition,
     refusing_foreign_state,
 )
+from weir_operator.loop.proposals import Proposal
 from weir_policies.kernels.table_storage import TableStorage
-from weir_policies.model.cost import kind_of_change
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
     ApplicationPolicy,
     ChangeKind,
@@ -41,8 +40,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     def __init__(self, operators: Mapping[str, ObservedOperator]) -> None:
         """Create managers for the operators."""
         self._operators = dict(operators)
-        self.joined: frozenset[str] = frozenset()
-        """Operators whose last decision counts on a restart that another needs."""
 
     def __getitem__(self, name: str) -> ObservedOperator:
         """Return what is known of an operator."""
@@ -59,11 +56,12 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     @abstractmethod
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Learn from the last interval, then decide.
 
         Returns:
-            A decision for each operator that is scaled.
+            A proposal of each operator that is scaled. Its observation says whether the decision
+            counts on a restart that another operator needs.
 
         Raises:
             TemporaryError: There is no room for a policy's tables, and no fallback policy.
@@ -76,7 +74,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         dataflow: Dataflow,
         *,
         differing: Collection[str],
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Decide on hypothetical observations, without learning or remembering.
 
         Args:
@@ -85,7 +83,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
             differing: Scaled operators whose observation is another than in the last `propose`.
 
         Returns:
-            A decision for each operator whose decision may differ from the last one proposed.
+            A proposal of each operator whose decision may differ from the last one proposed.
         """
 
     @abstractmethod
@@ -171,27 +169,21 @@ class SeparateManagers(Managers):
 
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Make every scaled operator's manager learn, then decide.
 
         Where a decision restarts the job, the other managers decide again, knowing that: one
         restart then serves several operators.
         """
-        decisions = {
+        proposals = {
             name: self._managers[name].propose(seen)
             for name, seen in observations.items()
             if self._managers[name].fixed is None
         }
-        restarting = {
-            name
-            for name, decision in decisions.items()
-            if _restarts(observations[name], decision.target)
-        }
-        others = decisions.keys() - restarting if restarting else ()
+        restarting = {name for name, each in proposals.items() if each.kind is ChangeKind.RESCALE}
+        others = proposals.keys() - restarting if restarting else ()
         again = {name: self._managers[name].join_restart(observations[name]) for name in others}
-        joined = {name: decision for name, decision in again.items() if decision is not None}
-        self.joined = frozenset(joined)
-        return decisions | joined
+        return proposals | {name: each for name, each in again.items() if each is not None}
 
     def imagine(
         self,
@@ -199,7 +191,7 @@ class SeparateManagers(Managers):
         dataflow: Dataflow,
         *,
         differing: Collection[str],
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Decide again for operators whose own observation differs."""
         return {name: self._managers[name].imagine(observations[name]) for name in differing}
 
@@ -261,12 +253,6 @@ class SeparateManagers(Managers):
             manager.store_tables(storage)
 
 
-def _restarts(observation: Observation, target: Deployment) -> bool:
-    """Return whether going to a deployment restarts the job."""
-    kind = kind_of_change(observation.deployment, target, observation.model.node_types)
-    return kind is ChangeKind.RESCALE
-
-
 class JointManagers(Managers):
     """One policy decides for all operators that are scaled.
 
@@ -302,7 +288,7 @@ class JointManagers(Managers):
 
     def propose(
         self, observations: Mapping[str, Observation], dataflow: Dataflow
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Make the policy learn, then decide for all scaled operators."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None:
@@ -321,7 +307,7 @@ class JointManagers(Managers):
             name: PendingTransition(before=seen[name], proposed=decision.target)
             for name, decision in decisions.items()
         }
-        return decisions
+        return _propose(seen, decisions)
 
     def imagine(
         self,
@@ -329,16 +315,17 @@ class JointManagers(Managers):
         dataflow: Dataflow,
         *,
         differing: Collection[str],
-    ) -> dict[str, Decision]:
+    ) -> dict[str, Proposal]:
         """Decide again for all operators if one operator's observation differs."""
         scaled = self._leave_out_fixed(dataflow)
         if scaled is None or not differing:
             return {}
         if self._fallback_policies is not None:
             fallbacks = self._fallback_policies
-            return {name: fallbacks[name].decide(observations[name]) for name in differing}
+            decisions = {name: fallbacks[name].decide(observations[name]) for name in differing}
+            return _propose(observations, decisions)
         seen = {name: observations[name] for name in scaled.operators}
-        return dict(self._policy.decide(seen, scaled))
+        return _propose(seen, self._policy.decide(seen, scaled))
 
     def act(self, granted: Collection[str]) -> None:
         """Note that the joint decision is carried out, as far as it was granted."""
@@ -441,3 +428,12 @@ class JointManagers(Managers):
             for name, lesson in self._lessons.items()
             if name in seen and lesson.is_of(seen[name])
         }
+
+
+def _propose(
+    observations: Mapping[str, Observation], decisions: Mapping[str, Decision]
+) -> dict[str, Proposal]:
+    return {
+        name: Proposal(observation=observations[name], decision=decision)
+        for name, decision in decisions.items()
+    }

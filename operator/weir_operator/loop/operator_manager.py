@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weir_operator.errors import TemporaryError
+from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
@@ -308,7 +309,7 @@ class OperatorManager(ObservedOperator):
         self._fallback_policy = None
         self._lesson = None  # what it did not decide teaches it nothing
 
-    def propose(self, observation: Observation) -> Decision:
+    def propose(self, observation: Observation) -> Proposal:
         """Learn from the last interval, then decide.
 
         Raises:
@@ -324,24 +325,25 @@ class OperatorManager(ObservedOperator):
             decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
             self.uses_fallback_policy = True
             self._lesson = None  # what it did not decide teaches it nothing
-            return decision
-        self._lesson = PendingTransition(before=observation, proposed=decision.target)
-        return decision
+        else:
+            self._lesson = PendingTransition(before=observation, proposed=decision.target)
+        return Proposal(observation=observation, decision=decision)
 
-    def join_restart(self, observation: Observation) -> Decision | None:
+    def join_restart(self, observation: Observation) -> Proposal | None:
         """Decide again at the same tick, because the job is restarted for another operator.
 
         Returns:
-            The decision in place of the last one; `None` where that stands, because the policy
-            makes no use of it.
+            What is proposed in place of the last proposal; `None` where that stands, because the
+            policy makes no use of it.
         """
         policy = self._deciding
         joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
         if not joins or self._lesson is None:
             return None
-        decision = policy.decide(replace(observation, restarts_anyway=True))
+        known = replace(observation, restarts_anyway=True)
+        decision = policy.decide(known)
         self._lesson = PendingTransition(before=observation, proposed=decision.target)
-        return decision
+        return Proposal(observation=known, decision=decision)
 
     def _learn_and_decide(self, observation: Observation) -> Decision:
         if self._lesson is not None and self._lesson.is_of(observation):
@@ -353,9 +355,9 @@ class OperatorManager(ObservedOperator):
         if self._lesson is not None:
             self._lesson = self._lesson.begin_acting()
 
-    def imagine(self, observation: Observation) -> Decision:
+    def imagine(self, observation: Observation) -> Proposal:
         """Decide on what is only imagined: nothing is learned from it or remembered of it."""
-        return self._deciding.decide(observation)
+        return Proposal(observation=observation, decision=self._deciding.decide(observation))
 
     def wait(self, *, missed: bool) -> None:
         """Pass over an interval in which a change was carried out or not settled yet.

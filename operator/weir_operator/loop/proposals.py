@@ -87,6 +87,15 @@ def add_limiting_factor(
     return replace(ruling, verdicts=verdicts)
 
 
+def cut_all_to_splits(
+    proposals: Mapping[str, Proposal], splits: Mapping[str, float]
+) -> dict[str, Proposal]:
+    """Return the proposals, each cut to the splits of its source."""
+    return {
+        name: cut_to_splits(each, splits.get(name, math.nan)) for name, each in proposals.items()
+    }
+
+
 def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
     """Return the proposal with no more replicas than the source has splits, or than it has now.
 

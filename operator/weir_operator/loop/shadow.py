@@ -30,7 +30,7 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import Proposal, Ruling, cut_to_splits
+from weir_operator.loop.proposals import Proposal, Ruling, cut_all_to_splits
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartTokens
@@ -39,7 +39,7 @@ from weir_policies.kernels.wording import say_money
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
-from weir_policies.policy import Decision, Observation
+from weir_policies.policy import Observation
 
 VERSION = 2
 DAY = 86_400.0
@@ -321,27 +321,14 @@ class ShadowDeployment:
     def _decide(self, imagined: Mapping[str, Observation], seen: Seen) -> dict[str, Proposal]:
         """Return the proposals for the hypothetical job: real ones where nothing differs."""
         if self._learns:
-            decided = self._managers.propose(imagined, seen.flow)
-            return {
-                name: self._propose(name, imagined, decision, seen)
-                for name, decision in decided.items()
-            }
+            return cut_all_to_splits(self._managers.propose(imagined, seen.flow), seen.splits)
         differing = [
             name for name in seen.proposals if imagined[name] is not seen.observations[name]
         ]
-        decisions = self._managers.imagine(imagined, seen.flow, differing=differing)
-        return {
-            name: self._propose(name, imagined, decisions[name], seen)
-            if name in decisions
-            else real
-            for name, real in seen.proposals.items()
-        }
-
-    def _propose(
-        self, name: str, imagined: Mapping[str, Observation], decision: Decision, seen: Seen
-    ) -> Proposal:
-        proposal = Proposal(observation=imagined[name], decision=decision)
-        return cut_to_splits(proposal, seen.splits.get(name, math.nan))
+        again = cut_all_to_splits(
+            self._managers.imagine(imagined, seen.flow, differing=differing), seen.splits
+        )
+        return {name: again.get(name, real) for name, real in seen.proposals.items()}
 
     def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
         """Return whether the path is predicted above the bound; `None` where it is not known."""

@@ -107,7 +107,7 @@ async def test_what_one_operator_leaves_of_the_bound_the_other_may_use(stage_of)
 
     moved = stage.managers.imagine(tight, flow, differing=["match", "count"])
 
-    assert {each: moved[each].target for each in moved} == {
+    assert {each: proposal.decision.target for each, proposal in moved.items()} == {
         each: proposal.decision.target for each, proposal in tick.proposals.items()
     }
 
@@ -270,7 +270,7 @@ def test_stand_ins_decide_until_the_policy_is_trained():
     }
     managers = a_pair(policy, fallback_policies=stand_ins)
     decided = managers.propose(observe_pair(0.0), PAIR)
-    assert decided["a"].reason != "Stays"
+    assert decided["a"].decision.reason != "Stays"
     assert managers.uses_fallback_policy("a")
     assert managers.application_state()["trained"] is False
 
@@ -278,7 +278,7 @@ def test_stand_ins_decide_until_the_policy_is_trained():
 
     assert promoted == ("a", "b")
     assert policy.loaded == {"lessons": 9}
-    assert managers.propose(observe_pair(60.0), PAIR)["a"].reason == "Stays"
+    assert managers.propose(observe_pair(60.0), PAIR)["a"].decision.reason == "Stays"
     assert managers.application_state()["trained"] is True
 
 
@@ -374,7 +374,10 @@ def test_the_live_managers_decide_as_the_simulator_on_the_same_observations(
     )
     live.load_application_state({"policy": recorder.begun})
 
-    decided = [live.propose(seen, flow) for seen, flow, _ in recorder.ticks]
+    decided = [
+        {each: proposal.decision for each, proposal in live.propose(seen, flow).items()}
+        for seen, flow, _ in recorder.ticks
+    ]
 
     simulated = [dict(decisions) for _, _, decisions in recorder.ticks]
     assert repr(decided) == repr(simulated)  # NaN is not equal to itself
@@ -470,10 +473,12 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
     }
     flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
 
-    decisions = managers.propose(seen, flow)
+    proposals = managers.propose(seen, flow)
 
     more = Deployment((1 + len(asked) - 1,))
-    assert {name: each.target for name, each in decisions.items()} == dict.fromkeys(policies, more)
+    targets = {name: each.decision.target for name, each in proposals.items()}
+    assert targets == dict.fromkeys(policies, more)
     assert policies["count"].asked == asked
-    assert managers.joined == ({"count"} if True in asked else set())
+    joined = {name for name, each in proposals.items() if each.observation.restarts_anyway}
+    assert joined == ({"count"} if True in asked else set())
     assert policies["match"].asked == [False]
