@@ -23,7 +23,6 @@ from weir_operator.loop.decision_records import (
     DecisionRecord,
     RecordStore,
 )
-from weir_operator.loop.operator_manager import Interval
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window
 from weir_policies.model.estimation import ServiceMeasurement
@@ -81,12 +80,11 @@ def _decide(policy: str) -> list[DecisionRecord]:
         )
         for place, name in enumerate(NAMES):
             observation = managers[name].observe(
-                measured.operators[name],
+                measured,
                 replicas[name],
                 deployment=Deployment((1, 1, 1)),
                 budget=0.05 + 0.01 * rng.random(),
                 first=place == 0,
-                interval=Interval(now=now, length=INTERVAL, source_backlog=0.0),
             )
             taken.append(
                 DecisionRecord(

@@ -21,7 +21,6 @@ from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.loop.managers import SeparateManagers
-from weir_operator.loop.operator_manager import Interval
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
@@ -114,17 +113,15 @@ class _Application:
             raise RuntimeError(f"Expected a healthy window, got {problems[0].sentence}")
 
     def _decide(self, now: float) -> None:
-        interval = Interval(now=now, length=60.0, source_backlog=0.0)
         self.proposals: dict[str, Proposal] = {}
         for name in NAMES[1:]:
             manager = self.managers[name]
             observation = manager.observe(
-                self.measured.operators[name],
+                self.measured,
                 REPLICAS[name],
                 deployment=Deployment((1, 1, 1)),
                 budget=0.1,
                 first=name == NAMES[1],
-                interval=interval,
             )
             self.proposals[name] = manager.propose(observation)
 

@@ -33,7 +33,7 @@ from benchmarks.model.steady_state import (
     measure_steady,
     table_of,
 )
-from weir_operator.loop.operator_manager import Interval, ObservedOperator
+from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.node_types import Deployment
@@ -199,16 +199,15 @@ async def _measure(cluster: TripsCluster, match: Counts, aggregate: Counts) -> A
 def _learn(
     managers: Mapping[str, ObservedOperator], seen: AppMeasurement, counts: tuple[Counts, Counts]
 ) -> None:
-    interval = Interval(now=seen.end, length=MEASURED, source_backlog=0.0)
+    steady = replace(seen, start=seen.end - MEASURED, backlog=0.0)
     for name, deployment in zip(("match", "aggregate"), counts, strict=True):
         manager = managers[name]
         manager.observe(
-            seen.operators[name],
+            steady,
             (),
             deployment=Deployment.from_named(deployment, manager.model.node_types),
             budget=1.0,
             first=False,
-            interval=interval,
         )
 
 

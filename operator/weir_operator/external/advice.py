@@ -129,10 +129,10 @@ def advise(
     pods: Sequence[Place],
 ) -> Advice | None:
     """Return what a tick advises, `None` where it held."""
-    if tick.held or tick.dataflow is None:
+    if tick.held or tick.snapshot.dataflow is None:
         return None
-    seen = tick.sight.app
-    guards = () if seen is None else guards_while_draining(seen, tick.dataflow)
+    seen = tick.snapshot.app
+    guards = () if seen is None else guards_while_draining(seen, tick.snapshot.dataflow)
     targets, messages, times = {}, {}, {}
     for name, manager in managers.items():
         types = manager.model.node_types
@@ -160,9 +160,9 @@ def advise(
         name: target.named(managers[name].model.node_types) for name, target in targets.items()
     }
     advised = pods_under_weir(app, named)
-    response = tick.dataflow.response_time(times)
+    response = tick.snapshot.dataflow.response_time(times)
     return Advice(
-        time=tick.now,
+        time=tick.snapshot.now,
         operators={
             name: OperatorAdvice(
                 now=job.deployments[name],

@@ -81,12 +81,12 @@ class ApplicationManager:
         """Return seconds of mean response time per operator; see `BudgetSharing`."""
         return self.sharing.share(dataflow, managers)
 
-    def find_move(self, view: Snapshot, status: AppStatus) -> Move | None:
+    def find_move(self, snapshot: Snapshot, status: AppStatus) -> Move | None:
         """Return which replica should leave its node, or `None`."""
-        app = view.sight.app
+        app = snapshot.app
         if self._nodes is None or app is None:
             return None
-        return self._nodes.look(app, view.replicas, last=status.rescale, now=view.now)
+        return self._nodes.look(app, snapshot.replicas, last=status.rescale, now=snapshot.now)
 
     def rule(
         self,
@@ -180,7 +180,14 @@ class ApplicationManager:
             self._gate.pay([move.replica])
         if self._nodes is not None:
             self._nodes.note(move)
-        return replace(ruling, verdicts=verdicts, restart=True, tokens=paid.tokens, move=move)
+        return replace(
+            ruling,
+            verdicts=verdicts,
+            restart=True,
+            tokens=paid.tokens,
+            move=move,
+            reason=move.reason,
+        )
 
     def refuse_restart(self, tokens: RestartTokens, now: float) -> str | None:
         """Return why a restart that is needed must wait, one sentence; `None` where it need not."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -20,7 +20,13 @@ from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
-from weir_operator.loop.verify import ChangeSoFar, Intervals, Verdict, judge_change
+from weir_operator.loop.verify import (
+    UNMEASURED,
+    ChangeSoFar,
+    MeasuredInterval,
+    Verdict,
+    judge_change,
+)
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.status import StatusStore, add_failed
@@ -38,24 +44,12 @@ class Action:
     id: str
     """Under which the change is found again from its decisions."""
     ruling: Ruling
-    proposals: Mapping[str, Proposal]
-    expected: float
+    proposals: Mapping[str, Proposal] = field(default_factory=dict)
+    """Empty where no operator proposed it."""
+    expected: float = math.nan
     """Response time of the longest path that the change should give, seconds; NaN if unknown."""
-    before: Intervals
+    before: MeasuredInterval = UNMEASURED
     """What was measured when it was decided."""
-    reason: str = ""
-    """Why, where no operator proposed it."""
-    vertices: Mapping[str, tuple[str, ...]] | None = None
-    """What the target's operators are made of; `None` if they are the same as before."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A change that runs and has not yet been judged."""
-
-    journal: RescaleJournal
-    action: Action
-    since: tuple[Intervals, ...] = ()
 
 
 class ChangeExecutor:
@@ -79,7 +73,8 @@ class ChangeExecutor:
         self._on_event = on_event
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._judged: _Judged | None = None
+        self._judged: tuple[RescaleJournal, ChangeSoFar] | None = None
+        """A change that runs and has not yet been judged."""
         self._undone: RescaleJournal | None = None
 
     @property
@@ -98,7 +93,7 @@ class ChangeExecutor:
         if self._task is not None:
             await self._task
 
-    async def judge(self, interval: Intervals, now: float) -> RescaleJournal | None:
+    async def judge(self, interval: MeasuredInterval, now: float) -> RescaleJournal | None:
         """Return the last change if the metrics say that it must be taken back.
 
         It is returned again until something is begun: what holds it back may pass.
@@ -107,19 +102,13 @@ class ChangeExecutor:
             self._undone = None  # the job is elsewhere by now
         if self._judged is None:
             return self._undone
-        self._judged = _Judged(
-            self._judged.journal, self._judged.action, (*self._judged.since, interval)
-        )
-        change = ChangeSoFar(
-            bound=self._settings.bound,
-            expected=self._judged.action.expected,
-            before=self._judged.action.before,
-            since=self._judged.since,
-        )
+        journal, change = self._judged
+        change = replace(change, since=(*change.since, interval))
         verdict, reason = judge_change(change, self._settings.verdict)
         if verdict is Verdict.WAIT:
+            self._judged = journal, change
             return None
-        journal, self._judged = self._judged.journal, None
+        self._judged = None
         if verdict is Verdict.KEEP:
             return None
         self._report("ChangeDidWorse", reason)
@@ -156,17 +145,24 @@ class ChangeExecutor:
                     )
                 end = await self._lifecycle.change(
                     ruling.target,
-                    action.reason or "; ".join(reasons),
+                    ruling.reason or "; ".join(reasons),
                     action.id,
                     resize_refused=bool(refused),
                     replace=(move.replica,) if move else (),
                     avoid=(move.node,) if move else (),
-                    vertices=action.vertices,
+                    vertices=ruling.vertices,
                 )
-                if action.vertices is not None and end.step is not Step.DONE:
+                if ruling.vertices is not None and end.step is not Step.DONE:
                     await self._remember(end)
                 if end.step is Step.DONE:
-                    self._judged = _Judged(end, action)
+                    self._judged = (
+                        end,
+                        ChangeSoFar(
+                            bound=self._settings.bound,
+                            expected=action.expected,
+                            before=action.before,
+                        ),
+                    )
         except WeirError as error:
             self._report("ChangeFailed", str(error))
         except Exception as error:  # the next check goes on with the change, or ends the run by it

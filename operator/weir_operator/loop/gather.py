@@ -20,8 +20,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.operator_manager import Interval
-from weir_operator.loop.verify import Intervals
+from weir_operator.loop.verify import MeasuredInterval
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.output import Counted, measure_output
@@ -45,19 +44,41 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostWeights, Observation
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
+log = structlog.get_logger()
+
 WORKED_OFF = 2.0
-"""Intervals of a run that count for nothing: they work off the gap before it."""
+"""MeasuredInterval of a run that count for nothing: they work off the gap before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobMeasurement:
+class Snapshot:
     """What one tick saw of the job."""
 
+    start: float
+    """Unix time at which its interval began."""
+    now: float
     output: SinkMeasurement
     """What users saw, over every run of the job in the interval."""
     app: AppMeasurement | None
     """The present run; `None` while it is not known who serves what."""
     problems: tuple[Problem, ...]
+    replicas: tuple[Replica, ...]
+    dataflow: Dataflow | None
+    """The job's graph; `None` before it was ever known."""
+    settled: bool
+    """Whether the run is old enough for its samples to show more than its restart."""
+    run_since: float = -math.inf
+    """Unix time since when the present run processes records, `inf` where there was none yet."""
+
+    @property
+    def reason_to_hold(self) -> str:
+        """Why Weir must not decide on these measurements, one sentence; empty if it may."""
+        if self.app is None:
+            return "Weir does not know yet where the tasks run"
+        if not self.settled:
+            return "The job has just been restarted"
+        holding = [problem.sentence for problem in self.problems if problem.kind.holds]
+        return f"The metrics cannot be trusted: {holding[0]}" if holding else ""
 
     @property
     def healthy(self) -> bool:
@@ -128,38 +149,32 @@ def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow
 
 def measure_job(
     window: Window,
-    layout: JobLayout | None,
+    layout: JobLayout,
     *,
     run_since: float,
     settled: bool,
     previous: AppMeasurement | None,
-    output: SinkMeasurement,
     now: float,
     set_by: float = 0.0,
     quality: QualitySettings,
-) -> JobMeasurement:
+) -> tuple[AppMeasurement, tuple[Problem, ...]]:
     """Measure and judge one interval.
 
     Args:
         window: Its samples.
-        layout: The present run; `None` where there is none, or it is not known yet.
+        layout: The present run.
         run_since: Unix time since when the present run processes records; what its replicas did
             before (restoring, working off the gap's first moment) does not tell how they serve.
         settled: Whether the run is old enough to be judged; before, samples are naturally few.
         previous: The last measurement judged.
-        output: What users saw in the interval.
         now: Unix seconds.
         set_by: Seconds by which the clock was set in the interval.
         quality: Where the gate draws its lines.
     """
-    if layout is None:
-        return JobMeasurement(output=output, app=None, problems=())
     measured = measure(_cut(window, run_since), layout)
-    return JobMeasurement(
-        output=output,
-        app=measured,
-        problems=judge(measured, previous, layout, now, quality, set_by=set_by) if settled else (),
-    )
+    if not settled:
+        return measured, ()
+    return measured, judge(measured, previous, layout, now, quality, set_by=set_by)
 
 
 def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
@@ -252,36 +267,6 @@ def _cut(window: Window, since: float) -> Window:
     return Window(start=since, end=window.end, series=tuple(kept))
 
 
-log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Snapshot:
-    """What one tick saw."""
-
-    start: float
-    """Unix time at which its interval began."""
-    now: float
-    sight: JobMeasurement
-    replicas: tuple[Replica, ...]
-    flow: Dataflow | None
-    """The job's graph; `None` before it was ever known."""
-    settled: bool
-    """Whether the run is old enough for its samples to show more than its restart."""
-    run_since: float = -math.inf
-    """Unix time since when the present run processes records, `inf` where there was none yet."""
-
-    @property
-    def reason_to_hold(self) -> str:
-        """Why Weir must not decide on these measurements, one sentence; empty if it may."""
-        if self.sight.app is None:
-            return "Weir does not know yet where the tasks run"
-        if not self.settled:
-            return "The job has just been restarted"
-        holding = [problem.sentence for problem in self.sight.problems if problem.kind.holds]
-        return f"The metrics cannot be trusted: {holding[0]}" if holding else ""
-
-
 class Gatherer:
     """Sees the job of one StreamApp, tick by tick."""
 
@@ -331,35 +316,38 @@ class Gatherer:
         layout = await self._find_layout(replicas)
         output, self._counted = measure_output(window, self._counted)
         settled = now - self._run_since >= self._settings.settle * self._settings.interval
-        sight = measure_job(
-            window,
-            layout,
-            run_since=self._run_since,
-            settled=settled,
-            previous=self._previous,
-            output=output,
-            now=now,
-            set_by=set_by,
-            quality=self._settings.quality,
-        )
-        if sight.app is not None:
-            self._previous = sight.app
-        self._silent = any(each.kind is ProblemKind.PARTIAL for each in sight.problems)
+        app: AppMeasurement | None = None
+        problems: tuple[Problem, ...] = ()
+        if layout is not None:
+            app, problems = measure_job(
+                window,
+                layout,
+                run_since=self._run_since,
+                settled=settled,
+                previous=self._previous,
+                now=now,
+                set_by=set_by,
+                quality=self._settings.quality,
+            )
+            self._previous = app
+        self._silent = any(each.kind is ProblemKind.PARTIAL for each in problems)
         return Snapshot(
             start=start,
             now=now,
-            sight=sight,
+            output=output,
+            app=app,
+            problems=problems,
             replicas=replicas,
-            flow=None if self._topology is None else dataflow_of(self._topology, sight.app),
+            dataflow=None if self._topology is None else dataflow_of(self._topology, app),
             settled=settled,
             run_since=self._run_since,
         )
 
-    async def measure_vertices(self, view: Snapshot, span: float) -> dict[str, float] | None:
+    async def measure_vertices(self, snapshot: Snapshot, span: float) -> dict[str, float] | None:
         """Return how busy each vertex was in the last seconds, by its id; `None` if not known yet.
 
         Args:
-            view: What the tick saw.
+            snapshot: What the tick saw.
             span: Seconds.
 
         Raises:
@@ -369,14 +357,14 @@ class Gatherer:
         known = self._topology_of
         if self._topology is None or known is None or job is None or known[0] != job:
             return None
-        if view.now - self._run_since < span:
+        if snapshot.now - self._run_since < span:
             return None
-        window = await self._source.window(start=view.now - span, end=view.now)
-        return measure_busy_vertices(window, layout_of(job, self._topology, view.replicas))
+        window = await self._source.window(start=snapshot.now - span, end=snapshot.now)
+        return measure_busy_vertices(window, layout_of(job, self._topology, snapshot.replicas))
 
     def observe(
         self,
-        view: Snapshot,
+        snapshot: Snapshot,
         status: AppStatus,
         budgets: Mapping[str, float],
         weights: CostWeights | None = None,
@@ -385,42 +373,35 @@ class Gatherer:
 
         Where a pool had no room for more of an operator's replicas, it may have no more there.
         """
-        app = view.sight.app
+        app = snapshot.app
         if app is None:
             return {}
-        interval = Interval(
-            now=view.now,
-            length=view.now - max(view.start, self._run_since),
-            source_backlog=app.backlog,
-        )
         first = () if self._topology is None else first_behind_sources(self._topology)
         return {
             name: self._managers[name].observe(
-                measurement,
-                [replica for replica in view.replicas if replica.operator == name],
+                app,
+                [replica for replica in snapshot.replicas if replica.operator == name],
                 deployment=Deployment.from_named(
                     status.deployments[name], self._managers[name].model.node_types
                 ),
                 full={
                     each.pool
                     for each in status.full
-                    if each.operator == name and each.holds(view.now)
+                    if each.operator == name and each.holds(snapshot.now)
                 },
                 budget=budgets.get(name, math.nan),
                 first=name in first,
-                interval=interval,
                 weights=weights,
             )
-            for name, measurement in app.operators.items()
+            for name in app.operators
         }
 
-    def summarise(self, sight: JobMeasurement) -> Intervals:
+    def summarise(self, snapshot: Snapshot) -> MeasuredInterval:
         """Return the interval as a change is judged by it."""
-        app = sight.app
-        return Intervals(
+        app = snapshot.app
+        return MeasuredInterval(
             rate=math.nan if app is None else sum_of_sources(app, self._topology),
-            response_time=sight.response(self._settings.statistic),
-            backlog=math.nan if app is None else app.backlog,
+            response_time=snapshot.response(self._settings.statistic),
         )
 
     async def _find_layout(self, replicas: tuple[Replica, ...]) -> JobLayout | None:
@@ -456,28 +437,27 @@ class Gatherer:
 
 
 def sample_of(
-    view: Snapshot, deployments: DeploymentMap, *, interval: float
+    snapshot: Snapshot, deployments: DeploymentMap, *, interval: float
 ) -> IntervalSample | None:
     """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
 
     Args:
-        view: What the tick saw.
+        snapshot: What the tick saw.
         deployments: What ran.
         interval: Seconds between two ticks.
     """
-    sight = view.sight
-    if sight.app is None or not sight.healthy:
+    if snapshot.app is None or not snapshot.healthy:
         return None
     return IntervalSample(
-        time=view.now,
-        seconds=view.now - view.start,
+        time=snapshot.now,
+        seconds=snapshot.now - snapshot.start,
         operators={
             name: sample_of_operator(measured, deployments[name])
-            for name, measured in sight.app.operators.items()
+            for name, measured in snapshot.app.operators.items()
             if name in deployments
         },
-        response_time=sight.end_to_end.mean,
-        disturbed=view.now - view.run_since < WORKED_OFF * interval,
+        response_time=snapshot.end_to_end.mean,
+        disturbed=snapshot.now - snapshot.run_since < WORKED_OFF * interval,
     )
 
 

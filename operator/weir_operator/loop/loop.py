@@ -69,10 +69,9 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.shadow import Bill, Seen
+from weir_operator.loop.shadow import Bill, RealInterval
 from weir_operator.loop.tick import Tick, find_first_wait
 from weir_operator.loop.tuned import TuningView
-from weir_operator.loop.verify import UNMEASURED
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
@@ -85,22 +84,10 @@ from weir_simulator.switchback import Side
 
 log = structlog.get_logger()
 
-Vertices = Mapping[str, tuple[str, ...]]
 UNMEASURED_VERTICES = "Denied: Weir measures first which of its vertices are busy"
 PATIENCE = 2
 """Checks in a row that may find no running job, or fail, before that is trouble: Flink's own
 failover often needs less."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Ruled:
-    """What a tick comes to."""
-
-    ruling: Ruling
-    unasked: str = ""
-    """Why what no operator asked for is done; empty where an operator asked."""
-    vertices: Vertices | None = None
-    """The vertices of each operator from now on; `None` if they do not change."""
 
 
 class Loop(StrEnum):
@@ -305,44 +292,46 @@ class ApplicationController:
                 "LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch"
             )
         try:
-            view = await self._gatherer.gather(start, now, set_by=start - last)
+            snapshot = await self._gatherer.gather(start, now, set_by=start - last)
         except TemporaryError:
             self._fall_back(False, directives, guards)
             raise
         tokens = self._memory.tokens(now)
         self._outcome = LearningOutcome.NOTHING
-        tick = await self._decide(view, directives, guards)
-        sample = sample_of(view, tick.deployments, interval=self._settings.interval)
+        tick = await self._decide(snapshot, directives, guards)
+        sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
         if self._tuning is not None:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
-        self._fall_back(view.sight.healthy, directives, guards)
-        self._memory.note_tick(self._describe(view, tick, tokens))
+        self._fall_back(snapshot.healthy, directives, guards)
+        self._memory.note_tick(self._describe(snapshot, tick, tokens))
         self._on_tick(tick)
         return tick
 
-    def _describe(self, view: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:
+    def _describe(self, snapshot: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:
         """Return what the decisions of a tick have in common."""
-        sight, flow = tick.sight, tick.dataflow
+        flow = snapshot.dataflow
         draining = (
-            () if sight.app is None or flow is None else guards_while_draining(sight.app, flow)
+            ()
+            if snapshot.app is None or flow is None
+            else guards_while_draining(snapshot.app, flow)
         )
         return JobTick(
-            time=tick.now,
-            seconds=tick.now - view.start,
+            time=snapshot.now,
+            seconds=snapshot.now - snapshot.start,
             deployments=tick.deployments,
             operators=() if flow is None else flow.operators,
             edges=() if flow is None else flow.edges,
-            mean=sight.output.mean,
-            response_time=sight.response(self._settings.statistic),
+            mean=snapshot.output.mean,
+            response_time=snapshot.response(self._settings.statistic),
             tail=self._am.tail,
             violated=tick.violated,
             held=tick.held,
             guards=(*tick.guards, *draining),
             splits={
                 name: splits
-                for name, splits in splits_of(sight.app).items()
+                for name, splits in splits_of(snapshot.app).items()
                 if not math.isnan(splits)
             },
             tokens=tokens.to_dict(),
@@ -378,89 +367,87 @@ class ApplicationController:
         self._on_trouble(trouble)
 
     async def _decide(
-        self, view: Snapshot, directives: Directives, guards: tuple[Guard, ...]
+        self, snapshot: Snapshot, directives: Directives, guards: tuple[Guard, ...]
     ) -> Tick:
-        sight, flow, now = view.sight, view.flow, view.now
+        flow, now = snapshot.dataflow, snapshot.now
         status = self._store.load()
         settings = self._settings
         self._am.note_output(
-            mean=sight.output.mean,
-            quantile=sight.response(settings.statistic),
+            mean=snapshot.output.mean,
+            quantile=snapshot.response(settings.statistic),
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
         shares = self._share(flow if fits else None)
-        budgets, held = shares.budgets, self._find_reason_to_hold(view, directives, fits)
+        budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
         tick = Tick(
-            now=now,
-            sight=sight,
-            violated=sight.violates(settings.bound, settings.statistic),
+            snapshot=snapshot,
+            violated=snapshot.violates(settings.bound, settings.statistic),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
             verdicts={},
             held=held,
             infeasible=shares.infeasible,
-            dataflow=flow,
             guards=guards,
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
-        evaluation = self._evaluate(view, directives, tick)
+        evaluation = self._evaluate(snapshot, directives, tick)
         tick = replace(tick, evaluation=evaluation)
-        if held or sight.app is None or flow is None:
-            self._pass_over(view, directives, missed=tick.violated is True)
+        if held or snapshot.app is None or flow is None:
+            self._pass_over(snapshot, directives, missed=tick.violated is True)
             return tick
-        seen = self._gatherer.observe(view, status, budgets, self._am.sharing.tuned.weights)
-        safe = (*guards, *guards_while_draining(sight.app, flow))
+        seen = self._gatherer.observe(snapshot, status, budgets, self._am.sharing.tuned.weights)
+        safe = (*guards, *guards_while_draining(snapshot.app, flow))
         if self._evaluator is not None and evaluation.side is Side.BASELINE:
-            self._pass_over(view, directives, missed=tick.violated is True)
-            return self._hold_baseline(self._evaluator.baseline, tick, status, view, safe, seen)
-        splits = splits_of(sight.app)
+            self._pass_over(snapshot, directives, missed=tick.violated is True)
+            return self._hold_baseline(self._evaluator.baseline, tick, status, snapshot, safe, seen)
+        splits = splits_of(snapshot.app)
         proposals = cut_all_to_splits(self._managers.propose(seen, flow), splits)
-        assumed = describe_assumed(sight.app, proposals, python=settings.python)
+        assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
-        ruled = await self._rule(proposals, seen, flow, status, view, safe, mode=directives.mode)
+        ruling = await self._rule(
+            proposals, seen, flow, status, snapshot, safe, mode=directives.mode
+        )
         if directives.mode is Mode.ADVISE:
-            tick = replace(tick, bill=self._follow(view, flow, tick, seen, proposals))
-            advised = ruled.ruling.only_advised(directives.mode.value, status.deployments)
-            ruled = replace(ruled, ruling=advised)
+            tick = replace(tick, bill=self._follow(snapshot, flow, tick, seen, proposals))
+            ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
-        ruling = add_limiting_factor(ruled.ruling, proposals, self._managers.neighbourhoods, splits)
+        ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
         expected = (
-            math.nan if ruled.unasked else expect_response(proposals, ruling, flow, sight.app)
+            math.nan if ruling.reason else expect_response(proposals, ruling, flow, snapshot.app)
         )
-        self._carry_out(replace(ruled, ruling=ruling), proposals, view, expected=expected)
+        self._carry_out(ruling, proposals, snapshot, expected=expected)
         return replace(
             tick,
             observations=seen,
             proposals=proposals,
             verdicts=ruling.verdicts,
-            restarts=ruling.restart and not ruled.unasked,
+            restarts=ruling.restart and not ruling.reason,
             assumed=assumed,
         )
 
     def _carry_out(
         self,
-        ruled: _Ruled,
+        ruling: Ruling,
         proposals: Mapping[str, Proposal],
-        view: Snapshot,
+        snapshot: Snapshot,
         *,
         expected: float,
     ) -> None:
         """Record what was decided, then begin what was granted.
 
         Args:
-            ruled: What was decided.
+            ruling: What was decided.
             proposals: By operator.
-            view: What the decisions are based on.
+            snapshot: What the decisions are based on.
             expected: The response time after the change, seconds.
         """
-        ruling = ruled.ruling
-        tick_id = uuid.uuid4().hex[:12]
-        unsaved = self._memory.keep(tick_id, view.now, proposals, ruling)
+        tick_id = _new_id()
+        unsaved = self._memory.keep(tick_id, snapshot.now, proposals, ruling)
         self._notices.report_while("LearnedNotSaved", unsaved)
         if ruling.granted or ruling.move is not None:
             self._begin(
@@ -469,9 +456,7 @@ class ApplicationController:
                     ruling=ruling,
                     proposals=proposals,
                     expected=expected,
-                    before=self._gatherer.summarise(view.sight),
-                    reason=ruled.unasked,
-                    vertices=ruled.vertices,
+                    before=self._gatherer.summarise(snapshot),
                 )
             )
 
@@ -481,16 +466,16 @@ class ApplicationController:
         seen: Mapping[str, Observation],
         flow: Dataflow,
         status: AppStatus,
-        view: Snapshot,
+        snapshot: Snapshot,
         guards: tuple[Guard, ...],
         *,
         mode: Mode,
-    ) -> _Ruled:
+    ) -> Ruling:
         """Return what is granted: of the proposals, or what no operator asked for."""
-        undone = await self._actor.judge(self._gatherer.summarise(view.sight), view.now)
+        undone = await self._actor.judge(self._gatherer.summarise(snapshot), snapshot.now)
         if undone is not None:
             refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
-            refusal = refusal or self._refuse_unasked(undone.source, view.now)
+            refusal = refusal or self._refuse_unasked(undone.source, snapshot.now)
             held = (
                 (
                     f"Change {undone.id} did worse than expected, but Weir cannot roll it "
@@ -502,19 +487,20 @@ class ApplicationController:
             self._notices.report_while("RollbackBlocked", held)
             if refusal is None:
                 reason = f"Weir rolls back change {undone.id}, which did worse than expected"
-                ruling = self._go_to(undone.source, status, f"Granted: {reason}")
-                return _Ruled(ruling=ruling, unasked=reason)
+                return self._go_to(undone.source, status, reason)
         unmeasured: dict[str, str] = {}
         if self._shared is not None:
             interval = self._settings.interval
-            measured = await self._gatherer.measure_vertices(view, measured_over(interval))
+            measured = await self._gatherer.measure_vertices(snapshot, measured_over(interval))
             if measured is None:
                 unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
             else:
-                separated = self._separate(self._shared, measured, status, view.now, guards, mode)
+                separated = self._separate(
+                    self._shared, measured, status, snapshot.now, guards, mode
+                )
                 if separated is not None:
                     return separated
-        move = self._am.find_move(view, status)
+        move = self._am.find_move(snapshot, status)
         self._notices.report_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
             {name: each for name, each in proposals.items() if name not in unmeasured},
@@ -522,14 +508,13 @@ class ApplicationController:
             current=status.deployments,
             # Not of `status`: judging the last change may have added one to it.
             failed=self._store.load().failed,
-            tokens=self._memory.tokens(view.now),
-            now=view.now,
+            tokens=self._memory.tokens(snapshot.now),
+            now=snapshot.now,
             guards=guards,
             observations=seen,
             move=move,
         )
-        ruling = replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
-        return _Ruled(ruling=ruling, unasked="" if ruling.move is None else ruling.move.reason)
+        return replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
 
     def _separate(
         self,
@@ -539,7 +524,7 @@ class ApplicationController:
         now: float,
         guards: tuple[Guard, ...],
         mode: Mode,
-    ) -> _Ruled | None:
+    ) -> Ruling | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
         found = shared.find_separation(status.deployments, measured)
         if found is None or status.revision is None:
@@ -561,34 +546,34 @@ class ApplicationController:
         self._notices.report_while("VerticesBusy", ". ".join(each for each in parts if each))
         if refusal is not None:
             return None
-        ruling = self._go_to(found.target, status, f"Granted: {reason}")
-        return _Ruled(ruling=ruling, unasked=reason, vertices=found.vertices)
+        ruling = self._go_to(found.target, status, reason)
+        return replace(ruling, vertices=found.vertices)
 
     def _follow(
         self,
-        view: Snapshot,
+        snapshot: Snapshot,
         flow: Dataflow,
         tick: Tick,
         observations: Mapping[str, Observation],
         proposals: Mapping[str, Proposal],
     ) -> Bill:
         """Return the forecast so far of following the advice."""
-        seen = Seen(
-            now=view.now,
-            length=view.now - view.start,
+        seen = RealInterval(
+            now=snapshot.now,
+            length=snapshot.now - snapshot.start,
             flow=flow,
             deployments=tick.deployments,
             observations=observations,
             proposals=proposals,
             violated=tick.violated,
-            splits=splits_of(view.sight.app),
+            splits=splits_of(snapshot.app),
         )
         return self._memory.advisor.follow(seen, tick.guards, self._notices)
 
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared()
-        if action.reason:  # no operator proposed it
+        if action.ruling.reason:  # no operator proposed it
             self._managers.skip()
             self._outcome = LearningOutcome.SKIPPED
         elif action.ruling.granted:
@@ -596,14 +581,14 @@ class ApplicationController:
             self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
 
-    def _evaluate(self, view: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
+    def _evaluate(self, snapshot: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
         """Return where the evaluation is, and report where it begins or ends."""
         if self._evaluator is None:
             return NO_EVALUATION
         evaluation = self._evaluator.advance(
             directives.evaluation,
-            begin=view.start,
-            now=view.now,
+            begin=snapshot.start,
+            now=snapshot.now,
             late=tick.violated,
             current=tick.deployments,
             active=directives.mode is Mode.AUTO
@@ -622,7 +607,7 @@ class ApplicationController:
         baseline: DeploymentMap,
         tick: Tick,
         status: AppStatus,
-        view: Snapshot,
+        snapshot: Snapshot,
         guards: tuple[Guard, ...],
         seen: Mapping[str, Observation],
     ) -> Tick:
@@ -634,22 +619,13 @@ class ApplicationController:
             self._notices.report_while("EvaluationHeld", "")
             return held
         refusal = refuse_move(current, target, self._models, guards, seen)
-        refusal = refusal or self._refuse_unasked(target, view.now)
+        refusal = refusal or self._refuse_unasked(target, snapshot.now)
         self._notices.report_while(
             "EvaluationHeld",
             "" if refusal is None else f"The evaluation cannot go to its baseline: {refusal}",
         )
         if refusal is None:
-            self._begin(
-                Action(
-                    id=uuid.uuid4().hex[:12],
-                    ruling=self._go_to(target, status, f"Granted: {TO_BASELINE}"),
-                    proposals={},
-                    expected=math.nan,
-                    before=UNMEASURED,
-                    reason=TO_BASELINE,
-                )
-            )
+            self._begin(Action(id=_new_id(), ruling=self._go_to(target, status, TO_BASELINE)))
         return held
 
     def _share(self, flow: Dataflow | None) -> Shares:
@@ -658,9 +634,9 @@ class ApplicationController:
             self._notices.report_while("ObjectiveInfeasible", shares.infeasible)
         return shares
 
-    def _pass_over(self, view: Snapshot, directives: Directives, *, missed: bool) -> None:
+    def _pass_over(self, snapshot: Snapshot, directives: Directives, *, missed: bool) -> None:
         """Tell every operator that an interval says nothing about its deployment."""
-        changes = self._lifecycle.is_changing or self._actor.is_acting or not view.settled
+        changes = self._lifecycle.is_changing or self._actor.is_acting or not snapshot.settled
         if changes and directives.mode is not Mode.OFF and not directives.suspended:
             self._managers.wait(missed=missed)
             self._outcome = LearningOutcome.MISSED if missed else LearningOutcome.WAITED
@@ -668,7 +644,7 @@ class ApplicationController:
             self._managers.skip()
             self._outcome = LearningOutcome.SKIPPED
 
-    def _find_reason_to_hold(self, view: Snapshot, directives: Directives, fits: bool) -> str:
+    def _find_reason_to_hold(self, snapshot: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:
             return "spec.mode is Off"
         if directives.suspended:
@@ -677,7 +653,7 @@ class ApplicationController:
             return "A change is in progress"
         if not fits:
             return "The job does not run yet with the operators and pools of the manifest"
-        return view.reason_to_hold
+        return snapshot.reason_to_hold
 
     # -- changes that no operator proposed --------------------------------------------------------
 
@@ -694,16 +670,17 @@ class ApplicationController:
             return say_failed(known, now)
         return self._am.refuse_restart(self._memory.tokens(now), now)
 
-    def _go_to(self, target: DeploymentMap, status: AppStatus, verdict: str) -> Ruling:
+    def _go_to(self, target: DeploymentMap, status: AppStatus, reason: str) -> Ruling:
         """Grant a change of the whole, which `_refuse_unasked` does not refuse."""
         current, now = status.deployments, self._clock.now()
         changed = tuple(name for name in current if current[name] != target.get(name))
         return Ruling(
-            verdicts=dict.fromkeys(changed, verdict),
+            verdicts=dict.fromkeys(changed, f"Granted: {reason}"),
             granted=changed,
             target=target,
             restart=True,
             tokens=self._memory.tokens(now).take(self._am.restarts, now),
+            reason=reason,
         )
 
     def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
@@ -739,14 +716,10 @@ class ApplicationController:
         self._outage.answer()
         self._notices.report("FallbackTaken", answer.reason)
         if moves:
-            ruling = self._go_to(answer.target, status, f"Granted: {answer.reason}")
-            self._begin(
-                Action(
-                    id=uuid.uuid4().hex[:12],
-                    ruling=ruling,
-                    proposals={},
-                    expected=math.nan,
-                    before=UNMEASURED,
-                    reason=answer.reason,
-                )
-            )
+            ruling = self._go_to(answer.target, status, answer.reason)
+            self._begin(Action(id=_new_id(), ruling=ruling))
+
+
+def _new_id() -> str:
+    """Return the id of a tick's action."""
+    return uuid.uuid4().hex[:12]

@@ -15,7 +15,7 @@ from typing import Any
 
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.proposals import Proposal
-from weir_operator.metrics.values import OperatorMeasurement
+from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy
@@ -40,18 +40,6 @@ from weir_policies.policy import (
 
 WEEK = 7 * 86_400.0
 _MONDAY = 4 * 86_400.0  # the Unix epoch was a Thursday
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
-    """What one tick brings to every operator."""
-
-    now: float
-    """Unix seconds."""
-    length: float
-    """Seconds that the measurement averages over."""
-    source_backlog: float
-    """Records that wait at the sources; NaN where none reports it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,32 +142,31 @@ class ObservedOperator:
 
     def observe(
         self,
-        measurement: OperatorMeasurement,
+        app: AppMeasurement,
         replicas: Sequence[Replica],
         *,
         deployment: Deployment,
         budget: float,
         first: bool,
-        interval: Interval,
         full: Collection[str] = (),
         weights: CostWeights | None = None,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
         Args:
-            measurement: The operator in the interval.
+            app: What was measured in the interval.
             replicas: Its replicas.
             deployment: The same as counts.
             budget: Seconds of response time granted by the AM.
             first: Whether a source feeds it, so that what waits there waits for it.
-            interval: What is common to all operators.
             full: Pools without room for more of its replicas.
             weights: How much each part of its cost matters; `None` takes the paper's. They come
                 with each observation and are no part of what was learned, which they leave as it
                 is.
         """
+        measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
-        if interval.source_backlog > 0:
+        if app.backlog > 0:
             # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
             passing = max(arriving, measurement.processed_rate)
         self._belief = update(
@@ -205,17 +192,17 @@ class ObservedOperator:
         ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
         busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}
         waiting = measurement.queue_records
-        if first and not math.isnan(interval.source_backlog):
-            waiting = max(interval.source_backlog, 0.0 if math.isnan(waiting) else waiting)
+        if first and not math.isnan(app.backlog):
+            waiting = max(app.backlog, 0.0 if math.isnan(waiting) else waiting)
         if math.isnan(waiting):
             # The interval passed the gate, so this is not missing data: the job has no way to tell
             # (no helper, no latency markers, no backlog at its source), or nothing arrived.
             waiting = 0.0
         return Observation(
-            time=interval.now,
-            time_of_week=((interval.now - _MONDAY) % WEEK) / WEEK,
-            interval=interval.length,
-            model=_out_of_storage_policy(
+            time=app.end,
+            time_of_week=((app.end - _MONDAY) % WEEK) / WEEK,
+            interval=app.end - app.start,
+            model=_within_full_pools(
                 _within_splits(self.model, deployment, measurement.splits), deployment, full
             ),
             deployment=deployment,
@@ -226,7 +213,7 @@ class ObservedOperator:
             response_time=measurement.response_time,
             utilisation=tuple(busy.get(replica.id, math.nan) for replica in ranked),
             backlog=waiting,
-            replica_ages=tuple(max(0.0, interval.now - each.started) for each in ranked),
+            replica_ages=tuple(max(0.0, app.end - each.started) for each in ranked),
             budget=budget,
             weights=CostWeights() if weights is None else weights,
             most_replicas=self._most_replicas,
@@ -445,7 +432,7 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
     return replace(model, node_types=types)
 
 
-def _out_of_storage_policy(
+def _within_full_pools(
     model: OperatorModel, deployment: Deployment, full: Collection[str]
 ) -> OperatorModel:
     """Return the model in which full pools take no more than they hold now."""

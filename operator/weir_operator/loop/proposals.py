@@ -48,7 +48,7 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ruling:
-    """The AM's verdicts on a tick's proposals."""
+    """What a tick comes to: verdicts on its proposals, or a change that no operator proposed."""
 
     verdicts: Mapping[str, str]
     """One sentence per operator that proposed something, or that something binds."""
@@ -59,6 +59,10 @@ class Ruling:
     tokens: RestartTokens
     move: Move | None = None
     """What is granted where no proposal is; `None` where no replica leaves its node."""
+    reason: str = ""
+    """Why the change is made, where no operator proposed it."""
+    vertices: Mapping[str, tuple[str, ...]] | None = None
+    """What the target's operators are made of; `None` if they are the same as before."""
 
     def only_advised(self, mode: str, current: DeploymentMap) -> Ruling:
         """Return the ruling of a mode that touches nothing."""

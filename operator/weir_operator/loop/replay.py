@@ -23,7 +23,7 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, JobTick, LearningOutcome, LoopStart
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.operator_manager import ObservedOperator
-from weir_operator.loop.shadow import HOUR, Followed, Seen, ShadowDeployment
+from weir_operator.loop.shadow import HOUR, RealInterval, ShadowDeployment, ShadowInterval
 from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import StateError
@@ -284,7 +284,7 @@ class Replayer:
         if terms.shares:
             seen = self._share_budgets(seen, flow, terms)
         followed = shadow.advance(
-            Seen(
+            RealInterval(
                 now=tick.time,
                 length=tick.seconds,
                 flow=flow,
@@ -458,7 +458,7 @@ def _judged(
 
 
 def _compare(
-    decided: Mapping[str, DecisionRecord], followed: Followed
+    decided: Mapping[str, DecisionRecord], followed: ShadowInterval
 ) -> tuple[ReplayedDecision, ...]:
     found = []
     for name, proposal in followed.proposals.items():

@@ -72,29 +72,31 @@ class Recorder:
         hourly = cost_per_hour(
             tick.deployments, self._prices, job_manager=self._settings.job_manager_price
         )
-        length, self._last = max(0.0, tick.now - self._last), tick.now  # the clock may be set back
+        snapshot = tick.snapshot
+        now, flow = snapshot.now, snapshot.dataflow
+        length, self._last = max(0.0, now - self._last), now  # the clock may be set back
         self._cost += hourly * length / 3600
         if tick.violated is not None:
             self._judged += 1
             self._violated += tick.violated
-        output, app = tick.sight.end_to_end, tick.sight.app
+        output, app = snapshot.end_to_end, snapshot.app
         if not math.isnan(output.mean):
             records = max(output.throughput, 0.0) * length
             self._responses.append((1.0 if math.isnan(records) else records, output.mean))
-        order = tick.dataflow.order if tick.dataflow else tuple(tick.deployments)
-        problems = tuple(problem.sentence for problem in tick.sight.problems)
+        order = flow.order if flow else tuple(tick.deployments)
+        problems = tuple(problem.sentence for problem in snapshot.problems)
         self._show(
             TickRecord(
                 app=self._settings.app,
-                time=tick.now,
-                elapsed=tick.now - self._began,
+                time=now,
+                elapsed=now - self._began,
                 mode=self._settings.mode.value,
                 objective=Objective(
                     bound=self._settings.bound,
                     statistic=self._settings.statistic,  # type: ignore[arg-type]
                 ),
-                rate=sum(app.operators[name].arrival_rate for name in tick.dataflow.sources)
-                if app and tick.dataflow
+                rate=sum(app.operators[name].arrival_rate for name in flow.sources)
+                if app and flow
                 else math.nan,
                 response_time=ResponseTime(
                     mean=output.mean, p50=output.p50, p95=output.p95, p99=output.p99
@@ -103,7 +105,7 @@ class Recorder:
                 backlog=app.backlog if app else math.nan,
                 cost_per_hour=hourly,
                 cost=self._cost,
-                healthy=tick.sight.healthy,
+                healthy=snapshot.healthy,
                 problems=problems,
                 restarts=self._restarts,
                 operators=tuple(self._operator(tick, name) for name in order),
@@ -172,7 +174,7 @@ class Recorder:
         return summary
 
     def _operator(self, tick: Tick, name: str) -> OperatorTick:
-        measured = tick.sight.app.operators.get(name) if tick.sight.app else None
+        measured = tick.snapshot.app.operators.get(name) if tick.snapshot.app else None
         proposal = tick.proposals.get(name)
         moves = proposal is not None and proposal.kind is not ChangeKind.NOTHING
         busy = [u for u in (measured.utilisation if measured else ()) if not math.isnan(u)]

@@ -114,7 +114,7 @@ class Bill:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class RealInterval:
     """What one tick of the real job brings."""
 
     now: float
@@ -133,13 +133,11 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Followed:
+class ShadowInterval:
     """What a tick was for the shadow deployment."""
 
     deployments: DeploymentMap
     """What served the interval."""
-    observations: Mapping[str, Observation]
-    """Of all operators, as the model has them there."""
     proposals: Mapping[str, Proposal]
     ruling: Ruling
     bill: Bill
@@ -192,12 +190,12 @@ class ShadowDeployment:
         """Where the job would be; `None` before the first tick."""
         return self._deployments
 
-    def follow(self, seen: Seen, guards: tuple[Guard, ...]) -> Bill:
+    def follow(self, seen: RealInterval, guards: tuple[Guard, ...]) -> Bill:
         """Take a tick and return the bill so far."""
         self._add(seen.now, self.advance(seen, guards).bill)
         return self.bill
 
-    def advance(self, seen: Seen, guards: tuple[Guard, ...]) -> Followed:
+    def advance(self, seen: RealInterval, guards: tuple[Guard, ...]) -> ShadowInterval:
         """Take a tick and return what it was for the shadow; its bill is not added up."""
         current = self.fit(seen.deployments)
         imagined = {
@@ -226,9 +224,8 @@ class ShadowDeployment:
         advised = paid if current == seen.deployments else self._cost(current)
         self._tokens = ruling.tokens
         self._deployments = ruling.target
-        return Followed(
+        return ShadowInterval(
             deployments=current,
-            observations=imagined,
             proposals=proposals,
             ruling=ruling,
             bill=Bill(
@@ -318,7 +315,9 @@ class ShadowDeployment:
             replica_ages=(max(real.replica_ages, default=0.0),) * deployment.size,
         )
 
-    def _decide(self, imagined: Mapping[str, Observation], seen: Seen) -> dict[str, Proposal]:
+    def _decide(
+        self, imagined: Mapping[str, Observation], seen: RealInterval
+    ) -> dict[str, Proposal]:
         """Return the proposals for the hypothetical job: real ones where nothing differs."""
         if self._learns:
             return cut_all_to_splits(self._managers.propose(imagined, seen.flow), seen.splits)
@@ -387,7 +386,7 @@ class Advisor:
         self._restore()
         self._told = self._count_told(shadow.bill)
 
-    def follow(self, seen: Seen, guards: tuple[Guard, ...], notices: Notices) -> Bill:
+    def follow(self, seen: RealInterval, guards: tuple[Guard, ...], notices: Notices) -> Bill:
         """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
         bill = self._shadow.follow(seen, guards)
         if self._count_told(bill) != self._told:

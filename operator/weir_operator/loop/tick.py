@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weir_operator.loop.evaluation import NO_EVALUATION, Evaluating
-from weir_operator.loop.gather import JobMeasurement
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.shadow import Bill
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import FullPool
-from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Observation
 
 
@@ -22,8 +21,7 @@ from weir_policies.policy import Observation
 class Tick:
     """One tick, as the reports show it."""
 
-    now: float
-    sight: JobMeasurement
+    snapshot: Snapshot
     violated: bool | None
     deployments: DeploymentMap
     budgets: Mapping[str, float]
@@ -38,7 +36,6 @@ class Tick:
     """Why the objective cannot be kept, one sentence; empty if it can, or if unknown."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
-    dataflow: Dataflow | None
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
     full: tuple[FullPool, ...] = ()

@@ -21,18 +21,16 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Intervals:
+class MeasuredInterval:
     """What was measured of the application over one interval."""
 
     rate: float
     """Records/s that arrived."""
     response_time: float
     """Seconds, end to end, in the objective's statistic."""
-    backlog: float
-    """Records waiting at the sources at its end."""
 
 
-UNMEASURED = Intervals(rate=math.nan, response_time=math.nan, backlog=math.nan)
+UNMEASURED = MeasuredInterval(rate=math.nan, response_time=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +41,8 @@ class ChangeSoFar:
     """The objective, seconds."""
     expected: float
     """Response time of the whole path that the decision expected, seconds; NaN if it did not."""
-    before: Intervals
-    since: tuple[Intervals, ...]
+    before: MeasuredInterval
+    since: tuple[MeasuredInterval, ...] = ()
     """Healthy intervals after the job ran again, oldest first; the first of them holds the gap."""
 
 
@@ -82,7 +80,7 @@ def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdic
     )
 
 
-def _is_bad(interval: Intervals, change: ChangeSoFar, settings: VerdictSettings) -> bool:
+def _is_bad(interval: MeasuredInterval, change: ChangeSoFar, settings: VerdictSettings) -> bool:
     """Whether nothing but the change itself explains the interval. NaN is never bad."""
     measured = interval.response_time
     if math.isnan(measured) or math.isnan(change.expected):

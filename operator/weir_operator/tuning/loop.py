@@ -170,7 +170,7 @@ class TuningLoop:
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
         """Process a tick: watch for drift, and judge what is on trial."""
-        self._last = tick if tick.dataflow is not None else self._last
+        self._last = tick if tick.snapshot.dataflow is not None else self._last
         if sample is None:
             return
         with self._failures.survived("TrialFailed"):
@@ -181,10 +181,11 @@ class TuningLoop:
 
     async def _tune_once(self) -> None:
         last, asked = self._last, self._directives()
-        if last is None or last.dataflow is None or asked.suspended or asked.mode is Mode.OFF:
+        flow = None if last is None else last.snapshot.dataflow
+        if last is None or flow is None or asked.suspended or asked.mode is Mode.OFF:
             return
         since = self._state.fit_since
-        fitted = await self._fitter.fit(last.dataflow, since=since)
+        fitted = await self._fitter.fit(flow, since=since)
         if self._has_changed(since):
             self._fitter.forget()  # it would watch for a drift from what the job was
             return
@@ -339,7 +340,7 @@ class TuningLoop:
             return
         rate = sum(
             sample.operators[name].arrived
-            for name in (tick.dataflow.sources if tick.dataflow else ())
+            for name in (tick.snapshot.dataflow.sources if tick.snapshot.dataflow else ())
             if name in sample.operators
         )
         if rate > MORE_THAN_SEEN * present.most_rate:

@@ -27,9 +27,9 @@ from weir_operator.external.testing import FakeCluster, a_pod, flink_deployment_
 from weir_operator.external.view import external_app
 from weir_operator.external.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.gather import JobMeasurement, dataflow_of
+from weir_operator.loop.gather import Snapshot, dataflow_of
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import Seen, ShadowDeployment
+from weir_operator.loop.shadow import RealInterval, ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
@@ -226,15 +226,22 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
         proposals[name] = Proposal(observation=seen, decision=decision)
     output, _ = measure_output(Window(start=0.0, end=60.0, series=()))
     return Tick(
-        now=60.0,
-        sight=JobMeasurement(output=output, app=None, problems=()),
+        snapshot=Snapshot(
+            start=0.0,
+            now=60.0,
+            output=output,
+            app=None,
+            problems=(),
+            replicas=(),
+            dataflow=dataflow_of(view.topology, None),
+            settled=True,
+        ),
         violated=None,
         deployments=view.deployments,
         budgets={},
         proposals=proposals,
         verdicts={},
         held="",
-        dataflow=dataflow_of(view.topology, None),
     )
 
 
@@ -290,7 +297,7 @@ async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
 async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
     app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
-    hour = Seen(
+    hour = RealInterval(
         now=3600.0,
         length=3600.0,
         flow=dataflow_of(view.topology, None),

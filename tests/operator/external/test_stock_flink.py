@@ -107,8 +107,8 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     assert set(advice.operators) == {"source-numbers", "score-slow", "nowhere-writer"}
     assert advice.operators["source-numbers"].target == {"small/250m": 1}
     assert advice.operators["score-slow"].message
-    assert ticks[-1].sight.app is not None
-    measured = ticks[-1].sight.app.operators["score-slow"]
+    assert ticks[-1].snapshot.app is not None
+    measured = ticks[-1].snapshot.app.operators["score-slow"]
     assert measured.arrival_rate == pytest.approx(40, rel=0.2)
     assert 0.007 < measured.service_mean < 0.03  # 10 ms, and what the machine adds
     assert measured.response_time > 0  # by its latency markers

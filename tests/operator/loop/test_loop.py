@@ -58,7 +58,7 @@ async def test_an_unhealthy_measurement_holds_every_operator_and_teaches_nothing
 
     [tick] = await stage.ticks(1)
 
-    assert tick.sight.problems
+    assert tick.snapshot.problems
     assert tick.held != ""
     assert tick.proposals == {}
     assert {name: manager.state_dict() for name, manager in stage.managers.items()} == before
@@ -87,7 +87,7 @@ async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_
 
     assert any(verdict.startswith("Granted") for verdict in granting.verdicts.values())
     assert meanwhile.held != ""
-    assert meanwhile.sight.output.mean == pytest.approx(2.0)
+    assert meanwhile.snapshot.output.mean == pytest.approx(2.0)
     assert len(stage.ends("Rescale")) == 1
 
 
@@ -241,8 +241,8 @@ async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(
     assert stage.reasons.count("VarianceAssumed") == 1
     assert judge_metrics(tick).message.endswith(tick.assumed)
     assert "come from busy time" in tick.assumed
-    assert tick.sight.app is not None
-    said = describe_assumed(tick.sight.app, ["match"], python=True)
+    assert tick.snapshot.app is not None
+    said = describe_assumed(tick.snapshot.app, ["match"], python=True)
     assert said.startswith("Service times of match are not measured")
     assert "Weir uses busy time" in said
     assert math.isnan(tick.proposals["match"].observation.response_time)
@@ -304,7 +304,8 @@ async def test_where_tables_have_no_room_another_policy_decides_until_they_have(
 
     assert "The disk is nearly full" in tick.proposals["match"].decision.reason
     assert "disk" not in later.proposals["match"].decision.reason if later.proposals else True
-    assert {each.policy for each in stage.records.decisions(until=tick.now)} == {"queueing"}
+    decided = stage.records.decisions(until=tick.snapshot.now)
+    assert {each.policy for each in decided} == {"queueing"}
 
 
 def _raising(error):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window
@@ -48,7 +48,7 @@ def a_manager(policy=None):
     )
 
 
-def a_measurement(**load):
+def measure_app(**load):
     """Measure `match` on one small/1 and one small/500m replica, in this order."""
     placed = (
         PlacedReplica(tm_id="a", node_type=WIDE.name),
@@ -64,7 +64,11 @@ def a_measurement(**load):
     )
     given = {"rate": 40.0, "busy": 0.3, "service_mean": 0.01, **load}
     window = a_window(layout, {"source": Load(rate=given["rate"]), "match": Load(**given)})
-    return measure(window, layout).operators["match"]
+    return measure(window, layout)
+
+
+def a_measurement(**load):
+    return measure_app(**load).operators["match"]
 
 
 def a_replica(name, size, started=0.0):
@@ -86,13 +90,19 @@ def observed(
     now=1060.0,
     source_backlog=math.nan,
 ):
+    app = replace(
+        measure_app(),
+        start=now - 60.0,
+        end=now,
+        operators={manager.name: measurement},
+        backlog=source_backlog,
+    )
     return manager.observe(
-        measurement,
+        app,
         replicas,
         deployment=deployment,
         budget=0.1,
         first=first,
-        interval=Interval(now=now, length=60.0, source_backlog=source_backlog),
     )
 
 

@@ -115,7 +115,7 @@ async def test_a_backlog_that_vanishes_holds_every_decision_and_teaches_nothing(
     ticks = await stage.ticks(4)
 
     assert all(tick.held for tick in ticks)
-    assert {(each.kind, each.operator) for tick in ticks for each in tick.sight.problems} == {
+    assert {(each.kind, each.operator) for tick in ticks for each in tick.snapshot.problems} == {
         (ProblemKind.IMPOSSIBLE, "gen")
     }
     assert {name: manager.state_dict() for name, manager in stage.managers.items()} == taught

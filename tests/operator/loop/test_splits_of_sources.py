@@ -1,12 +1,13 @@
 """A source has no more replicas than its input has parts."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule, wishing
-from weir_operator.loop.operator_manager import Interval, OperatorManager
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal, cut_to_splits, find_binding
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
@@ -20,7 +21,7 @@ from weir_policies.policy import ChangeKind, Expectation, Neighbourhood
 from weir_policies.testing import LARGE, WIDE, a_decision, a_model, an_observation
 
 
-def a_source(*drained, partitions=(), **layout):
+def measure_source(*drained, partitions=(), **layout):
     """Measure a source with a replica for each of `drained`."""
     replicas = tuple(
         PlacedReplica(tm_id=f"s{place}", node_type=WIDE.name, drained=ended)
@@ -47,7 +48,11 @@ def a_source(*drained, partitions=(), **layout):
         for topic, partition in partitions
     ]
     whole = Window(start=window.start, end=window.end, series=(*window.series, *offsets))
-    return measure(whole, job).operators["source"]
+    return measure(whole, job)
+
+
+def a_source(*drained, **options):
+    return measure_source(*drained, **options).operators["source"]
 
 
 def a_manager():
@@ -59,14 +64,13 @@ def a_manager():
     )
 
 
-def observed(measurement, deployment):
+def observed(app, deployment):
     return a_manager().observe(
-        measurement,
+        replace(app, start=0.0, end=60.0, backlog=math.nan),
         (),
         deployment=deployment,
         budget=0.1,
         first=False,
-        interval=Interval(now=60.0, length=60.0, source_backlog=math.nan),
     )
 
 
@@ -88,18 +92,18 @@ def test_vertices_that_share_the_replicas_of_a_source_are_not_held_back():
 
 
 def test_no_pool_takes_more_replicas_than_there_are_partitions():
-    source = a_source(False, partitions=[("a", "0"), ("a", "1")])
+    app = measure_source(False, partitions=[("a", "0"), ("a", "1")])
 
-    model = observed(source, a_deployment(1)).model
+    model = observed(app, a_deployment(1)).model
 
     assert {each.pool_limit for each in model.node_types} == {2}
     assert model.max_replicas == a_model().max_replicas
 
 
 def test_replicas_beyond_the_partitions_may_stay_until_they_are_removed():
-    source = a_source(False, partitions=[("a", "0")])
+    app = measure_source(False, partitions=[("a", "0")])
 
-    model = observed(source, a_deployment(3)).model
+    model = observed(app, a_deployment(3)).model
 
     assert model.node_types[0].pool_limit == 3
 

@@ -94,7 +94,7 @@ async def test_an_interval_in_which_the_clock_was_set_decides_nothing_and_the_ne
 
     [stepped, after] = await stage.ticks(2)
 
-    assert [each.kind for each in stepped.sight.problems] == [ProblemKind.CLOCK_JUMP]
+    assert [each.kind for each in stepped.snapshot.problems] == [ProblemKind.CLOCK_JUMP]
     assert "3600 s" in stepped.held
     assert ("ahead" in stepped.held) is (step > 0)
     assert after.held == ""

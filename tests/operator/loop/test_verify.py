@@ -6,17 +6,17 @@ import pytest
 
 from weir_operator.loop.verify import (
     ChangeSoFar,
-    Intervals,
+    MeasuredInterval,
     Verdict,
     VerdictSettings,
     judge_change,
 )
 
-GAP = Intervals(rate=50.0, response_time=2.0, backlog=90.0)
+GAP = MeasuredInterval(rate=50.0, response_time=2.0)
 
 
 def interval(response_time, rate=50.0):
-    return Intervals(rate=rate, response_time=response_time, backlog=0.0)
+    return MeasuredInterval(rate=rate, response_time=response_time)
 
 
 def judged(*after, expected=0.2, before=0.3):

@@ -12,10 +12,11 @@ from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Notices
-from weir_operator.loop.gather import JobMeasurement
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.managers import SeparateManagers
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.tick import Tick
+from weir_operator.metrics.values import SinkMeasurement
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.tuning.fitting import Fitter
 from weir_operator.tuning.loop import TuningLoop, TuningSettings
@@ -121,15 +122,22 @@ class Setting:
     def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
-                now=self.clock.now(),
-                sight=cast(JobMeasurement, None),  # nothing of it is looked at
+                snapshot=Snapshot(
+                    start=self.clock.now() - 60.0,
+                    now=self.clock.now(),
+                    output=cast(SinkMeasurement, None),  # nothing of it is looked at
+                    app=None,
+                    problems=(),
+                    replicas=(),
+                    dataflow=self.flow,
+                    settled=True,
+                ),
                 violated=late,
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers).budgets,
                 proposals={},
                 verdicts={},
                 held="",
-                dataflow=self.flow,
                 restarts=restarts,
             )
             self.loop.note(tick, sample)

@@ -264,7 +264,7 @@ class StatusReporter:
         if facts.settings is not None:
             if before is not None:
                 # Ticks keep their places in time, so one that follows late began late.
-                late = tick.now - before.now - facts.settings.interval
+                late = tick.snapshot.now - before.snapshot.now - facts.settings.interval
                 self._context.telemetry.tick_lag.observe(max(0.0, late))
             self._context.telemetry.note_tick(
                 self._resource.key, tick, facts.settings, cost=figures_of(facts)["cost"]

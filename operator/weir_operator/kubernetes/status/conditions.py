@@ -39,10 +39,10 @@ def judge_metrics(tick: Tick | None) -> Aspect:
     """Return whether what is measured can be trusted."""
     if tick is None:
         return Aspect("MetricsHealthy", "Unknown", "NoSamples", "There is no measurement yet")
-    if tick.sight.app is None:
+    if tick.snapshot.app is None:
         why = tick.held or "Weir does not know yet where the tasks run"
         return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"There is no measurement: {why}")
-    holding = [problem for problem in tick.sight.problems if problem.kind.holds]
+    holding = [problem for problem in tick.snapshot.problems if problem.kind.holds]
     if holding:
         return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
     sentence = "All replicas report plausible samples"
@@ -57,7 +57,7 @@ def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspec
         return Aspect(
             "ObjectiveMet", "Unknown", "NotMeasured", "The response time could not be measured"
         )
-    measured = tick.sight.response(statistic)
+    measured = tick.snapshot.response(statistic)
     seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
     sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
     if tick.infeasible:

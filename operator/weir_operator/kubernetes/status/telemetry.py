@@ -124,7 +124,7 @@ class OperatorSeries(Collector):
     def note_tick(self, key: Key, tick: Tick) -> None:
         """Show what an interval measured."""
         there = self._of.setdefault(key, {})
-        measured = tick.sight.app.operators if tick.sight.app else {}
+        measured = tick.snapshot.app.operators if tick.snapshot.app else {}
         for name in tick.deployments:
             found = measured.get(name)
             busy = [each for each in found.utilisation if not math.isnan(each)] if found else []
@@ -330,12 +330,12 @@ class Telemetry:
             self.violations.labels(*app).inc(int(tick.violated))
         self.cost.labels(*app).set(cost)
         statistic = settings.statistic
-        self.response.labels(*app, statistic).set(tick.sight.response(statistic))
+        self.response.labels(*app, statistic).set(tick.snapshot.response(statistic))
         self.objective.labels(*app, statistic).set(settings.bound)
         self.allowed.labels(*app).set(settings.max_violations)
         self.restarts_left.labels(*app).set(tick.restarts_left)
-        self.healthy.labels(*app).set(tick.sight.healthy and tick.sight.app is not None)
-        for problem in tick.sight.problems:
+        self.healthy.labels(*app).set(tick.snapshot.healthy and tick.snapshot.app is not None)
+        for problem in tick.snapshot.problems:
             self.problems.labels(*app, str(problem.kind)).inc()
         self.operators.note_tick(key, tick)
         shown = set()

@@ -209,11 +209,11 @@ def figures_of(facts: Facts) -> dict[str, float]:
         )
     if tick is None or settings is None:
         return figures
-    figures["response"] = tick.sight.response(settings.statistic)
-    if tick.sight.app is not None:
-        operators = tick.sight.app.operators
-        if tick.dataflow is not None:
-            figures["rate"] = sum(operators[n].arrival_rate for n in tick.dataflow.sources)
+    figures["response"] = tick.snapshot.response(settings.statistic)
+    if tick.snapshot.app is not None:
+        operators = tick.snapshot.app.operators
+        if tick.snapshot.dataflow is not None:
+            figures["rate"] = sum(operators[n].arrival_rate for n in tick.snapshot.dataflow.sources)
         figures |= {f"rate {name}": each.arrival_rate for name, each in operators.items()}
         figures |= {f"response {name}": each.response_time for name, each in operators.items()}
     return figures
@@ -243,7 +243,7 @@ def _advise(facts: Facts) -> str | None:
 
 def _operator(facts: Facts, name: str) -> OperatorStatus:
     tick, record = facts.tick, facts.decisions.get(name)
-    measured = tick.sight.app.operators.get(name) if tick and tick.sight.app else None
+    measured = tick.snapshot.app.operators.get(name) if tick and tick.snapshot.app else None
     budget = tick.budgets.get(name, math.nan) if tick else math.nan
     deployment = facts.deployments[name]
     return OperatorStatus(
@@ -269,8 +269,8 @@ def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
         else (record.decision.reason)
     )
     time = record.time
-    if tick is not None and tick.held and tick.now > record.time:
-        outcome, reason, time = Outcome.HELD, tick.held, tick.now
+    if tick is not None and tick.held and tick.snapshot.now > record.time:
+        outcome, reason, time = Outcome.HELD, tick.held, tick.snapshot.now
     elif record.change is not None:
         outcome = Outcome.GRANTED
     elif stays:
