@@ -18,7 +18,7 @@ from pathlib import Path
 
 import jinja2
 
-from benchmarks.cluster.chaos_verdict import compare_recoveries, compare_seeds
+from benchmarks.cluster.chaos.verdict import compare_recoveries, compare_seeds
 from benchmarks.figures import NOT_SHOWN, say_number
 from benchmarks.flink import any_job
 from benchmarks.papers import (

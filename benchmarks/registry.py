@@ -3,7 +3,8 @@
 A benchmark is a module with three names: `ABOUT`, one sentence on what it shows; `DURATION`, how
 long it takes on two cores; and `run()`, which returns its figures. Its file is its name, with
 hyphens on the command line: `model/fidelity_queueing.py` is `make bench NAME=fidelity-queueing`.
-The folder is no part of the name, so no two benchmarks may have the same file name.
+One that has parts of its own has a folder with them: `cluster/chaos/chaos.py` is `chaos`. Folders
+are no part of the name, so no two benchmarks may have the same file name.
 Importing one must be quick and must start nothing, because the list imports all of them.
 """
 
@@ -41,8 +42,9 @@ def find_benchmarks() -> dict[str, Benchmark]:
             have the same name.
     """
     found: dict[str, Benchmark] = {}
-    for path in sorted(FOLDER.glob("*/*.py"), key=lambda path: path.stem):
-        module = importlib.import_module(f"benchmarks.{path.parent.name}.{path.stem}")
+    for path in sorted(FOLDER.glob("*/**/*.py"), key=lambda path: path.stem):
+        parts = path.relative_to(FOLDER).with_suffix("").parts
+        module = importlib.import_module(".".join(("benchmarks", *parts)))
         if not hasattr(module, "ABOUT"):
             continue  # a part that benchmarks share
         missing = [name for name in ("DURATION", "run") if not hasattr(module, name)]

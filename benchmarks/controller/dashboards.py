@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.controller import scale_stage as stage
+from benchmarks.controller.scale import stage
 from benchmarks.figures import Figure, at_least
 from dashboards.files import FOLDER
 from dashboards.queries import Asked, has_data, read_queries

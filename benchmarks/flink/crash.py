@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from benchmarks.cluster.chaos_verdict import read_committed
+from benchmarks.cluster.chaos.verdict import read_committed
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.dying_controller import SOURCE, TARGET, run_and_die, the_job
 from benchmarks.flink.ledger import Ledger

@@ -34,7 +34,7 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.cluster.chaos_verdict import read_committed
+from benchmarks.cluster.chaos.verdict import read_committed
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import read_arrivals, read_proof
 from benchmarks.rows import RESULTS

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.pipelines.pipelines_faults import Injected, Sample, injections, spoil
+from benchmarks.pipelines.faults import Injected, Sample, injections, spoil
 from tests.dashboards.prometheus_server import running_scraper
 from weir_operator.metrics.prometheus_server import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals

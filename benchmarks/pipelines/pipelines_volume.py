@@ -26,7 +26,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines.pipelines_history import A_DAY, FIRST, Fleet, even, skewed, write_history
+from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, skewed, write_history
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Store
@@ -130,7 +130,7 @@ def _run_spark(tables: Path, fleet: Fleet, days: int) -> Run:
 def _run_polars(tables: Path, fleet: Fleet, days: int) -> Run:
     out = tables / "polars"
     out.mkdir()
-    command = [sys.executable, "-m", "benchmarks.pipelines.pipelines_polars", str(tables), str(out)]
+    command = [sys.executable, "-m", "benchmarks.pipelines.with_polars", str(tables), str(out)]
     return _measure(command, fleet.series * A_DAY * days)
 
 

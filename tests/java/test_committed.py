@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.cluster.chaos_verdict import Committed, read_committed
+from benchmarks.cluster.chaos.verdict import Committed, read_committed
 
 pytestmark = pytest.mark.flink
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster import chaos
-from benchmarks.cluster.chaos import FAULTS, draw_faults
-from benchmarks.cluster.chaos_bomb import metrics_page, rest_answer
-from benchmarks.cluster.chaos_clock import environment, find_obstacle, make_clock
-from benchmarks.cluster.chaos_verdict import (
+from benchmarks.cluster.chaos import chaos
+from benchmarks.cluster.chaos.bomb import metrics_page, rest_answer
+from benchmarks.cluster.chaos.chaos import FAULTS, draw_faults
+from benchmarks.cluster.chaos.clock import environment, find_obstacle, make_clock
+from benchmarks.cluster.chaos.verdict import (
     Committed,
     Outcome,
     count_own_restarts,
@@ -25,7 +25,7 @@ from benchmarks.cluster.chaos_verdict import (
     longest_pauses,
     read_committed,
 )
-from benchmarks.cluster.chaos_world import find_excess
+from benchmarks.cluster.chaos.world import find_excess
 from benchmarks.flink.ledger import Arrival, Ledger
 from benchmarks.registry import BenchmarkError
 
@@ -200,7 +200,7 @@ def test_a_clock_is_stepped_for_one_process_while_it_runs_and_its_other_clocks_a
     make_clock(folder)
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from benchmarks.cluster.chaos_faults import step_clock\n"
+        "from benchmarks.cluster.chaos.faults import step_clock\n"
         "for offset in (0, -3600, 7200):\n"
         "    step_clock(Path(sys.argv[1]), offset); print(time.time(), time.monotonic())\n"
     )

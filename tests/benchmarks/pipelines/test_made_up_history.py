@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.parquet as pq
 
-from benchmarks.pipelines.pipelines_history import A_DAY, even, skewed, write_history
+from benchmarks.pipelines.made_up_history import A_DAY, even, skewed, write_history
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Store
 

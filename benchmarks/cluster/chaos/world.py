@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import chaos_clock
+from benchmarks.cluster.chaos.clock import environment, find_obstacle, make_clock
 from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.live_app import LiveApp, staying
 from benchmarks.cluster.place import CLAIM, IMAGE, Place, delete_volume, make_claim, open_place
@@ -96,7 +96,7 @@ class ChaosWorld:
 
     @property
     def clock(self) -> Path:
-        """Folder of the controller's clock, see `chaos_clock`."""
+        """Folder of the controller's clock, see `clock.py`."""
         return self.place.state / "clock"
 
     @property
@@ -153,7 +153,7 @@ class ChaosWorld:
 
     def install(self) -> None:
         """Install Weir, with a state and a clock of its own."""
-        where = chaos_clock.environment(CLOCK_MOUNT)
+        where = environment(CLOCK_MOUNT)
         clock = {
             "extraEnv": [{"name": name, "value": value} for name, value in where.items()],
             "extraVolumes": [{"name": "clock", "persistentVolumeClaim": {"claimName": CLAIM}}],
@@ -170,8 +170,8 @@ class ChaosWorld:
             "prometheus": {"url": self.prometheus},
             "state": {"enabled": True, "existingClaim": STATE_CLAIM},
         }
-        if not chaos_clock.find_obstacle():
-            chaos_clock.make_clock(self.clock)
+        if not find_obstacle():
+            make_clock(self.clock)
             values |= clock
         self._install(self.place.namespace, values)
 

@@ -46,7 +46,7 @@ def run() -> list[Figure]:
 
 
 def _measure(kind: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.controller.scale_memory", kind]
+    command = [sys.executable, "-m", "benchmarks.controller.scale.scale_memory", kind]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(answer.stdout)
     return found

@@ -1,7 +1,7 @@
 """The controller's process of `scale`: Weir's own, but for the addresses of JobManagers.
 
 A Service's address leads nowhere on a machine without a cluster network, so each is taken for a
-folder of the one server that answers for all JobManagers (`scale_world`). Everything else is what
+folder of the one server that answers for all JobManagers (`world.py`). Everything else is what
 `weir controller` runs.
 """
 

@@ -1,6 +1,6 @@
 """The same minutes by polars in one process: what Spark is measured against.
 
-    python -m benchmarks.pipelines.pipelines_polars TABLES OUT
+    python -m benchmarks.pipelines.with_polars TABLES OUT
 
 Reads the tables of samples and labels, finds the steps between samples, spreads them over minutes
 and sums them by operator: the part of `rebuild_arrivals` that touches every sample. It goes day by

@@ -2,7 +2,7 @@
 
 1,000 StreamApps of 10 operators, in the mode Advise with `planner`, are looked after by one
 controller in a process of its own. The API server and Prometheus are real; the jobs are simulated
-(`scale_world`): JobManagers answer and reporters count, but no record flows. Everything runs on
+(`world.py`): JobManagers answer and reporters count, but no record flows. Everything runs on
 this machine, so what is measured of the controller is its own process: CPU time and memory as the
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would.
 
@@ -26,8 +26,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.controller import scale_stage as stage
-from benchmarks.controller.scale_world import OPERATORS
+from benchmarks.controller.scale import stage
+from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
 from tests.api.control_plane import ControlPlane, running_control_plane
@@ -195,7 +195,7 @@ def run() -> list[Figure]:
         began = time.monotonic()
         controller = stack.enter_context(
             stage.running(
-                (sys.executable, "-m", "benchmarks.controller.scale_controller", world, prometheus,
+                (sys.executable, "-m", "benchmarks.controller.scale.controller", world, prometheus,
                  str(folder / "state"), str(port)),
                 Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log")),
                 # The second as in the image.

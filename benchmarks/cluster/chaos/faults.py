@@ -40,9 +40,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from benchmarks.cluster import chaos_bomb
-from benchmarks.cluster.chaos_clock import step_clock
-from benchmarks.cluster.chaos_world import (
+from benchmarks.cluster.chaos import bomb
+from benchmarks.cluster.chaos.clock import step_clock
+from benchmarks.cluster.chaos.world import (
     NAME,
     STATE_MIB,
     VOLUME_MIB,
@@ -752,12 +752,12 @@ class MetricsBomb(Input):
         """Serve such pages to Weir, in the place of the job's own, for a while."""
         is_rest = draw.random() < 0.3
         app = f"{world.place.namespace}.{NAME}"
-        page = chaos_bomb.rest_answer if is_rest else lambda: chaos_bomb.metrics_page(app)
+        page = bomb.rest_answer if is_rest else lambda: bomb.metrics_page(app)
         kind = "application/json" if is_rest else "text/plain; version=0.0.4; charset=utf-8"
         self.detail = "answers of REST" if is_rest else "pages of metrics"
         [pod] = await world.controllers()
         host = urlsplit(api_server_url()).hostname or ""
-        with chaos_bomb.serve(await asyncio.to_thread(page), kind) as port:
+        with bomb.serve(await asyncio.to_thread(page), kind) as port:
             divert(
                 pod["status"]["podIP"],
                 REST_PORT if is_rest else METRICS_PORT,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-from benchmarks.controller import scale_world as jobs
+from benchmarks.controller.scale import world as jobs
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane
 from tests.dashboards.prometheus_server import running_scraper
@@ -202,7 +202,7 @@ def running(
 @contextmanager
 def running_world(folder: Path, port: int) -> Iterator[str]:
     """Run the jobs' server while the block runs; yield its address."""
-    command = (sys.executable, "-m", "benchmarks.controller.scale_world", str(port))
+    command = (sys.executable, "-m", "benchmarks.controller.scale.world", str(port))
     with running(command, folder / "world.log"):
         yield f"http://127.0.0.1:{port}"
 

@@ -2,7 +2,7 @@
 
 The chart is installed in a namespace of its own, with a Prometheus, and a StreamApp that Weir
 scales. Then come the faults, one after the other: each is injected, lasts for a while, is healed,
-and has `LIMIT` seconds for all to be well again (`chaos_world.find_missing` says what that means;
+and has `LIMIT` seconds for all to be well again (`world.find_missing` says what that means;
 a stuck app is one that is not). At the end the job is suspended, which stops it with a savepoint,
 so that every record that was emitted is accounted for: by the files that a transactional sink
 committed, by the ledger in the job's state, and by what a plain sink saw. A job that goes on from
@@ -39,16 +39,17 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
-from benchmarks.cluster import chaos_clock, chaos_faults
-from benchmarks.cluster.chaos_faults import CLOCK, LIMIT, Fault
-from benchmarks.cluster.chaos_verdict import (
+from benchmarks.cluster.chaos import faults
+from benchmarks.cluster.chaos.clock import find_obstacle
+from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault
+from benchmarks.cluster.chaos.verdict import (
     Outcome,
     count_own_restarts,
     figures_of,
     longest_pauses,
     read_committed,
 )
-from benchmarks.cluster.chaos_world import (
+from benchmarks.cluster.chaos.world import (
     NAME,
     ChaosWorld,
     count_restarts,
@@ -74,7 +75,7 @@ class Drawn:
     """A fault that is to come."""
 
     kind: str
-    """Name of its class in `chaos_faults`."""
+    """Name of its class in `faults`."""
     seed: str
     """Of its own choices, such as which pod it strikes."""
 
@@ -104,26 +105,26 @@ ABOUT = "records lost, doubled, and time to recover under faults on a real clust
 DURATION = "15 min"
 
 FAULTS: dict[str, Callable[[], Fault]] = {
-    "controller_killed": chaos_faults.ControllerKilled,
-    "controller_killed_mid_change": chaos_faults.ControllerKilledMidChange,
-    "controller_and_job_manager_killed": chaos_faults.ControllerAndJobManagerKilled,
-    "job_manager_killed": chaos_faults.JobManagerKilled,
-    "job_result_left": chaos_faults.JobResultLeft,
-    "job_manager_killed_without_weir": chaos_faults.JobManagerKilledWithoutWeir,
-    "task_managers_killed": chaos_faults.TaskManagersKilled,
-    "lease_lost_mid_change": chaos_faults.LeaseLostMidChange,
-    "node_cordoned": chaos_faults.NodeCordoned,
-    "node_drained": chaos_faults.NodeDrained,
-    "api_server_away": chaos_faults.ApiServerAway,
-    "prometheus_away": chaos_faults.PrometheusAway,
-    "network_cut": chaos_faults.NetworkCut,
-    "storage_full": chaos_faults.StorageFull,
-    "handed_over": chaos_faults.HandedOver,
-    "metrics_bomb": chaos_faults.MetricsBomb,
-    "stray_pod": chaos_faults.StrayPod,
-    "diary_damaged": chaos_faults.DiaryDamaged,
-    "controller_volume_full": chaos_faults.ControllerVolumeFull,
-    "clock_stepped": chaos_faults.ClockStepped,
+    "controller_killed": faults.ControllerKilled,
+    "controller_killed_mid_change": faults.ControllerKilledMidChange,
+    "controller_and_job_manager_killed": faults.ControllerAndJobManagerKilled,
+    "job_manager_killed": faults.JobManagerKilled,
+    "job_result_left": faults.JobResultLeft,
+    "job_manager_killed_without_weir": faults.JobManagerKilledWithoutWeir,
+    "task_managers_killed": faults.TaskManagersKilled,
+    "lease_lost_mid_change": faults.LeaseLostMidChange,
+    "node_cordoned": faults.NodeCordoned,
+    "node_drained": faults.NodeDrained,
+    "api_server_away": faults.ApiServerAway,
+    "prometheus_away": faults.PrometheusAway,
+    "network_cut": faults.NetworkCut,
+    "storage_full": faults.StorageFull,
+    "handed_over": faults.HandedOver,
+    "metrics_bomb": faults.MetricsBomb,
+    "stray_pod": faults.StrayPod,
+    "diary_damaged": faults.DiaryDamaged,
+    "controller_volume_full": faults.ControllerVolumeFull,
+    "clock_stepped": faults.ClockStepped,
 }
 START_LIMIT = 600.0
 LONGEST = 40 * 60.0
@@ -159,7 +160,7 @@ def _choose_kinds() -> tuple[list[str], list[Figure]]:
     unknown = sorted(set(kinds) - set(FAULTS))
     if unknown:
         raise BenchmarkError(f"CHAOS_KINDS: expected kinds out of {list(FAULTS)}, got {unknown}")
-    obstacle = chaos_clock.find_obstacle()
+    obstacle = find_obstacle()
     if not obstacle or "clock_stepped" not in kinds:
         return kinds, []
     kinds.remove("clock_stepped")
@@ -235,7 +236,7 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> Outcome:
         recovered=None if failure else recovered,
         missing=failure or missing,
         took_without_weir=(
-            fault.took if isinstance(fault, chaos_faults.JobManagerKilledWithoutWeir) else None
+            fault.took if isinstance(fault, faults.JobManagerKilledWithoutWeir) else None
         ),
         prevented=fault.prevented,
         restarts_by_input=(
