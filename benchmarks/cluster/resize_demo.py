@@ -15,7 +15,7 @@ from benchmarks.policies.demo_policies import (
 )
 from benchmarks.rows import RESULTS
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.loop.run_record import Run
+from weir_operator.loop.run_record import RecordedRun
 
 FOLDER = RESULTS / "resize-demo"
 ONE_SIZE = {"small": ["500m"], "large": ["1"]}
@@ -41,7 +41,7 @@ def compare_nights() -> list[Figure]:
     ]
 
 
-def _figures(name: str, done: Run) -> list[Figure]:
+def _figures(name: str, done: RecordedRun) -> list[Figure]:
     summary = done.summary
     if summary is None or summary.lost is None or summary.doubled is None:
         raise RuntimeError(f"Expected a summary with a ledger of {name}, got none: see {FOLDER}")

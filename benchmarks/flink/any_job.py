@@ -91,7 +91,7 @@ INPUT: Mapping[str, int] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class JobOutcome:
     """A job on a version of Flink, or upgraded from one to another."""
 
     job: str
@@ -168,14 +168,14 @@ def _exists(job: str, version: str) -> bool:
     return version in ONLY.get(job, VERSIONS)
 
 
-def _kept() -> list[Outcome]:
+def _kept() -> list[JobOutcome]:
     """Return the outcomes of earlier runs that say of which commit they are, a clean one."""
     try:
         result = read_result("any-job")
     except ResultError:
         return []
     return [
-        Outcome(**each)
+        JobOutcome(**each)
         for each in result.outcomes
         if not (each.get("commit") or "-dirty").endswith("-dirty")
     ]
@@ -188,7 +188,7 @@ def _all_of(figure: str, found: Sequence[bool]) -> Figure:
     )
 
 
-def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
+def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
     """Return what the outcomes come to."""
     scaled = [each for each in outcomes if each.job not in REFUSED]
     unwanted = [each for each in outcomes if each.job in REFUSED]
@@ -252,7 +252,7 @@ def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
     ]
 
 
-def _memory_of(outcome: Outcome) -> list[Figure]:
+def _memory_of(outcome: JobOutcome) -> list[Figure]:
     """Return what a pinned job has of its memory, beside the same job on a plain Flink."""
     return [
         Figure(
@@ -273,7 +273,7 @@ def _memory_of(outcome: Outcome) -> list[Figure]:
 def table_of(result: Result) -> Table:
     """Return what works, by kind of job and version of Flink, for a page."""
     outcomes = {
-        (each["job"], each["version"]): Outcome(**each)  # as `asdict` wrote it
+        (each["job"], each["version"]): JobOutcome(**each)  # as `asdict` wrote it
         for each in result.outcomes
     }
     return Table(
@@ -295,7 +295,7 @@ def table_of(result: Result) -> Table:
     )
 
 
-def _say(outcome: Outcome | None) -> str:
+def _say(outcome: JobOutcome | None) -> str:
     if outcome is None:
         return "not run"
     if outcome.refused:
@@ -312,11 +312,11 @@ def _say(outcome: Outcome | None) -> str:
     return f"{exact}; {outcome.seconds:.0f} s, gap {outcome.gap:.1f} s"
 
 
-async def _try(name: str, version: str) -> Outcome:
+async def _try(name: str, version: str) -> JobOutcome:
     """Run a job; what goes wrong is its outcome."""
     folder = FOLDER / f"{name}-{version}"
     folder.mkdir()
-    outcome = Outcome(job=name, version=version)
+    outcome = JobOutcome(job=name, version=version)
     homes = [
         flink_home() if each == OWN else REPOSITORY / "build/flink" / each
         for each in version.split("-")
@@ -339,12 +339,12 @@ async def _try(name: str, version: str) -> Outcome:
 
 
 async def _run(
-    outcome: Outcome,
+    outcome: JobOutcome,
     folder: Path,
     homes: Sequence[Path],
     job: Prepared,
     feeding: asyncio.Task[None],
-) -> Outcome:
+) -> JobOutcome:
     """Rescale a job on one version of Flink, and go on with it on a second, if there is one."""
     ends: list[RescaleJournal] = []
     ids: list[tuple[str, ...]] = []

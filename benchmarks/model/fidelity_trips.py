@@ -32,7 +32,7 @@ from benchmarks.model.fidelity_queueing import PARAMETERS, calibrate
 from benchmarks.policies.demo_policies import INTERVAL, INTERVALS, TRACE, run_policy
 from benchmarks.rows import Row, write_rows
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.loop.run_record import Run, TickRecord
+from weir_operator.loop.run_record import RecordedRun, TickRecord
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -157,7 +157,7 @@ def describe(app: StreamApp, learned: Mapping[str, Mapping[str, float]]) -> Expe
     return Experiment.model_validate(sections, strict=False)
 
 
-def look_at(done: Run, app: StreamApp) -> Night:
+def look_at(done: RecordedRun, app: StreamApp) -> Night:
     """Return what came of the real night; the operators that do not scale are left out."""
     judged = [tick for tick in done.ticks if tick.violated is not None]
     prices = [_price(tick, world.node_types(app, OPERATORS[0])) for tick in done.ticks]
@@ -205,7 +205,7 @@ def average(nights: Sequence[Night]) -> Night:
     )
 
 
-def compare_with_model(done: Run, experiment: Experiment) -> Sequence[float]:
+def compare_with_model(done: RecordedRun, experiment: Experiment) -> Sequence[float]:
     """Return predicted / measured response time of each interval with the deployments it had."""
     models = {model.name: model for model in true_models(experiment)}
     ratios = []

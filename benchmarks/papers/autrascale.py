@@ -68,7 +68,7 @@ CAP = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class SearchOutcome:
     """Where a search for the processing latency ended."""
 
     parallelism: Parallelism
@@ -113,7 +113,7 @@ def search_latency(
     settings: AutrascaleSettings = SETTINGS,
     old: Trained | None = None,
     bootstrap_runs: bool = True,
-) -> Outcome:
+) -> SearchOutcome:
     """Run PLO from a parallelism that carries the rate, the bootstrap set run for real."""
     rng = np.random.default_rng([seed, 11])
     measured = truth.measure(start, rate, rng=rng)
@@ -153,7 +153,7 @@ def search_by_drs(
     *,
     true_rates: bool,
     seed: int,
-) -> Outcome:
+) -> SearchOutcome:
     """Allocate, run, measure, and again, until the measured latency keeps the bound."""
     rng = np.random.default_rng([seed, 12])
     here, runs = start, 0
@@ -169,11 +169,11 @@ def search_by_drs(
 
 def judge(
     truth: ContendedApplication, rate: float, bound: float, found: Parallelism, runs: int
-) -> Outcome:
+) -> SearchOutcome:
     """Return what a parallelism is worth by the truth."""
     in_time = truth.find_latency(found, rate) <= 1.05 * bound
     enough = truth.find_throughput(found) >= 0.99 * rate
-    return Outcome(parallelism=found, runs=runs, met=in_time and enough)
+    return SearchOutcome(parallelism=found, runs=runs, met=in_time and enough)
 
 
 def score(
@@ -274,7 +274,7 @@ def plan(
     seed: int,
     ticks: int,
     policy: str = "planner",
-) -> Outcome:
+) -> SearchOutcome:
     """Let one planner per operator steer the application; a run is a change of the parallelism."""
     rng = np.random.default_rng([seed, 14])
     names = tuple(f"operator-{row}" for row in range(len(start)))
@@ -393,7 +393,7 @@ def _transition(before: Observation, decision: Decision, after: Observation) -> 
     )
 
 
-def settle_planner(outcomes: list[Outcome]) -> Outcome:
+def settle_planner(outcomes: list[SearchOutcome]) -> SearchOutcome:
     """Return the outcome in the middle, by replicas; met only where all are."""
     ordered = sorted(outcomes, key=lambda outcome: outcome.replicas)
     return replace(ordered[len(ordered) // 2], met=all(outcome.met for outcome in outcomes))
@@ -645,7 +645,11 @@ def _transfer() -> Iterator[Figure]:
         rate: search_throughput(truth, rate, (1,) * 4).target
         for rate in (TRANSFER_RATE, WORD_COUNT_RATE)
     }
-    outcomes: dict[str, list[Outcome]] = {"from scratch": [], "traditional": [], "lightweight": []}
+    outcomes: dict[str, list[SearchOutcome]] = {
+        "from scratch": [],
+        "traditional": [],
+        "lightweight": [],
+    }
     for seed in range(TRANSFER_SEEDS):
         old = search_latency(
             truth, TRANSFER_RATE, bound, floors[TRANSFER_RATE], seed=seed + 100
@@ -778,9 +782,9 @@ def _planner() -> Iterator[Figure]:
         yield replace(kept, holds=kept.holds and ours.met, goal=f"{kept.goal}, targets kept")
 
 
-def _runs(outcomes: Sequence[Outcome]) -> float:
+def _runs(outcomes: Sequence[SearchOutcome]) -> float:
     return fmean(each.runs for each in outcomes)
 
 
-def _replicas(outcomes: Sequence[Outcome]) -> float:
+def _replicas(outcomes: Sequence[SearchOutcome]) -> float:
     return fmean(each.replicas for each in outcomes)

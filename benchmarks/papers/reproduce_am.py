@@ -48,13 +48,13 @@ from benchmarks.papers.taas2023 import trace_file
 from benchmarks.registry import FOLDER
 from benchmarks.rows import RESULTS, Row, count_matches, match_numbers, write_outcomes, write_rows
 from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_policies.application_manager.search.protocol import Limits, Outcome, rank
+from weir_policies.application_manager.search.protocol import Limits, TrialOutcome, rank
 from weir_policies.policy import Tuning
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 from weir_simulator.traces import Trace, read_trace, write_trace
-from weir_simulator.tuning.evaluation import Run, evaluate
+from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import Constraints, TuningRequest
 from weir_simulator.tuning.tune import naive_tuning, tune
 
@@ -214,12 +214,12 @@ class Judged:
     case: Case
     searches: tuple[Search, ...]
     """One per seed."""
-    ours: tuple[Outcome, ...]
+    ours: tuple[TrialOutcome, ...]
     """Of each search's point."""
-    naive: Outcome
-    rest: tuple[Outcome, ...]
+    naive: TrialOutcome
+    rest: tuple[TrialOutcome, ...]
     """The same over the whole rest of the trace."""
-    naive_rest: Outcome
+    naive_rest: TrialOutcome
 
     @property
     def savings(self) -> list[float]:
@@ -521,19 +521,19 @@ def judge_case(case: Case, searches: Sequence[Search]) -> Judged:
     )
 
 
-def evaluate_on(case: Case, point: Tuning, stretch: tuple[int, int]) -> Outcome:
+def evaluate_on(case: Case, point: Tuning, stretch: tuple[int, int]) -> TrialOutcome:
     """Return what comes of a point on a stretch, the policy untrained at its beginning."""
     begin, slots = stretch
     experiment = describe(case.application, weights=case.weights)
     rates = whole_trace()[begin : begin + slots]
-    return evaluate(experiment, rates, Run(point=point, slots=slots, seed=1)).outcome
+    return evaluate(experiment, rates, SimulationRun(point=point, slots=slots, seed=1)).outcome
 
 
-_naive: dict[tuple[Application, bool, tuple[int, int]], Outcome] = {}
+_naive: dict[tuple[Application, bool, tuple[int, int]], TrialOutcome] = {}
 """Of the naive points, which many cases share."""
 
 
-def evaluate_naively(case: Case, stretch: tuple[int, int]) -> Outcome:
+def evaluate_naively(case: Case, stretch: tuple[int, int]) -> TrialOutcome:
     """Return what comes of the naive point on a stretch."""
     key = case.application, case.weights is GIVEN, stretch
     if key not in _naive:

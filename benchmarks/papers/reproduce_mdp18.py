@@ -134,7 +134,7 @@ ORDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulatedYear:
     """A year to simulate."""
 
     label: str
@@ -200,7 +200,9 @@ def list_departures() -> list[Departure]:
 def run() -> list[Figure]:
     """Simulate all years, draw figure 2, write the rows; return what was promised."""
     chain_jobs = [
-        Job(label, controller, path) for label, (controller, _) in TABLE_1.items() for path in PATHS
+        SimulatedYear(label, controller, path)
+        for label, (controller, _) in TABLE_1.items()
+        for path in PATHS
     ]
     write_traces()
     results = run_all([*chain_jobs, *list_sizes()])
@@ -215,10 +217,10 @@ def run() -> list[Figure]:
     return judge(years)
 
 
-def list_sizes() -> list[Job]:
+def list_sizes() -> list[SimulatedYear]:
     """Return the years of figure 2b: exact plans in the place of learned policies."""
     return [
-        Job(f"Figure 2b: {label}", controller, 1, operators)
+        SimulatedYear(f"Figure 2b: {label}", controller, 1, operators)
         for label, controller in (
             ("MDP", MDP),
             ("decentralised 0.6", Controller("mdp", {"max_utilisation": 0.6})),
@@ -229,7 +231,7 @@ def list_sizes() -> list[Job]:
     ]
 
 
-def run_all(jobs: Sequence[Job]) -> list[tuple[Job, Year]]:
+def run_all(jobs: Sequence[SimulatedYear]) -> list[tuple[SimulatedYear, Year]]:
     """Run the jobs on all cores, in order."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
@@ -237,7 +239,7 @@ def run_all(jobs: Sequence[Job]) -> list[tuple[Job, Year]]:
         return list(zip(jobs, years, strict=True))
 
 
-def run_job(job: Job) -> Year:
+def run_job(job: SimulatedYear) -> Year:
     """Simulate one year; its traces are there."""
     taxi = read_trace(trace_file("taxi"))
     experiment = describe(
@@ -438,7 +440,7 @@ def draw_over_time(years: Mapping[str, Sequence[Year]]) -> None:
     )
 
 
-def draw_sizes(results: Sequence[tuple[Job, Year]]) -> None:
+def draw_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> None:
     """Figure 2b: the cost by the number of operators."""
     lines: dict[str, list[float]] = {}
     for job, year in results:

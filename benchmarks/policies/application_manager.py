@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.policies.demo_policies import demo_manifest, run_night
 from benchmarks.rows import RESULTS
-from weir_operator.loop.run_record import Run
+from weir_operator.loop.run_record import RecordedRun
 from weir_operator.reporting.tunings_view import describe_standing, describe_weights
 from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
 from weir_operator.wiring.loops import state_directory
@@ -67,7 +67,7 @@ def manifest() -> dict[str, Any]:
     return app
 
 
-def figures(done: Run, versions: tuple[Version, ...]) -> list[Figure]:
+def figures(done: RecordedRun, versions: tuple[Version, ...]) -> list[Figure]:
     """Return what the slow loop did, and whether the job felt it."""
     judged = [each for each in versions if each.standing is not Standing.ON_TRIAL]
     tried = sum(each.trial.intervals for each in versions)
@@ -83,6 +83,6 @@ def figures(done: Run, versions: tuple[Version, ...]) -> list[Figure]:
     ]
 
 
-def _count(done: Run, reason: str) -> int:
+def _count(done: RecordedRun, reason: str) -> int:
     """Return how many events of the run have this reason."""
     return sum(event.message.startswith(f"{reason}:") for event in done.events)

@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.policies.weir_local import run_weir_local
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.loop.run_record import Run
+from weir_operator.loop.run_record import RecordedRun
 
 ABOUT = "queueing, threshold, ds2 and a static deployment for the peak on the demo's trace"
 DURATION = "25 min"
@@ -58,7 +58,7 @@ def run() -> list[Figure]:
     ]  # fmt: skip
 
 
-def run_policy(name: str) -> Run:
+def run_policy(name: str) -> RecordedRun:
     """Run the demo's night on a real Flink with one policy."""
     manifest = demo_manifest()
     if name == STATIC:
@@ -80,7 +80,7 @@ def demo_manifest() -> dict[str, Any]:
 
 def run_night(
     name: str, manifest: dict[str, Any], root: Path, *, seconds: float = INTERVALS * INTERVAL + 2
-) -> Run:
+) -> RecordedRun:
     """Run the demo's night with a StreamApp of this name; its files go to a folder in `root`."""
     manifest["metadata"]["name"] = name
     folder = root / name
@@ -99,7 +99,7 @@ def run_night(
     )
 
 
-def _figures(name: str, done: Run) -> list[Figure]:
+def _figures(name: str, done: RecordedRun) -> list[Figure]:
     summary = done.summary
     if summary is None:
         raise RuntimeError(f"Expected a summary of {name}, got none: see {FOLDER / name}")
@@ -116,23 +116,23 @@ def _figures(name: str, done: Run) -> list[Figure]:
     ]
 
 
-def share_over_bound(done: Run) -> float:
+def share_over_bound(done: RecordedRun) -> float:
     """Return the share of the intervals that were judged, in [0, 1]."""
     judged = [tick.violated for tick in done.ticks if tick.violated is not None]
     return sum(judged) / len(judged)
 
 
-def intervals_judged(done: Run) -> int:
+def intervals_judged(done: RecordedRun) -> int:
     """Return how many intervals could be judged: fewer than ran tell of a machine too busy."""
     return sum(tick.violated is not None for tick in done.ticks)
 
 
-def hourly_cost(done: Run) -> float:
+def hourly_cost(done: RecordedRun) -> float:
     """Return the currency that was paid per hour, so that runs of unlike length compare."""
     return sum(tick.cost_per_hour for tick in done.ticks) / len(done.ticks)
 
 
-def _directions(done: Run) -> tuple[int, int]:
+def _directions(done: RecordedRun) -> tuple[int, int]:
     """Count the rescales that led to dearer deployments, and to cheaper ones."""
     hourly = [(tick.time, tick.cost_per_hour) for tick in done.ticks]
     up = down = 0
@@ -147,7 +147,7 @@ def _directions(done: Run) -> tuple[int, int]:
     return up, down
 
 
-def _table(runs: dict[str, Run]) -> Table:
+def _table(runs: dict[str, RecordedRun]) -> Table:
     table = Table(title="Bound 500 ms, intervals of 5 s")
     table.add_column("policy")
     for heading in ("intervals", "over the bound", "cost/h", "restarts", "resizes", "mean", "p95"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome
 from weir_policies.model.arrays import Floats
 
 STEP = 0.25
@@ -54,7 +54,7 @@ class EvolutionSearch:
         asked, self._waiting = self._waiting[:count], self._waiting[count:]
         return asked
 
-    def tell(self, trial: Trial, outcome: Outcome) -> None:
+    def tell(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Learn what came of a trial; the strategy learns of a generation as a whole."""
         if trial.origin == "start":
             return

@@ -68,7 +68,7 @@ from benchmarks.policies.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
 from benchmarks.rows import RESULTS
 from weir_operator.flink.jars import build_example
-from weir_operator.loop.run_record import Run, TickRecord
+from weir_operator.loop.run_record import RecordedRun, TickRecord
 from weir_operator.runtime.local.folders import AppFolder
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import load_manifest, parse_manifest
@@ -187,7 +187,7 @@ in the arm's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What came of a run."""
 
     app: str
@@ -215,7 +215,7 @@ class Outcome:
         return self.app, self.trace, self.repeat
 
 
-def run_arm(app: App, trace: str, repeat: int, arm: Arm, *, learned: Path | None) -> Outcome:
+def run_arm(app: App, trace: str, repeat: int, arm: Arm, *, learned: Path | None) -> RunOutcome:
     """Run an arm and keep what came of it.
 
     Args:
@@ -260,7 +260,7 @@ def is_tuned(learned: Path) -> bool:
 
 def run_rates(
     app: App, arm: Arm, *, rates: Trace, seed: int, folder: Path, learned: Path | None
-) -> Run:
+) -> RecordedRun:
     """Run a job on rates under quotas; everything of it goes to `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -284,7 +284,7 @@ def run_rates(
         )
 
 
-def outcome_of(app: App, trace: str, repeat: int, arm: Arm, done: Run) -> Outcome:
+def outcome_of(app: App, trace: str, repeat: int, arm: Arm, done: RecordedRun) -> RunOutcome:
     """Return what came of a run.
 
     Raises:
@@ -295,7 +295,7 @@ def outcome_of(app: App, trace: str, repeat: int, arm: Arm, done: Run) -> Outcom
     manifest = describe(app, arm, trace=Path("trace.txt"), out=Path("out"), seed=repeat)
     streamapp = parse_manifest(manifest)
     lost, doubled, waiting = done.summary.lost, done.summary.doubled, done.ticks[-1].backlog
-    return Outcome(
+    return RunOutcome(
         app=app.name,
         trace=trace,
         repeat=repeat,
@@ -320,7 +320,7 @@ def price(tick: TickRecord, app: StreamApp) -> float:
     return tick.cost_per_hour + MEMORY_PRICE * memory / GIB
 
 
-def write_outcome(outcome: Outcome) -> None:
+def write_outcome(outcome: RunOutcome) -> None:
     """Keep an outcome beside those of other calls; the newest of the same run stays."""
     name = f"{outcome.app}-{outcome.trace}-{outcome.repeat}-{Arm(outcome.arm).name.lower()}.json"
     path = FOLDER / "outcomes" / name
@@ -328,9 +328,9 @@ def write_outcome(outcome: Outcome) -> None:
     path.write_text(json.dumps(asdict(outcome)) + "\n")
 
 
-def read_outcomes(folder: Path = FOLDER / "outcomes") -> Sequence[Outcome]:
+def read_outcomes(folder: Path = FOLDER / "outcomes") -> Sequence[RunOutcome]:
     """Return the outcomes of all calls so far, in order of their names."""
-    return [Outcome(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    return [RunOutcome(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 
 
 EQUAL_VIOLATIONS = 100 / LINES
@@ -338,9 +338,9 @@ EQUAL_VIOLATIONS = 100 / LINES
 SEED = 1
 
 
-def figures_of(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
+def figures_of(outcomes: Sequence[RunOutcome]) -> Iterator[Figure]:
     """Yield the figures of all runs so far, of each job and trace and of all of these."""
-    cells: dict[str, list[Outcome]] = {}
+    cells: dict[str, list[RunOutcome]] = {}
     for each in outcomes:
         cells.setdefault(f"{each.app} on {each.trace}", []).append(each)
     if len(cells) > 1:
@@ -356,7 +356,7 @@ def figures_of(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
         )
 
 
-def _tell(cell: str, outcomes: Sequence[Outcome]) -> Iterator[Figure]:
+def _tell(cell: str, outcomes: Sequence[RunOutcome]) -> Iterator[Figure]:
     """Yield what came of the arms, and of the tuned one against the others."""
     for arm in Arm:
         mine = [each for each in outcomes if each.arm == arm]
@@ -377,7 +377,9 @@ def _tell(cell: str, outcomes: Sequence[Outcome]) -> Iterator[Figure]:
             yield from _compare(cell, other, pairs)
 
 
-def pair_up(outcomes: Sequence[Outcome], one: Arm, other: Arm) -> Sequence[tuple[Outcome, Outcome]]:
+def pair_up(
+    outcomes: Sequence[RunOutcome], one: Arm, other: Arm
+) -> Sequence[tuple[RunOutcome, RunOutcome]]:
     """Return the outcomes of two arms on equal arrivals, in order of the first."""
     others = {each.pair: each for each in outcomes if each.arm == other}
     return [
@@ -401,7 +403,7 @@ def interval_of(values: Floats) -> tuple[float, float] | None:
     return float(found.low), float(found.high)
 
 
-def tabulate(outcomes: Sequence[Outcome]) -> Table:
+def tabulate(outcomes: Sequence[RunOutcome]) -> Table:
     """Return every run as a row."""
     table = Table(title=f"{LINES} intervals a run")
     table.add_column("job, trace, repeat")
@@ -424,7 +426,9 @@ def tabulate(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _compare(cell: str, other: Arm, pairs: Sequence[tuple[Outcome, Outcome]]) -> Iterator[Figure]:
+def _compare(
+    cell: str, other: Arm, pairs: Sequence[tuple[RunOutcome, RunOutcome]]
+) -> Iterator[Figure]:
     """Yield the tuned arm's cost and violations against another's, and how sure they are."""
     costs = np.array([100 * tuned.cost / theirs.cost for tuned, theirs in pairs])
     missed = np.array([100 * (tuned.violations - theirs.violations) for tuned, theirs in pairs])
@@ -441,7 +445,7 @@ def _compare(cell: str, other: Arm, pairs: Sequence[tuple[Outcome, Outcome]]) ->
         yield at_most(figure=f"{figure}, upper end of 95 %", value=high, unit=unit, limit=limit)
 
 
-_MEASURES: Sequence[tuple[str, str, Callable[[Outcome], float]]] = (
+_MEASURES: Sequence[tuple[str, str, Callable[[RunOutcome], float]]] = (
     ("cost per hour", "currency", lambda each: each.cost),
     ("intervals over the bound", "%", lambda each: 100 * each.violations),
     ("intervals judged", "", lambda each: each.judged),

@@ -41,7 +41,7 @@ from weir_policies.application_manager.search.space import Space
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
-from weir_simulator.tuning.evaluation import Run, evaluate
+from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import TuningRequest
 from weir_simulator.tuning.tune import naive_tuning, never, tune
 from weir_simulator.tuning.workers import Workers
@@ -180,7 +180,7 @@ def time_tuning(
             while self._pool is not None and len(up) < self._count:
                 asked = [self._pool.submit(_linger) for _ in range(self._count)]
                 up |= {each.result() for each in asked}
-            short = Run(point=naive_tuning(experiment), slots=1, seed=0)
+            short = SimulationRun(point=naive_tuning(experiment), slots=1, seed=0)
             # All wait for work, and the first run takes long enough for each to get one.
             self.evaluate([short] * self._count, should_stop=never)
             began.append(clock())
@@ -340,7 +340,9 @@ def follow(setting: Application, way: str, seed: int, evaluations: int) -> Progr
             for trial in trials:
                 point = space.decode(trial.coordinates)
                 slots = round(trial.fidelity * SLOTS)
-                outcome = evaluate(experiment, trace, Run(point=point, slots=slots, seed=1)).outcome
+                outcome = evaluate(
+                    experiment, trace, SimulationRun(point=point, slots=slots, seed=1)
+                ).outcome
                 search.tell(trial, outcome)
                 spent += trial.fidelity
                 if trial.fidelity == 1 and outcome.keeps(LIMITS):

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.loop.run_record import Run, read_run
+from weir_operator.loop.run_record import RecordedRun, read_run
 
 
 def run_weir_local(
     manifest: Path, *, seconds: float, state: Path, ledger: Path | None, options: tuple[str, ...]
-) -> Run:
+) -> RecordedRun:
     """Run a StreamApp for a time; its record and its report go beside the manifest.
 
     Args:

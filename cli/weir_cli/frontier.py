@@ -35,7 +35,7 @@ from weir_simulator.experiment_files import load_experiment
 from weir_simulator.frontier import (
     Frontier,
     FrontierOrder,
-    Point,
+    FrontierPoint,
     Tried,
     default_bounds,
     find_frontier,
@@ -288,7 +288,7 @@ def _table(world: str, found: Frontier) -> Table:
     return table
 
 
-def _cell(point: Point) -> str:
+def _cell(point: FrontierPoint) -> str:
     words = frontier_page.price(point)
     return words if point.chosen is not None else f"[yellow]{words}[/yellow]"
 
@@ -303,7 +303,7 @@ def _to_plain(world: str, found: Frontier) -> dict[str, object]:
     }
 
 
-def _point(point: Point) -> dict[str, object]:
+def _point(point: FrontierPoint) -> dict[str, object]:
     """Return a point as plain JSON values; its price is null where nothing keeps the objective."""
     plain: dict[str, object] = {
         "responseTime": point.bound,

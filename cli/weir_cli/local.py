@@ -16,7 +16,7 @@ import typer
 from weir_cli.options import read_duration
 
 if TYPE_CHECKING:
-    from weir_operator.loop.run_record import Record, Run
+    from weir_operator.loop.run_record import Record, RecordedRun
 
 
 _INTERRUPTED = 130
@@ -125,7 +125,7 @@ def local(
     import asyncio
 
     from weir_operator.local.run import LocalRun, run_local
-    from weir_operator.loop.run_record import Run
+    from weir_operator.loop.run_record import RecordedRun
     from weir_operator.runtime.files import storing
 
     arguments = _read_arguments(job_args)
@@ -147,7 +147,7 @@ def local(
     with storing(state):
         state.mkdir(parents=True, exist_ok=True)
         send_logs_to(state / "weir.log")
-    seen, stopped = Run(), False
+    seen, stopped = RecordedRun(), False
     with _view(as_json=as_json) as view:
 
         def show(record: Record) -> None:
@@ -242,7 +242,9 @@ def _view(*, as_json: bool) -> Iterator[Callable[[Record], None]]:
         yield view.show
 
 
-def _report(seen: Run, manifest: Path, *, summary: Path | None, path: Path, as_json: bool) -> None:
+def _report(
+    seen: RecordedRun, manifest: Path, *, summary: Path | None, path: Path, as_json: bool
+) -> None:
     """Write the summary, if one is asked for, and the report."""
     from weir_operator.reporting.report import render_report, write_figures
     from weir_operator.runtime.files import storing

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from weir_pipelines.export import History
     from weir_pipelines.prometheus import PrometheusHistory
-    from weir_pipelines.schemas import Table
+    from weir_pipelines.schemas import ParquetTable
     from weir_pipelines.store import Partition, Store
 
 Tables = Annotated[Path, typer.Option("--tables", help="Folder of the tables.")]
@@ -382,7 +382,7 @@ def trace(
 
 
 def _list_days(
-    store: Store, table: Table, wanted: Sequence[date], apps: Collection[str] | None
+    store: Store, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
 ) -> list[Partition]:
     """Return the wanted days that a table has, of the applications that are named, or of all."""
     return [
@@ -393,7 +393,7 @@ def _list_days(
 
 
 def _find_days(
-    store: Store, table: Table, wanted: Sequence[date], apps: Collection[str] | None
+    store: Store, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
 ) -> list[Partition]:
     """Return the same, of which there must be some."""
     found = _list_days(store, table, wanted, apps)

@@ -31,7 +31,7 @@ from pyarrow.compute import ScalarAggregateOptions
 from weir_pipelines.errors import InputError
 from weir_pipelines.faults import IMPOSSIBLE, Fault
 from weir_pipelines.ingest import begin_of
-from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, WORK, Table
+from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, WORK, ParquetTable
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
 from weir_pipelines.store import Partition, Tables, arrow_schema, read_columns
 from weir_policies.errors import ParameterError
@@ -158,7 +158,7 @@ class _Types:
 
 
 def _read_day(
-    store: Tables, table: Table, columns: Sequence[str], partition: Partition, interval: int
+    store: Tables, table: ParquetTable, columns: Sequence[str], partition: Partition, interval: int
 ) -> pa.Table:
     """Return some columns of a day's rows, and the Unix seconds `begin` of each one's interval.
 
@@ -327,7 +327,7 @@ def _season(rows: Mapping[int, Row]) -> Season:
     return Season(rates=tuple(rates), weeks=float(counts[len(counts) // 2]))
 
 
-def _season_rows(tables: Tables, table: Table, day: Partition) -> Iterator[Row]:
+def _season_rows(tables: Tables, table: ParquetTable, day: Partition) -> Iterator[Row]:
     for file in tables.paths(table, [day]):
         yield from read_columns(file, table.names).to_pylist()
 

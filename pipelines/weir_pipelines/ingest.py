@@ -42,7 +42,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.metrics import ROLES
-from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow, Table
+from weir_pipelines.schemas import SAMPLES, SERIES, ParquetTable, SampleRow
 from weir_pipelines.settings import DAY_MS
 from weir_pipelines.store import Partition, Store, arrow_schema
 
@@ -157,7 +157,7 @@ def place_day(store: Store, partition: Partition, folder: Path) -> None:
         store.place(table, partition, day_file(table, folder))
 
 
-def day_file(table: Table, folder: Path) -> Path:
+def day_file(table: ParquetTable, folder: Path) -> Path:
     """Return where `write_day` puts a table's part of a partition."""
     return folder / f"{table.name}.parquet"
 

@@ -39,7 +39,7 @@ from weir_pipelines.schemas import (
     SERVICE,
     SPEEDUPS,
     WORK,
-    Table,
+    ParquetTable,
 )
 from weir_pipelines.seasonality import WEEKS, average_hours, find_regimes, profile_hours
 from weir_pipelines.service import estimate_selectivities, estimate_speedups, summarise_service
@@ -49,7 +49,7 @@ from weir_pipelines.work import measure_work
 
 
 def read_table(
-    session: SparkSession, store: Store, table: Table, partitions: Iterable[Partition]
+    session: SparkSession, store: Store, table: ParquetTable, partitions: Iterable[Partition]
 ) -> DataFrame:
     """Return the rows of those of the partitions that are there, with `app` and `day`.
 
@@ -65,7 +65,7 @@ def read_table(
 
 def write_table(
     store: Store,
-    table: Table,
+    table: ParquetTable,
     rows: DataFrame,
     *,
     replaced: Iterable[Partition] = (),
@@ -128,7 +128,7 @@ class DayJob:
     """How the days of one table are computed."""
 
     store: Store
-    table: Table
+    table: ParquetTable
     rebuild: DayFunction
     settings: ArrivalSettings
 
@@ -223,12 +223,12 @@ class Work:
     """Which days of which applications to work out."""
     settings: ArrivalSettings
 
-    def read(self, table: Table, partitions: Sequence[Partition] | None = None) -> DataFrame:
+    def read(self, table: ParquetTable, partitions: Sequence[Partition] | None = None) -> DataFrame:
         """Return the rows of some partitions, by default those that are worked out."""
         wanted = self.partitions if partitions is None else partitions
         return read_table(self.session, self.store, table, wanted)
 
-    def write(self, table: Table, rows: DataFrame) -> tuple[Partition, ...]:
+    def write(self, table: ParquetTable, rows: DataFrame) -> tuple[Partition, ...]:
         """Replace the partitions that are worked out by these rows; drop those of others.
 
         A day of which there are no rows becomes empty: what was known of it no longer holds.
@@ -236,7 +236,7 @@ class Work:
         own = keep_partitions(rows, self.partitions)
         return write_table(self.store, table, own, replaced=self.partitions)
 
-    def work_out(self, table: Table, rebuild: DayFunction) -> tuple[Partition, ...]:
+    def work_out(self, table: ParquetTable, rebuild: DayFunction) -> tuple[Partition, ...]:
         """Replace the partitions that are worked out by what a function makes of the samples."""
         job = DayJob(store=self.store, table=table, rebuild=rebuild, settings=self.settings)
         return work_out_days(self.session, job, self.partitions)
@@ -277,18 +277,18 @@ def run_seasonality(work: Work) -> tuple[Partition, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class BatchJob:
     """One job."""
 
     run: Callable[[Work], tuple[Partition, ...]]
-    needs: Table
+    needs: ParquetTable
     """The table whose days it works out."""
 
 
-JOBS: Mapping[str, Job] = {
-    "arrivals": Job(run=run_arrivals, needs=SAMPLES),
-    "service": Job(run=run_service, needs=SAMPLES),
-    "quality": Job(run=run_quality, needs=ARRIVALS),
-    "seasonality": Job(run=run_seasonality, needs=ARRIVALS),
+JOBS: Mapping[str, BatchJob] = {
+    "arrivals": BatchJob(run=run_arrivals, needs=SAMPLES),
+    "service": BatchJob(run=run_service, needs=SAMPLES),
+    "quality": BatchJob(run=run_quality, needs=ARRIVALS),
+    "seasonality": BatchJob(run=run_seasonality, needs=ARRIVALS),
 }
 """The jobs by name, in the order in which a day goes through them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class ParquetColumn:
     """One column of a table."""
 
     name: str
@@ -23,13 +23,13 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class ParquetTable:
     """One table: `<root>/<name>/v<version>/app=<app>/day=<day>/<name>.parquet`."""
 
     name: str
     version: int
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[ParquetColumn, ...]
     order: tuple[str, ...]
     """Columns that rows of a partition are sorted by, so that equal rows make equal files."""
 
@@ -45,10 +45,10 @@ class Table:
         return ", ".join([*columns, "app STRING", "day DATE"])
 
 
-def _columns(**columns: tuple[str, str]) -> tuple[Column, ...]:
+def _columns(**columns: tuple[str, str]) -> tuple[ParquetColumn, ...]:
     """Return columns from `name=(type, meaning)`; a type that ends in `?` may be null."""
     return tuple(
-        Column(
+        ParquetColumn(
             name=name,
             type=kind.removesuffix("?"),
             meaning=meaning,
@@ -58,7 +58,7 @@ def _columns(**columns: tuple[str, str]) -> tuple[Column, ...]:
     )
 
 
-SERIES = Table(
+SERIES = ParquetTable(
     name="series",
     version=1,
     meaning="What each series is: its labels, written once",
@@ -77,7 +77,7 @@ SERIES = Table(
     order=("series",),
 )
 
-SAMPLES = Table(
+SAMPLES = ParquetTable(
     name="samples",
     version=1,
     meaning="Samples of the series, as they were scraped",
@@ -96,7 +96,7 @@ SAMPLES = Table(
 SampleRow = tuple[int, int, float, int | None]
 """A row of `samples`: series, Unix milliseconds, value, Unix milliseconds of the receipt."""
 
-ARRIVALS = Table(
+ARRIVALS = ParquetTable(
     name="arrivals",
     version=1,
     meaning="Rates of each operator, minute by minute, and how far they can be trusted",
@@ -119,7 +119,7 @@ ARRIVALS = Table(
     order=("operator", "minute"),
 )
 
-WORK = Table(
+WORK = ParquetTable(
     name="work",
     version=1,
     meaning="What each operator's replicas in a pool did, minute by minute",
@@ -139,7 +139,7 @@ WORK = Table(
     order=("operator", "pool", "minute"),
 )
 
-SERVICE = Table(
+SERVICE = ParquetTable(
     name="service",
     version=1,
     meaning="Service times of each operator on each pool, over the day",
@@ -157,7 +157,7 @@ SERVICE = Table(
     order=("operator", "pool"),
 )
 
-SPEEDUPS = Table(
+SPEEDUPS = ParquetTable(
     name="speedups",
     version=1,
     meaning="How fast each pool is beside the one that served most",
@@ -172,7 +172,7 @@ SPEEDUPS = Table(
     order=("pool",),
 )
 
-SELECTIVITIES = Table(
+SELECTIVITIES = ParquetTable(
     name="selectivities",
     version=1,
     meaning="Records given out per record taken in, over the day",
@@ -186,7 +186,7 @@ SELECTIVITIES = Table(
     order=("operator",),
 )
 
-QUALITY = Table(
+QUALITY = ParquetTable(
     name="quality",
     version=1,
     meaning="What is wrong with an operator's day",
@@ -200,7 +200,7 @@ QUALITY = Table(
     order=("operator", "problem"),
 )
 
-PROFILES = Table(
+PROFILES = ParquetTable(
     name="profiles",
     version=1,
     meaning="What usually arrives at an hour of the week, as of the days up to this one",
@@ -215,7 +215,7 @@ PROFILES = Table(
     order=("operator", "hour"),
 )
 
-REGIMES = Table(
+REGIMES = ParquetTable(
     name="regimes",
     version=1,
     meaning="How a day's level compares with what was usual before it",
@@ -230,7 +230,7 @@ REGIMES = Table(
     order=("operator",),
 )
 
-TABLES: Mapping[str, Table] = {
+TABLES: Mapping[str, ParquetTable] = {
     table.name: table
     for table in (
         SERIES,

@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError, StoreError
-from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, TABLES, WORK, Table
+from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, TABLES, WORK, ParquetTable
 from weir_policies.model.season import HOURS
 
 _EPOCH = date(1970, 1, 1)
@@ -54,7 +54,7 @@ _RANGES: Mapping[str, tuple[str, float, float]] = {
 """By column, whatever the table: what is expected in words, the least and the most."""
 
 
-def refuse_damaged(file: Path, table: Table, day: date, rows: pa.Table) -> None:
+def refuse_damaged(file: Path, table: ParquetTable, day: date, rows: pa.Table) -> None:
     """Refuse rows that cannot be of a table's day.
 
     Args:
@@ -139,15 +139,15 @@ class Tables:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def path(self, table: Table, partition: Partition) -> Path:
+    def path(self, table: ParquetTable, partition: Partition) -> Path:
         """Return the path of a partition's file, which need not exist."""
         return self.folder(table) / partition.folder / f"{table.name}.parquet"
 
-    def folder(self, table: Table) -> Path:
+    def folder(self, table: ParquetTable) -> Path:
         """Return the folder of a table in its present version."""
         return self.root / table.name / f"v{table.version}"
 
-    def partitions(self, table: Table, app: str | None = None) -> tuple[Partition, ...]:
+    def partitions(self, table: ParquetTable, app: str | None = None) -> tuple[Partition, ...]:
         """Return the partitions that are there, in order.
 
         Args:
@@ -164,7 +164,7 @@ class Tables:
         files = (day / f"{table.name}.parquet" for day in days)
         return tuple(sorted(_partition_of(file) for file in files if _is_file(file)))
 
-    def paths(self, table: Table, wanted: Iterable[Partition]) -> tuple[Path, ...]:
+    def paths(self, table: ParquetTable, wanted: Iterable[Partition]) -> tuple[Path, ...]:
         """Return the files of those of the wanted partitions that are there, checked.
 
         Raises:
@@ -202,7 +202,7 @@ class Store(Tables):
             shutil.rmtree(folder, ignore_errors=True)
 
     def commit(
-        self, table: Table, written: Path, *, may_replace: bool = True
+        self, table: ParquetTable, written: Path, *, may_replace: bool = True
     ) -> tuple[Partition, ...]:
         """Move the partitions in a staging folder into the table; return them.
 
@@ -227,7 +227,7 @@ class Store(Tables):
             self.place(table, partition, file)
         return tuple(staged)
 
-    def refuse_others(self, table: Table, files: Mapping[Partition, Path]) -> None:
+    def refuse_others(self, table: ParquetTable, files: Mapping[Partition, Path]) -> None:
         """Refuse files that would replace the rows of another input; equal rows are equal bytes.
 
         Raises:
@@ -242,7 +242,7 @@ class Store(Tables):
                     "--again to replace it"
                 )
 
-    def place(self, table: Table, partition: Partition, file: Path) -> None:
+    def place(self, table: ParquetTable, partition: Partition, file: Path) -> None:
         """Move one file to where the partition's belongs, in one step.
 
         Raises:
@@ -257,7 +257,7 @@ class Store(Tables):
         except OSError as error:
             raise StoreError(f"{target} cannot be written: {error.strerror}") from error
 
-    def remove(self, table: Table, partition: Partition) -> None:
+    def remove(self, table: ParquetTable, partition: Partition) -> None:
         """Remove a partition from its table in one step, if it exists.
 
         Raises:
@@ -279,7 +279,7 @@ class Store(Tables):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def arrow_schema(table: Table) -> pa.Schema:
+def arrow_schema(table: ParquetTable) -> pa.Schema:
     """Return a table's columns as Arrow knows them, without those of the partition."""
     return pa.schema(
         [pa.field(each.name, _ARROW[each.type], nullable=each.nullable) for each in table.columns]
@@ -300,7 +300,7 @@ def read_columns(file: Path, columns: Iterable[str]) -> pa.Table:
     return rows
 
 
-def check_file(file: Path, table: Table) -> None:
+def check_file(file: Path, table: ParquetTable) -> None:
     """Refuse a file that is not of the table.
 
     Raises:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from weir_pipelines.ingest import begin_of
 from weir_pipelines.samples import EPOCH, DayFunction, as_samples, cut_day
-from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK, SampleRow, Table
+from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK, ParquetTable, SampleRow
 from weir_pipelines.settings import DAY_MINUTES, DAY_MS, ArrivalSettings
 from weir_pipelines.store import Partition, Store, arrow_schema
 
@@ -215,7 +215,7 @@ def _work_row(
 
 
 def write_rows(
-    store: Store, table: Table, partition: Partition, rows: Sequence[Mapping[str, object]]
+    store: Store, table: ParquetTable, partition: Partition, rows: Sequence[Mapping[str, object]]
 ) -> None:
     """Write the rows of one partition."""
     file = store.path(table, partition)

@@ -105,7 +105,7 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class PolicyResult:
     """What a policy did in an experiment, over its seeds."""
 
     cost: Interval
@@ -135,7 +135,7 @@ class Row:
     """Of the experiment."""
     policy: str
     seeds: tuple[int, ...]
-    measured: Measured | None
+    measured: PolicyResult | None
     refusal: str = ""
     """Why nothing was measured."""
 
@@ -198,7 +198,7 @@ def rank(rows: Sequence[Row]) -> list[Standing]:
     return sorted(standings, key=lambda standing: (-standing.taken, standing.relative_cost))
 
 
-def _measure(runs: Sequence[FinishedRun]) -> Measured | None:
+def _measure(runs: Sequence[FinishedRun]) -> PolicyResult | None:
     """Return what the seeds have in common; nothing where one of them was refused."""
     results = [run.result for run in runs if run.result is not None]
     if len(results) < len(runs):
@@ -209,7 +209,7 @@ def _measure(runs: Sequence[FinishedRun]) -> Measured | None:
     reconfigurations = estimate([result.reconfigurations for result in results])
     violation_part = weights.violation * violations.mean / 100
     reconfiguration_part = weights.reconfiguration * reconfigurations.mean / 100
-    return Measured(
+    return PolicyResult(
         cost=cost,
         violations=violations,
         reconfigurations=reconfigurations,

@@ -19,7 +19,7 @@ from weir_simulator.state import (
     SPEEDUP,
     Changes,
     Rules,
-    State,
+    WorldState,
     new_state,
 )
 
@@ -36,7 +36,7 @@ class Scene:
     """The operators as they are."""
     view: View
     """The operators as the policy believes them to be."""
-    state: State
+    state: WorldState
     changes: Changes
 
 
@@ -132,7 +132,7 @@ def _create_view(
     return view
 
 
-def _begin(experiment: Experiment) -> State:
+def _begin(experiment: Experiment) -> WorldState:
     """Return the state before the first slot."""
     pools = pools_of(experiment)
     state = new_state(

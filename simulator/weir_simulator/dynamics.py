@@ -20,7 +20,7 @@ from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import AVERAGE, BY_LOAD, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.randomness import SPEED, draw_factor
-from weir_simulator.state import Rules, State
+from weir_simulator.state import Rules, WorldState
 
 NEAR_SATURATION = 0.98
 """Part of what an operator can sustain at which the steady part of its response time is taken when
@@ -37,7 +37,7 @@ def sustain(o: int, truth: View) -> float:
 
 
 @compiled
-def flow_steadily(rate: float, truth: View, state: State) -> None:
+def flow_steadily(rate: float, truth: View, state: WorldState) -> None:
     """Fill rates and response times of all operators for a slot in steady state."""
     operators = truth.counts.shape[0]
     for o in range(operators):
@@ -60,7 +60,7 @@ def flow_steadily(rate: float, truth: View, state: State) -> None:
 
 
 @compiled
-def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: State) -> None:
+def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: WorldState) -> None:
     """Fill rates, response times and backlogs for a slot that stops for its first `gap` seconds."""
     operators = truth.counts.shape[0]
     for o in range(operators):
@@ -79,7 +79,7 @@ def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: 
 
 
 @compiled
-def _serve(o: int, gap: float, rules: Rules, truth: View, state: State) -> None:
+def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> None:
     """Process a slot at an operator whose rate is known."""
     most = sustain(o, truth)
     working = rules.slot - gap
@@ -106,7 +106,7 @@ def _serve(o: int, gap: float, rules: Rules, truth: View, state: State) -> None:
 
 
 @compiled
-def respond(times: Floats, truth: View, state: State) -> float:
+def respond(times: Floats, truth: View, state: WorldState) -> float:
     """Return the response time from source to sink, s: the slowest path's sum of `times`."""
     operators = truth.counts.shape[0]
     for o in range(operators):
@@ -153,7 +153,7 @@ def fill_busy(o: int, rate: float, cap: bool, truth: View, view: View) -> float:
 
 
 @compiled
-def install(o: int, deployment: Counts, rules: Rules, truth: View, state: State) -> None:
+def install(o: int, deployment: Counts, rules: Rules, truth: View, state: WorldState) -> None:
     """Give an operator another deployment: the oldest replicas of a node type leave first.
 
     A resize is seen as a replica of one size leaving and one of another joining.
@@ -184,7 +184,7 @@ def install(o: int, deployment: Counts, rules: Rules, truth: View, state: State)
 
 
 @compiled
-def replace_lost(o: int, rank: int, rules: Rules, truth: View, state: State) -> None:
+def replace_lost(o: int, rank: int, rules: Rules, truth: View, state: WorldState) -> None:
     """Replace a lost replica by another of its node type."""
     joined, factor = truth.joined[o], state.factor[o]
     place, size = joined[rank], total(truth.counts[o])
@@ -197,13 +197,13 @@ def replace_lost(o: int, rank: int, rules: Rules, truth: View, state: State) -> 
 
 
 @compiled
-def _draw_speed(o: int, rules: Rules, state: State) -> float:
+def _draw_speed(o: int, rules: Rules, state: WorldState) -> float:
     state.born[o] += 1
     return draw_factor(rules.seed, state.born[o], o, SPEED, rules.spread)
 
 
 @compiled
-def find_speeds(o: int, truth: View, state: State) -> None:
+def find_speeds(o: int, truth: View, state: WorldState) -> None:
     """Set the speed of each node type from its replicas.
 
     The slowest counts where the worst replica does and shares are equal, else their mean.
@@ -223,7 +223,7 @@ def find_speeds(o: int, truth: View, state: State) -> None:
 
 
 @compiled
-def first_replicas(o: int, rules: Rules, truth: View, state: State) -> None:
+def first_replicas(o: int, rules: Rules, truth: View, state: WorldState) -> None:
     """Add the replicas of the first deployment, in the order of their node types."""
     size = 0
     for place in range(truth.counts.shape[1]):

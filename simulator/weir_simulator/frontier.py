@@ -117,7 +117,7 @@ class FrontierOrder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class SeededCandidate:
     """One simulation to make: a candidate with a seed."""
 
     experiment: Experiment
@@ -132,7 +132,7 @@ class Trial:
 class Tried:
     """What a simulation gave, or why it could not be made."""
 
-    trial: Trial
+    trial: SeededCandidate
     price: float = 0.0
     """Mean price of what is paid, per hour."""
     restarts: float = 0.0
@@ -145,7 +145,7 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class FrontierCandidate:
     """A way to run, and what it does over the seeds."""
 
     planned: float
@@ -163,14 +163,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class FrontierPoint:
     """An objective, and the cheapest way found to keep it."""
 
     bound: float
     """s"""
     allowed: float
     """Percent of slots."""
-    chosen: Candidate | None
+    chosen: FrontierCandidate | None
     """`None` where nothing that was tried keeps it."""
     missed: Interval | None
     """Percent of slots above the bound, of the one chosen."""
@@ -188,13 +188,13 @@ class Frontier:
     """The price of every objective that was asked about."""
 
     order: FrontierOrder
-    points: tuple[Point, ...]
+    points: tuple[FrontierPoint, ...]
     """Bounds ascending, and for each the allowed shares ascending."""
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FrontierCandidate, ...]
     refusals: tuple[str, ...]
     """Why some candidates were not made, each sentence once."""
 
-    def at(self, bound: float, allowed: float) -> Point:
+    def at(self, bound: float, allowed: float) -> FrontierPoint:
         """Return the point of an objective that was asked about."""
         row = self.order.bounds.index(bound)
         return self.points[row * len(self.order.allowed) + self.order.allowed.index(allowed)]
@@ -226,10 +226,10 @@ def find_frontier(order: FrontierOrder, *, on_finished: Callable[[Tried], None])
     )
 
 
-def plan_trials(order: FrontierOrder) -> list[Trial]:
+def plan_trials(order: FrontierOrder) -> list[SeededCandidate]:
     """Return every simulation: bounds by emphases by seeds."""
     return [
-        Trial(
+        SeededCandidate(
             experiment=with_emphasis(with_bound(order.experiment, bound), emphasis),
             policy=order.policy,
             seed=seed,
@@ -242,7 +242,7 @@ def plan_trials(order: FrontierOrder) -> list[Trial]:
     ]
 
 
-def run_trial(trial: Trial) -> Tried:
+def run_trial(trial: SeededCandidate) -> Tried:
     """Make one simulation and hold its response times against every bound."""
     try:
         result = simulate(trial.experiment, seed=trial.seed, policy=trial.policy, history=True)
@@ -258,7 +258,7 @@ def run_trial(trial: Trial) -> Tried:
     )
 
 
-def gather_candidates(tried: Sequence[Tried]) -> tuple[Candidate, ...]:
+def gather_candidates(tried: Sequence[Tried]) -> tuple[FrontierCandidate, ...]:
     """Return the candidates that ran with every seed."""
     groups: dict[tuple[float, float], list[Tried]] = {}
     for each in tried:
@@ -272,11 +272,11 @@ def gather_candidates(tried: Sequence[Tried]) -> tuple[Candidate, ...]:
 
 
 def price_objectives(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[FrontierCandidate],
     bounds: Sequence[float],
     allowed: Sequence[float],
     unavoidable: Sequence[float],
-) -> tuple[Point, ...]:
+) -> tuple[FrontierPoint, ...]:
     """Return the cheapest candidate of each objective.
 
     Args:
@@ -294,7 +294,7 @@ def price_objectives(
             keeping = [each for each in candidates if each.most_missed[place] <= share]
             chosen = min(keeping, key=lambda each: each.price.mean, default=None)
             points.append(
-                Point(
+                FrontierPoint(
                     bound=bound,
                     allowed=share,
                     chosen=chosen,
@@ -305,10 +305,10 @@ def price_objectives(
     return tuple(points)
 
 
-def _summarise(planned: float, emphasis: float, runs: Sequence[Tried]) -> Candidate:
+def _summarise(planned: float, emphasis: float, runs: Sequence[Tried]) -> FrontierCandidate:
     shares = list(zip(*(run.missed for run in runs), strict=True))
     deployments = [run.replicas for run in runs if run.replicas is not None]
-    return Candidate(
+    return FrontierCandidate(
         planned=planned,
         emphasis=emphasis,
         price=estimate([run.price for run in runs]),

@@ -67,7 +67,7 @@ from weir_simulator.state import (
     SPENT,
     VIOLATIONS,
     WEEK,
-    Outcome,
+    SimulationOutcome,
 )
 from weir_simulator.traces import Trace
 
@@ -265,7 +265,7 @@ def run_reference(
     trace: Trace,
     policy: str,
     settings: Mapping[str, Any],
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     *,
     seed: int,
 ) -> Policies:
@@ -337,7 +337,7 @@ class _World:
             if isinstance(policy, KernelPolicy):
                 policy.train(seen[name], rates * gains[name])
 
-    def run(self, trace: Trace, outcome: Outcome) -> None:
+    def run(self, trace: Trace, outcome: SimulationOutcome) -> None:
         """Take one slot after another."""
         for t, arriving in enumerate(trace):
             self.begin_slot(t, outcome)
@@ -353,7 +353,7 @@ class _World:
                 self.arbiter.restarted(t)
             self.count_replicas(t, outcome)
 
-    def begin_slot(self, t: int, outcome: Outcome) -> None:
+    def begin_slot(self, t: int, outcome: SimulationOutcome) -> None:
         """Apply changes of the world, provisioned replicas and losses of replicas."""
         world = self.experiment.world
         for change in world.changes:
@@ -603,7 +603,7 @@ class _World:
         return RESIZE if alike and self.experiment.world.resizes else RESTART
 
     def account(
-        self, t: int, rate: float, time: float, price: float, kind: int, outcome: Outcome
+        self, t: int, rate: float, time: float, price: float, kind: int, outcome: SimulationOutcome
     ) -> None:
         """Add the slot's cost to the outcome."""
         weights, totals = self.experiment.weights, outcome.totals
@@ -640,7 +640,7 @@ class _World:
         if kind == RESTART:
             self.standstill += self.experiment.world.downtime
 
-    def count_replicas(self, t: int, outcome: Outcome) -> None:
+    def count_replicas(self, t: int, outcome: SimulationOutcome) -> None:
         """Note what is there at the slot's end, and the mean cost so far."""
         for operator in self.operators.values():
             outcome.replicas[:] += operator.deployment.counts

@@ -18,7 +18,7 @@ from weir_simulator.state import (
     SPENT,
     TOTALS,
     VIOLATIONS,
-    Outcome,
+    SimulationOutcome,
 )
 
 CURVE_POINTS = 200
@@ -61,10 +61,10 @@ class Result:
         return self.slots / self.seconds
 
 
-def new_outcome(slots: int, node_types: int, *, history: bool) -> Outcome:
+def new_outcome(slots: int, node_types: int, *, history: bool) -> SimulationOutcome:
     """Return an outcome to be filled by a run of so many slots."""
     points = np.unique(np.geomspace(1, slots, min(CURVE_POINTS, slots)).round().astype(np.int64))
-    return Outcome(
+    return SimulationOutcome(
         totals=np.zeros(TOTALS),
         replicas=np.zeros(node_types),
         curve_slots=points,
@@ -74,7 +74,12 @@ def new_outcome(slots: int, node_types: int, *, history: bool) -> Outcome:
 
 
 def summarise(
-    experiment: Experiment, policy: str, seed: int, slots: int, outcome: Outcome, seconds: float
+    experiment: Experiment,
+    policy: str,
+    seed: int,
+    slots: int,
+    outcome: SimulationOutcome,
+    seconds: float,
 ) -> Result:
     """Return what an outcome's sums say of a run of so many slots."""
     totals = outcome.totals

@@ -19,7 +19,7 @@ from weir_simulator.policies import pass_seasons, policy_generator, settings_of
 from weir_simulator.reference import run_reference
 from weir_simulator.result import Result, new_outcome, summarise
 from weir_simulator.state import (
-    Outcome,
+    SimulationOutcome,
 )
 from weir_simulator.traces import Trace
 
@@ -80,7 +80,7 @@ def run_compiled(
     trace: Trace,
     policy: str,
     algorithm: Algorithm,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     *,
     seed: int,
 ) -> tuple[float, Memory]:

@@ -21,11 +21,11 @@ NOTHING, RESIZE, RESTART = range(3)
 # Columns of `Changes.what`.
 PRICE, SPEEDUP, RATE_FACTOR = range(3)
 
-# Columns of `Outcome.totals`: sums over slots.
+# Columns of `SimulationOutcome.totals`: sums over slots.
 COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED = range(7)
 TOTALS = 7
 
-# Columns of `Outcome.history`, one row per slot.
+# Columns of `SimulationOutcome.history`, one row per slot.
 AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS = range(5)
 HISTORY = 5
 
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     seed: int
 
 
-class State(NamedTuple):
+class WorldState(NamedTuple):
     """What is carried from slot to slot, and scratch space."""
 
     rate: Floats
@@ -116,7 +116,7 @@ class Changes(NamedTuple):
     """Multiplies what was there at the beginning, `(h,)`."""
 
 
-class Outcome(NamedTuple):
+class SimulationOutcome(NamedTuple):
     """What came of it."""
 
     totals: Floats
@@ -144,15 +144,15 @@ STATE_TYPE = types.NamedTuple(
         (_I2 if hint == Counts else _F2)
         if name in ("pending", "factor", "pool_room")
         else (_I1 if hint == Counts else _F1)
-        for name, hint in get_type_hints(State).items()
+        for name, hint in get_type_hints(WorldState).items()
     ],
-    State,
+    WorldState,
 )
 CHANGES_TYPE = types.NamedTuple([_I1, _I1, _I1, _F1], Changes)
-OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], Outcome)
+OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], SimulationOutcome)
 
 
-def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int) -> State:
+def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int) -> WorldState:
     """Return the state before the first slot, all zero and all replicas of nominal speed."""
 
     def floats(*shape: int) -> Floats:
@@ -161,7 +161,7 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
     def counts(*shape: int) -> Counts:
         return np.zeros(shape, dtype=np.int64)
 
-    return State(
+    return WorldState(
         rate=floats(operators),
         offered=floats(operators),
         passed=floats(operators),

@@ -49,7 +49,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class BlockPosition:
     """Where a time lies in an experiment."""
 
     block: int
@@ -81,7 +81,7 @@ class Design:
         order = (Side.WEIR, Side.BASELINE)
         return tuple(side for each in first for side in (order[each], order[1 - each]))
 
-    def place(self, begin: float, end: float) -> Place | None:
+    def place(self, begin: float, end: float) -> BlockPosition | None:
         """Return where a time lies; `None` where it is not within one block.
 
         Args:
@@ -92,7 +92,7 @@ class Design:
         if not 0 <= block < 2 * self.pairs or end > (block + 1) * self.block:
             return None
         judged = begin >= (block + WASH_OUT) * self.block
-        return Place(block=block, side=self.sides[block], judged=judged)
+        return BlockPosition(block=block, side=self.sides[block], judged=judged)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +126,7 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
+class ExperimentResult:
     """What an experiment has come to."""
 
     pairs: int
@@ -143,7 +143,7 @@ class Estimate:
     """Per hour."""
 
 
-def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> Estimate | None:
+def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> ExperimentResult | None:
     """Return what the blocks say; `None` where fewer than `MIN_PAIRS` pairs count.
 
     Args:
@@ -172,7 +172,7 @@ def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> Estimate | No
     ]
     with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing has no ratio
         ratio = _effect(np.log(hourly[0]) - np.log(hourly[1]))
-    return Estimate(
+    return ExperimentResult(
         pairs=len(counted),
         left_out=len(begun) - len(counted),
         relative_cost=Effect(

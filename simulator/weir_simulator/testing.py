@@ -15,7 +15,7 @@ from weir_simulator.experiment import (
     Operator,
     TraceSource,
 )
-from weir_simulator.frontier import Candidate, Frontier, FrontierOrder, price_objectives
+from weir_simulator.frontier import Frontier, FrontierCandidate, FrontierOrder, price_objectives
 from weir_simulator.result import Result
 from weir_simulator.traces import TraceKind
 from weir_simulator.tuning.order import (
@@ -92,7 +92,7 @@ def a_finished_run(
 
 def a_candidate(
     *, price: float, missed: tuple[float, ...], planned: float = 0.05, spread: float = 0.0
-) -> Candidate:
+) -> FrontierCandidate:
     """Return a way to run with the given outcome.
 
     Args:
@@ -101,7 +101,7 @@ def a_candidate(
         planned: Bound that it plans for, s.
         spread: How far two seeds are from the price and the misses.
     """
-    return Candidate(
+    return FrontierCandidate(
         planned=planned,
         emphasis=1.0,
         price=estimate([price - spread, price + spread]),

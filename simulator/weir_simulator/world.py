@@ -66,14 +66,14 @@ from weir_simulator.state import (
     VIOLATIONS,
     WEEK,
     Changes,
-    Outcome,
     Rules,
-    State,
+    SimulationOutcome,
+    WorldState,
 )
 
 
 @compiled
-def limit_pools(o: int, state: State, view: View) -> None:
+def limit_pools(o: int, state: WorldState, view: View) -> None:
     """Set the room that the others leave an operator in every pool."""
     for place in range(view.counts.shape[1]):
         pool, others = state.pool_of[place], 0
@@ -85,7 +85,7 @@ def limit_pools(o: int, state: State, view: View) -> None:
 
 
 @compiled
-def classify(o: int, rules: Rules, state: State, view: View) -> int:
+def classify(o: int, rules: Rules, state: WorldState, view: View) -> int:
     """Return what going to the operator's target takes."""
     changed, restart = False, False
     for place in range(view.counts.shape[1]):
@@ -103,7 +103,7 @@ def classify(o: int, rules: Rules, state: State, view: View) -> int:
 
 
 @compiled
-def fits(o: int, state: State, view: View) -> bool:
+def fits(o: int, state: WorldState, view: View) -> bool:
     """Return whether an operator's target fits its pools, given what the others have or get."""
     limit_pools(o, state, view)
     for place in range(view.counts.shape[1]):
@@ -128,7 +128,7 @@ def _has_changed(o: int, view: View) -> bool:
 
 @compiled
 def _observe(
-    o: int, t: int, time: float, rules: Rules, truth: View, state: State, view: View
+    o: int, t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
 ) -> None:
     """Fill an operator's view with the slot that is ending.
 
@@ -165,7 +165,7 @@ def _observe(
 
 
 @compiled
-def _change(change: int, changes: Changes, state: State, truth: View) -> None:
+def _change(change: int, changes: Changes, state: WorldState, truth: View) -> None:
     """Change a price or a speed for all operators; prices are known, speeds are not."""
     place, factor = changes.place[change], changes.factor[change]
     for o in range(truth.counts.shape[0]):
@@ -177,7 +177,9 @@ def _change(change: int, changes: Changes, state: State, truth: View) -> None:
 
 
 @compiled
-def _lose_replicas(t: int, rules: Rules, truth: View, state: State, outcome: Outcome) -> float:
+def _lose_replicas(
+    t: int, rules: Rules, truth: View, state: WorldState, outcome: SimulationOutcome
+) -> float:
     """Lose replicas by chance; return the seconds for which this stops the job."""
     lost = False
     for o in range(truth.counts.shape[0]):
@@ -192,7 +194,7 @@ def _lose_replicas(t: int, rules: Rules, truth: View, state: State, outcome: Out
 
 
 @compiled
-def _price(waiting: bool, truth: View, state: State) -> float:
+def _price(waiting: bool, truth: View, state: WorldState) -> float:
     """Return what all operators cost per hour; `waiting` for replicas that are provisioned.
 
     What leaves runs on until they are there, and they are paid for from the beginning.
@@ -209,7 +211,9 @@ def _price(waiting: bool, truth: View, state: State) -> float:
 
 
 @compiled
-def _observe_all(t: int, time: float, rules: Rules, truth: View, state: State, view: View) -> bool:
+def _observe_all(
+    t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
+) -> bool:
     """Fill every operator's view with the slot; return whether all measurements exist."""
     measured = True
     for o in range(truth.counts.shape[0]):
@@ -225,7 +229,9 @@ def _observe_all(t: int, time: float, rules: Rules, truth: View, state: State, v
 
 
 @compiled
-def _join_restart(rules: Rules, state: State, view: View, decide: Kernel, memory: Memory) -> None:
+def _join_restart(
+    rules: Rules, state: WorldState, view: View, decide: Kernel, memory: Memory
+) -> None:
     """Where an operator's target restarts the job, let the others decide again, knowing that."""
     restarts = False
     for o in range(view.counts.shape[0]):
@@ -241,7 +247,7 @@ def _join_restart(rules: Rules, state: State, view: View, decide: Kernel, memory
 
 
 @compiled
-def _agree(rules: Rules, state: State, view: View) -> int:
+def _agree(rules: Rules, state: WorldState, view: View) -> int:
     """Cut all targets to what can be; return what going there takes."""
     kind = NOTHING
     for o in range(view.counts.shape[0]):
@@ -261,7 +267,9 @@ def _agree(rules: Rules, state: State, view: View) -> int:
 
 
 @compiled
-def _account(price: float, time: float, kind: int, rules: Rules, outcome: Outcome) -> None:
+def _account(
+    price: float, time: float, kind: int, rules: Rules, outcome: SimulationOutcome
+) -> None:
     """Add what a slot cost."""
     cost = rules.weight_resources * price / rules.top_cost
     if time > rules.bound:
@@ -277,7 +285,7 @@ def _account(price: float, time: float, kind: int, rules: Rules, outcome: Outcom
 
 
 @compiled
-def _apply(kind: int, rules: Rules, truth: View, state: State, view: View) -> bool:
+def _apply(kind: int, rules: Rules, truth: View, state: WorldState, view: View) -> bool:
     """Put the targets in force; return whether they have to wait for replicas instead."""
     for o in range(truth.counts.shape[0]):
         for place in range(truth.counts.shape[1]):
@@ -295,14 +303,14 @@ def _apply(kind: int, rules: Rules, truth: View, state: State, view: View) -> bo
 
 
 @compiled
-def _install_all(rules: Rules, truth: View, state: State) -> None:
+def _install_all(rules: Rules, truth: View, state: WorldState) -> None:
     """Give every operator the deployment that was decided."""
     for o in range(truth.counts.shape[0]):
         install(o, state.pending[o], rules, truth, state)
 
 
 @compiled
-def _count_replicas(truth: View, state: State, outcome: Outcome) -> int:
+def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) -> int:
     """Add the replicas and backlogs at the end of a slot; return the replicas."""
     replicas = 0
     for o in range(truth.counts.shape[0]):
@@ -335,9 +343,9 @@ def run_world(
     trace: Floats,
     rules: Rules,
     truth: View,
-    state: State,
+    state: WorldState,
     changes: Changes,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     learn: Kernel,
     decide: Kernel,
     joint: bool,

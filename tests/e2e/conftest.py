@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
-from weir_operator.loop.run_record import Run, read_run
+from weir_operator.loop.run_record import RecordedRun, read_run
 
 QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}
 """The first compiler alone: JVMs that live for a minute, on few cores."""
@@ -68,7 +68,7 @@ def trips_manifest(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def run_locally(tmp_path: Path) -> Callable[..., Run]:
+def run_locally(tmp_path: Path) -> Callable[..., RecordedRun]:
     """Run a StreamApp by `weir local` and return what it told.
 
     It ends with its job, or, as by Ctrl-C, at the first interval at which `enough` says so of what
@@ -76,8 +76,10 @@ def run_locally(tmp_path: Path) -> Callable[..., Run]:
     """
 
     def run(
-        manifest: dict[str, Any], *options: str, enough: Callable[[Run], bool] = lambda run: False
-    ) -> Run:
+        manifest: dict[str, Any],
+        *options: str,
+        enough: Callable[[RecordedRun], bool] = lambda run: False,
+    ) -> RecordedRun:
         flink = manifest["spec"]["flink"]
         flink["config"] = QUICK_STARTS | PATIENCE | flink.get("config", {})
         manifest["spec"]["rescale"] = BY_SAVEPOINT

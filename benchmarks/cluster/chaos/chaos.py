@@ -43,7 +43,7 @@ from benchmarks.cluster.chaos import faults
 from benchmarks.cluster.chaos.clock import find_obstacle
 from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault
 from benchmarks.cluster.chaos.verdict import (
-    Outcome,
+    FaultOutcome,
     count_own_restarts,
     figures_of,
     longest_pauses,
@@ -174,7 +174,7 @@ async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
         await world.place.api.create(collection(world.place.namespace), app)
         await _require_well(world, START_LIMIT)
         console.print(f"the job runs after {CLOCK.now() - began:.0f} s")
-        outcomes: list[Outcome] = []
+        outcomes: list[FaultOutcome] = []
         orphans: list[str] = []
         is_well = True
         async with watch_jobs(world) as jobs:
@@ -206,7 +206,7 @@ async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
     )
 
 
-async def _strike(world: ChaosWorld, drawn: Drawn) -> Outcome:
+async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
     """Inject a fault, heal it, and wait until all is well.
 
     One that cannot be injected counts as stuck: a run of many is not lost for it.
@@ -228,7 +228,7 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> Outcome:
         return await find_missing(world, known) or await fault.find_trace(world)
 
     recovered, missing = await _until_well(find, LIMIT)
-    return Outcome(
+    return FaultOutcome(
         kind=drawn.kind,
         detail=fault.detail,
         injected=injected,
@@ -326,7 +326,7 @@ async def _delete(world: ChaosWorld) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods] or [NAME]
 
 
-def _describe(outcome: Outcome) -> str:
+def _describe(outcome: FaultOutcome) -> str:
     what = f"{outcome.kind} ({outcome.detail})" if outcome.detail else outcome.kind
     if outcome.took is None:
         return f"{what}: STUCK: {outcome.missing}"

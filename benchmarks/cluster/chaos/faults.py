@@ -55,7 +55,7 @@ from benchmarks.cluster.chaos.world import (
 from benchmarks.cluster.place import IMAGE
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.flink.answers import Job, SavepointProgress
+from weir_operator.flink.answers import JobDetails, SavepointProgress
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
 from weir_operator.kubernetes.status.ownership import ANNOTATION
@@ -541,7 +541,7 @@ async def _until(
     await wait_until(there, clock=CLOCK, timeout=limit, period=0.005)
 
 
-def _has_ended(job: Job | None) -> bool:
+def _has_ended(job: JobDetails | None) -> bool:
     return job is not None and job.state.is_over
 
 

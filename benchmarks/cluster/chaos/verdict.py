@@ -15,7 +15,7 @@ from benchmarks.raw_results import Result, Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """What became of one fault; times are Unix seconds."""
 
     kind: str
@@ -98,7 +98,9 @@ def count_own_restarts(
     )
 
 
-def longest_pauses(outcomes: Sequence[Outcome], arrivals: Sequence[Arrival]) -> dict[str, float]:
+def longest_pauses(
+    outcomes: Sequence[FaultOutcome], arrivals: Sequence[Arrival]
+) -> dict[str, float]:
     """Return the longest time without output around faults of each kind, seconds."""
     pauses: dict[str, float] = {}
     for each in outcomes:
@@ -110,7 +112,7 @@ def longest_pauses(outcomes: Sequence[Outcome], arrivals: Sequence[Arrival]) -> 
 
 def figures_of(
     asked: int,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[FaultOutcome],
     ledger: Ledger | None,
     committed: Committed,
     orphans: Iterable[str],
@@ -165,7 +167,7 @@ def figures_of(
     ]
 
 
-def _without_weir(outcomes: Sequence[Outcome]) -> list[Figure]:
+def _without_weir(outcomes: Sequence[FaultOutcome]) -> list[Figure]:
     kind = "job_manager_killed_without_weir"
     took = [each.took_without_weir for each in outcomes if each.kind == kind]
     if not took:
@@ -185,7 +187,7 @@ def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _recoveries(outcomes: Sequence[Outcome], pauses: Mapping[str, float]) -> list[Figure]:
+def _recoveries(outcomes: Sequence[FaultOutcome], pauses: Mapping[str, float]) -> list[Figure]:
     figures = []
     for kind in sorted({each.kind for each in outcomes}):
         took = [each.took for each in outcomes if each.kind == kind and each.took is not None]

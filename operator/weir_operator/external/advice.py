@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weir_operator.external.view import ExternalJob, Place
+from weir_operator.external.view import ExternalJob, PodPlace
 from weir_operator.loop import cost
 from weir_operator.loop.guards import guards_while_draining, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
@@ -81,21 +81,21 @@ class Advice:
         return "; ".join(parts)
 
 
-def cost_of_pods(app: StreamApp, places: Sequence[Place]) -> float:
+def cost_of_pods(app: StreamApp, places: Sequence[PodPlace]) -> float:
     """Return what pods cost, currency per hour."""
     return sum(place.cores * world.price_per_core(app, place.pool) for place in places)
 
 
-def memory_of_pods(places: Sequence[Place]) -> float:
+def memory_of_pods(places: Sequence[PodPlace]) -> float:
     """Return the bytes of memory that pods take; NaN where one of them does not say."""
     return sum(place.memory for place in places)
 
 
-def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[Place, ...]:
+def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[PodPlace, ...]:
     """Return the pods that Weir would run the job in: a TaskManager for each replica."""
     job_manager = app.spec.flink.job_manager
     pods = [
-        Place(
+        PodPlace(
             pool=job_manager.pool or app.spec.node_pools[0].name,
             cores=job_manager.cpu.cores,
             memory=job_manager.memory.bytes,
@@ -105,7 +105,7 @@ def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[Place, 
         for node_type, count in counts.items():
             pool, _, size = node_type.partition("/")
             memory = world.pool_named(app, pool).memory.bytes
-            pods += [Place(pool=pool, cores=Cpu(size).cores, memory=memory)] * count
+            pods += [PodPlace(pool=pool, cores=Cpu(size).cores, memory=memory)] * count
     return tuple(pods)
 
 
@@ -126,7 +126,7 @@ def advise(
     managers: Mapping[str, ObservedOperator],
     *,
     app: StreamApp,
-    pods: Sequence[Place],
+    pods: Sequence[PodPlace],
 ) -> Advice | None:
     """Return what a tick advises, `None` where it held."""
     if tick.held or tick.snapshot.dataflow is None:

@@ -33,7 +33,7 @@ from weir_operator.external.read_only import (
 from weir_operator.external.view import (
     SEEN_FIRST,
     ExternalJob,
-    Place,
+    PodPlace,
     external_app,
     other_max_parallelism,
     unknown_operators,
@@ -234,12 +234,12 @@ class ExternalApp:
                 await keeping
 
     @property
-    def _task_managers(self) -> tuple[Place, ...]:
+    def _task_managers(self) -> tuple[PodPlace, ...]:
         """The TaskManagers' pods, which are paid for in addition to the JobManager's."""
         return () if self._watch.job is None else tuple(self._watch.job.places.values())
 
     @property
-    def _pods(self) -> tuple[Place, ...]:
+    def _pods(self) -> tuple[PodPlace, ...]:
         """All pods that are paid for."""
         return (*self._task_managers, *self._watch.job_managers)
 

@@ -35,7 +35,7 @@ from weir_operator.external.flink_deployment import ClusterWriter, FlinkDeployme
 from weir_operator.external.view import ExternalJob
 from weir_operator.external.watch import JobWatch
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import Job
+from weir_operator.flink.answers import JobDetails
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
@@ -246,7 +246,7 @@ async def _refuse_checkpoints(flink: ExternalFlink, job: ExternalJob) -> str:
     )
 
 
-def _differences(job: Job, wanted: Vertices) -> list[str]:
+def _differences(job: JobDetails, wanted: Vertices) -> list[str]:
     return [
         f"{vertex.name} runs with {vertex.tasks.get('RUNNING', 0)} of {wanted[vertex.id]} subtasks"
         for vertex in job.vertices

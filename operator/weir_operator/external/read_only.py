@@ -17,7 +17,7 @@ from weir_operator.external.watch import JobWatch
 from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
-from weir_operator.rescale.protocol import Progress, Snapshot
+from weir_operator.rescale.protocol import Progress, StateSnapshot
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision
@@ -144,7 +144,7 @@ class ExternalJobs(FlinkJobs):
             )
         return Progress(state="RUNNING", running=True, ran=True)
 
-    async def newest(self, job_id: str) -> Snapshot | None:
+    async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return none: its owner recovers the job."""
         return None
 

@@ -27,7 +27,7 @@ from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import MIB, FlinkDeployment, read_flink_deployment
-from weir_operator.external.view import WHOLE_CORE, Place, size_of
+from weir_operator.external.view import WHOLE_CORE, PodPlace, size_of
 from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.objects import ClusterReader
@@ -105,7 +105,7 @@ async def place_task_managers(
     namespace: str,
     task_managers: Iterable[TaskManager],
     pools: Sequence[NodePool],
-) -> dict[str, Place]:
+) -> dict[str, PodPlace]:
     """Return where each TaskManager runs and how much CPU it has, by id.
 
     A pool is that of the pod's node, by the labels of its selector; where nodes may not be read,
@@ -119,9 +119,9 @@ async def place_task_managers(
     for each in task_managers:
         pod = named.get(each.id) or named.get(each.host) or at.get(each.host)
         if pod is None:
-            places[each.id] = Place(pool=pools[0].name, cores=each.cores)
+            places[each.id] = PodPlace(pool=pools[0].name, cores=each.cores)
         else:
-            places[each.id] = Place(
+            places[each.id] = PodPlace(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod) or each.cores,
                 memory=memory_of(pod),
@@ -132,12 +132,12 @@ async def place_task_managers(
 
 async def job_manager_places(
     api: ClusterReader, reference: Reference, pools: Sequence[NodePool]
-) -> tuple[Place, ...]:
+) -> tuple[PodPlace, ...]:
     """Return where the JobManager's pods run and how much CPU they have."""
     labels = _NodeLabels(api)
     return tuple(
         [
-            Place(
+            PodPlace(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod),
                 memory=memory_of(pod),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.answers import FINISHED, Job, Subtask
+from weir_operator.flink.answers import FINISHED, JobDetails, Subtask
 from weir_operator.flink.topology import Topology, group_vertices
 from weir_operator.naming import plain_name
 from weir_operator.rescale.journal import DeploymentMap
@@ -45,7 +45,7 @@ restarted anyway."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class PodPlace:
     """Where a pod runs, and what it has there: of the foreign job, or of the job under Weir."""
 
     pool: str
@@ -70,7 +70,7 @@ class ExternalJob:
     """The minimum over its vertices that can have several subtasks."""
     most: Mapping[str, int]
     """By operator, the minimum of its vertices' max parallelism."""
-    places: Mapping[str, Place]
+    places: Mapping[str, PodPlace]
     """By TaskManager id."""
     entries: frozenset[str]
     """Vertices that nothing flows into."""
@@ -104,9 +104,9 @@ class ExternalJob:
 
 
 def view_job(
-    job: Job,
+    job: JobDetails,
     subtasks: Mapping[str, Sequence[Subtask]],
-    places: Mapping[str, Place],
+    places: Mapping[str, PodPlace],
     *,
     pools: Sequence[NodePool],
     url: str,
@@ -158,9 +158,9 @@ def view_job(
 
 
 def _read_replicas(
-    job: Job,
+    job: JobDetails,
     subtasks: Mapping[str, Sequence[Subtask]],
-    places: Mapping[str, Place],
+    places: Mapping[str, PodPlace],
     *,
     named: Mapping[str, str],
     topology: Topology,
@@ -211,7 +211,7 @@ def _read_replicas(
     return tuple(replicas), frozenset(drained)
 
 
-def join_forward(job: Job, named: Mapping[str, str]) -> dict[str, str]:
+def join_forward(job: JobDetails, named: Mapping[str, str]) -> dict[str, str]:
     """Return the operator of each vertex: those joined by forward edges have the first one's name.
 
     Args:
@@ -298,7 +298,7 @@ def other_max_parallelism(app: StreamApp, job: ExternalJob) -> str:
     )
 
 
-def name_vertices(job: Job) -> tuple[str, ...]:
+def name_vertices(job: JobDetails) -> tuple[str, ...]:
     """Return a name for every vertex that can be an operator's, in their order, each once.
 
     Of vertices with one name, the first has it, and the others a number that no name ends in.

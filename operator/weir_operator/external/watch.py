@@ -11,8 +11,8 @@ from weir_operator.external.reference import (
     place_task_managers,
     pools_of,
 )
-from weir_operator.external.view import ExternalJob, Place, view_job
-from weir_operator.flink.answers import Job, JobSummary
+from weir_operator.external.view import ExternalJob, PodPlace, view_job
+from weir_operator.flink.answers import JobDetails, JobSummary
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
@@ -35,10 +35,10 @@ class JobWatch:
         """The job as it was last seen running; `None` while none runs."""
         self.reference: Reference | None = None
         self.flink: ExternalFlink | None = None
-        self.job_managers: tuple[Place, ...] = ()
+        self.job_managers: tuple[PodPlace, ...] = ()
         self.pools: tuple[NodePool, ...] = app.spec.node_pools
         """The manifest's, or the one that the job's TaskManagers form."""
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, PodPlace] = {}
         self._seen: JobSummary | None = None
         self._looks = 0
 
@@ -85,7 +85,7 @@ class JobWatch:
         self._seen = run
         return self.job
 
-    async def run(self) -> Job:
+    async def run(self) -> JobDetails:
         """Return the job as Flink shows it at this moment; what is known of it stays.
 
         Raises:

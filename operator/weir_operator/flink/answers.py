@@ -90,7 +90,7 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class JobDetails:
     """A job with its vertices in topological order."""
 
     id: str
@@ -203,9 +203,9 @@ def read_jobs(answer: Json) -> tuple[JobSummary, ...]:
     )
 
 
-def read_job(answer: Json) -> Job:
+def read_job(answer: Json) -> JobDetails:
     """Read `GET /jobs/:id`."""
-    return Job(
+    return JobDetails(
         id=answer["jid"],
         name=answer["name"],
         state=JobState(answer["state"]),

@@ -27,7 +27,7 @@ from weir_operator.fence import Guard
 from weir_operator.flink import answers
 from weir_operator.flink.answers import (
     Checkpoints,
-    Job,
+    JobDetails,
     JobSummary,
     SavepointProgress,
     Subtask,
@@ -109,7 +109,7 @@ class FlinkRest:
         """Return all jobs that the JobManager remembers, ended ones included."""
         return await self._transport.ask("GET", "/jobs/overview", answers.read_jobs)
 
-    async def job(self, job_id: str) -> Job | None:
+    async def job(self, job_id: str) -> JobDetails | None:
         """Return a job with its vertices and edges, `None` where Flink does not know it."""
         try:
             return await self._transport.ask("GET", f"/jobs/{job_id}", answers.read_job)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.answers import FINISHED, Job, Subtask, Vertex
+from weir_operator.flink.answers import FINISHED, JobDetails, Subtask, Vertex
 from weir_operator.flink.rest import FlinkRest
 
 KEYED = "HASH"
@@ -125,7 +125,7 @@ async def waiting(rest: FlinkRest, job_id: str) -> str | None:
 
 
 def build_topology(
-    job: Job,
+    job: JobDetails,
     subtasks: Mapping[str, Sequence[Subtask]],
     operator_of_task_manager: Mapping[str, str],
 ) -> Topology:
@@ -150,7 +150,7 @@ def build_topology(
     return replace(topology, drained=drained)
 
 
-def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
+def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
     """Return the operators of a job, given the operator of each vertex by the vertex's id."""
     operators = tuple(dict.fromkeys(operator_of[vertex.id] for vertex in job.vertices))
     fed = {edge.target for edge in job.edges}
@@ -185,7 +185,7 @@ def group_vertices(job: Job, operator_of: Mapping[str, str]) -> Topology:
     )
 
 
-def _edges_between(job: Job, operator_of: Mapping[str, str]) -> tuple[OperatorEdge, ...]:
+def _edges_between(job: JobDetails, operator_of: Mapping[str, str]) -> tuple[OperatorEdge, ...]:
     strategies: dict[tuple[str, str], set[str]] = {}
     for edge in job.edges:
         source, target = operator_of[edge.source], operator_of[edge.target]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
 from weir_operator.loop.gather import Snapshot
-from weir_operator.loop.guards import Direction, Guard, refuse_change, refuse_target
+from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Move, Proposal, Ruling
@@ -125,7 +125,7 @@ class ApplicationManager:
         barred = _bar(wishes, guards)
         allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         # Why the replica stays on its node; by score it competes with the wishes for a token.
-        stays = None if move is None else refuse_change(Direction.ACROSS, guards)
+        stays = None if move is None else refuse_change(ScalingDirection.ACROSS, guards)
         if self._gate is not None:
             asked = None if move is None or stays else move.request
             barred |= self._gate.refuse(allowed, asked)

@@ -19,7 +19,7 @@ from weir_operator.errors import WeirError
 from weir_operator.loop.evaluation_store import EvaluationState, EvaluationStore
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp.managers import BaselineDeployment, Evaluation
-from weir_simulator.switchback import Design, Place, Side, is_missed_too_often
+from weir_simulator.switchback import BlockPosition, Design, Side, is_missed_too_often
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ class EvaluatedInterval:
     began: float
     """Unix time of the begin of the evaluation, which names it."""
     design: Design
-    place: Place
+    place: BlockPosition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,7 +192,7 @@ class Evaluator:
         return state
 
     def _count(
-        self, state: EvaluationState, place: Place, design: Design, *, late: bool
+        self, state: EvaluationState, place: BlockPosition, design: Design, *, late: bool
     ) -> EvaluationState:
         """Count an interval that exceeded the bound with the baseline."""
         if not late or not place.judged or place.side is not Side.BASELINE:

@@ -47,7 +47,7 @@ class Cause(StrEnum):
     """Scaling would be wrong here, whatever the manifest says."""
 
 
-class Direction(StrEnum):
+class ScalingDirection(StrEnum):
     """What a change does to an operator's speed."""
 
     OUT = "scales out"
@@ -135,15 +135,15 @@ def find_end(window: Window, now: float) -> float | None:
 
 def direction_of(
     current: Deployment, target: Deployment, node_types: Sequence[NodeType]
-) -> Direction:
+) -> ScalingDirection:
     """Return what going from `current` to `target` does to the operator's speed."""
     before, after = speed_of(current, node_types), speed_of(target, node_types)
     if math.isclose(before, after, rel_tol=_SAME_SPEED):
-        return Direction.ACROSS
-    return Direction.OUT if after > before else Direction.IN
+        return ScalingDirection.ACROSS
+    return ScalingDirection.OUT if after > before else ScalingDirection.IN
 
 
-def refuse_change(direction: Direction, guards: Sequence[Guard]) -> str | None:
+def refuse_change(direction: ScalingDirection, guards: Sequence[Guard]) -> str | None:
     """Return why a change in this direction is denied, one sentence; `None` where it is not."""
     for guard in guards:
         if not _allows(guard.allows, direction):
@@ -157,7 +157,7 @@ def refuse_target(
     """Return why an operator may not go to a target, one sentence; `None` where it may."""
     direction = direction_of(observation.deployment, target, observation.model.node_types)
     refusal = refuse_change(direction, guards)
-    if refusal is not None or direction is not Direction.IN:
+    if refusal is not None or direction is not ScalingDirection.IN:
         return refusal
     return _refuse_overload(observation, target)
 
@@ -212,10 +212,10 @@ def _refuse_overload(observation: Observation, target: Deployment) -> str | None
     )
 
 
-def _allows(allowed: Allowed, direction: Direction) -> bool:
+def _allows(allowed: Allowed, direction: ScalingDirection) -> bool:
     return (allowed, direction) in {
-        (Allowed.SCALE_OUT, Direction.OUT),
-        (Allowed.SCALE_IN, Direction.IN),
+        (Allowed.SCALE_OUT, ScalingDirection.OUT),
+        (Allowed.SCALE_IN, ScalingDirection.IN),
     }
 
 

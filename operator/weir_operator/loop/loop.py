@@ -47,8 +47,8 @@ from weir_operator.loop.gather import (
     splits_of,
 )
 from weir_operator.loop.guards import (
-    Direction,
     Guard,
+    ScalingDirection,
     guards_at,
     guards_while_draining,
     refuse_change,
@@ -536,9 +536,9 @@ class ApplicationController:
             return None
         reason = describe_busy(found.busy, self._settings.interval)
         # Each can be scaled by itself afterwards; those with less work may have fewer replicas.
-        refusal = refuse_change(Direction.OUT, guards)
+        refusal = refuse_change(ScalingDirection.OUT, guards)
         if found.scales_in:
-            refusal = refusal or refuse_change(Direction.IN, guards)
+            refusal = refusal or refuse_change(ScalingDirection.IN, guards)
         refusal = refusal or self._refuse_unasked(found.target, now)
         if mode is Mode.ADVISE:
             refusal = f"Only advised: spec.mode is {mode.value}"

@@ -22,7 +22,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from weir_operator.clock import Clock
-from weir_operator.loop.guards import Direction, direction_of
+from weir_operator.loop.guards import ScalingDirection, direction_of
 from weir_operator.loop.proposals import Proposal
 from weir_policies.application_manager.edf import (
     Adaptation,
@@ -74,9 +74,9 @@ TICKS_PER_TOKEN = 2
 """Intervals of the operators' managers from one token to the next."""
 
 _KINDS = {
-    Direction.OUT: Adaptation.SCALE_OUT,
-    Direction.IN: Adaptation.SCALE_IN,
-    Direction.ACROSS: Adaptation.MIGRATION,
+    ScalingDirection.OUT: Adaptation.SCALE_OUT,
+    ScalingDirection.IN: Adaptation.SCALE_IN,
+    ScalingDirection.ACROSS: Adaptation.MIGRATION,
 }
 
 

@@ -218,7 +218,7 @@ def to_json_line(record: Record) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class RecordedRun:
     """What has been recorded of a run so far."""
 
     ticks: tuple[TickRecord, ...] = ()
@@ -227,7 +227,7 @@ class Run:
     events: tuple[EventRecord, ...] = ()
     summary: RunSummary | None = None
 
-    def with_record(self, record: Record) -> Run:
+    def with_record(self, record: Record) -> RecordedRun:
         """Return the run with one more record."""
         ticks, rescales, events, summary = self.ticks, self.rescales, self.events, self.summary
         match record:
@@ -240,16 +240,16 @@ class Run:
                 events = (*events, record)
             case RunSummary():
                 summary = record
-        return Run(ticks=ticks, rescales=rescales, events=events, summary=summary)
+        return RecordedRun(ticks=ticks, rescales=rescales, events=events, summary=summary)
 
 
-def read_run(lines: Iterable[str]) -> Run:
+def read_run(lines: Iterable[str]) -> RecordedRun:
     """Read a run from JSON lines; empty lines are skipped.
 
     Raises:
         RunRecordError: A line is no record.
     """
-    run = Run()
+    run = RecordedRun()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

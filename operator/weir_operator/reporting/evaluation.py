@@ -20,7 +20,7 @@ from weir_simulator.switchback import (
     BlockTotals,
     Design,
     Effect,
-    Estimate,
+    ExperimentResult,
     Side,
 )
 
@@ -65,7 +65,7 @@ class EvaluationReport:
     """What its end was reported with; empty where no end is known."""
     weir: EvaluationTotals
     baseline: EvaluationTotals
-    estimate: Estimate | None
+    estimate: ExperimentResult | None
     """`None` where too few pairs of blocks are over."""
     blocks: dict[int, BlockTotals]
 

@@ -22,8 +22,8 @@ from weir_operator.loop.run_record import (
     EventRecord,
     OperatorTick,
     Record,
+    RecordedRun,
     RescaleRecord,
-    Run,
     RunSummary,
     TickRecord,
 )
@@ -36,7 +36,7 @@ _FOOTER_LINES = 5
 _LEVEL_STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
-def render(run: Run) -> RenderableType:
+def render(run: RecordedRun) -> RenderableType:
     """Draw the run after its last record."""
     return _Picture(run)
 
@@ -63,7 +63,7 @@ class LiveView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._run = Run()
+        self._run = RecordedRun()
         # Drawn only when something changed: a picture that is the same twice cannot flicker.
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
@@ -95,7 +95,7 @@ class LiveView:
 
 @dataclass(frozen=True)
 class _Picture:
-    run: Run
+    run: RecordedRun
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self.run.ticks:
@@ -117,7 +117,7 @@ class _Picture:
         yield _footer(self.run)
 
 
-def _header(run: Run, tick: TickRecord, width: int) -> RenderableType:
+def _header(run: RecordedRun, tick: TickRecord, width: int) -> RenderableType:
     bound = tick.objective.bound
     now = tick.response_time.of(tick.objective.statistic)
     style, verdict = {
@@ -239,7 +239,7 @@ def _most_pressed(operators: tuple[OperatorTick, ...], *, room: int) -> tuple[Op
     return tuple(each for each in operators if each.name in shown)
 
 
-def _footer(run: Run) -> RenderableType:
+def _footer(run: RecordedRun) -> RenderableType:
     """Return the last things that happened, the newest last."""
     happened = [
         (event.time, Text(event.message, style=_LEVEL_STYLES[event.level])) for event in run.events

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from weir_operator.loop.run_record import (
     OperatorTick,
+    RecordedRun,
     RescaleRecord,
-    Run,
     RunSummary,
     TickRecord,
 )
@@ -49,7 +49,7 @@ _LOG_FROM = 20.0
 a linear one shows the distance to the bound better."""
 
 
-def node_type_colours(run: Run) -> dict[str, str]:
+def node_type_colours(run: RecordedRun) -> dict[str, str]:
     """Return a colour per node type that ran anywhere, in order of their names.
 
     With more than eight types colours repeat.
@@ -60,14 +60,14 @@ def node_type_colours(run: Run) -> dict[str, str]:
     return {name: SERIES[number % len(SERIES)] for number, name in enumerate(sorted(names))}
 
 
-def rate_figure(run: Run) -> Figure:
+def rate_figure(run: RecordedRun) -> Figure:
     """Return the arrival rate over time."""
     line = _line(run, (tick.rate for tick in run.ticks), name="Rate", colour=SERIES[0])
     line["hovertemplate"] = "%{y:,.0f} records/s"
     return _figure(run, [line], unit="records/s")
 
 
-def response_figure(run: Run) -> Figure:
+def response_figure(run: RecordedRun) -> Figure:
     """Return the response time over time, its mean and 95th percentile, with the bound."""
     times = [tick.response_time for tick in run.ticks]
     bound = run.ticks[-1].objective.bound
@@ -92,7 +92,7 @@ def response_figure(run: Run) -> Figure:
     return _figure(run, lines, unit="s", shapes=[limit], logarithmic=logarithmic)
 
 
-def replicas_figure(run: Run, operator: str, colours: dict[str, str]) -> Figure:
+def replicas_figure(run: RecordedRun, operator: str, colours: dict[str, str]) -> Figure:
     """Return one operator's replicas over time, stacked by node type."""
     deployments = [
         {each.name: each.replicas for each in tick.operators}.get(operator, {})
@@ -111,7 +111,7 @@ def replicas_figure(run: Run, operator: str, colours: dict[str, str]) -> Figure:
     return _figure(run, lines, unit="replicas", step=1 if most <= 6 else None)
 
 
-def cost_rate_figure(run: Run) -> Figure:
+def cost_rate_figure(run: RecordedRun) -> Figure:
     """Return what an hour costs, over time."""
     line = _line(run, (tick.cost_per_hour for tick in run.ticks), name="Per hour", colour=SERIES[3])
     line["line"] = {"color": SERIES[3], "width": 2, "shape": "hv"}
@@ -119,7 +119,7 @@ def cost_rate_figure(run: Run) -> Figure:
     return _figure(run, [line], unit="per hour")
 
 
-def cost_figure(run: Run) -> Figure:
+def cost_figure(run: RecordedRun) -> Figure:
     """Return what has been paid since the run began, over time."""
     line = _line(run, (tick.cost for tick in run.ticks), name="Paid", colour=SERIES[3])
     line["hovertemplate"] = "%{y:.4f}"
@@ -127,7 +127,7 @@ def cost_figure(run: Run) -> Figure:
 
 
 def _figure(
-    run: Run,
+    run: RecordedRun,
     lines: Sequence[dict[str, Json]],
     *,
     unit: str,
@@ -157,7 +157,7 @@ def _figure(
     return {"data": [*lines, *_change_marks(run)], "layout": layout}
 
 
-def _line(run: Run, values: Iterable[float], *, name: str, colour: str) -> dict[str, Json]:
+def _line(run: RecordedRun, values: Iterable[float], *, name: str, colour: str) -> dict[str, Json]:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -170,7 +170,7 @@ def _line(run: Run, values: Iterable[float], *, name: str, colour: str) -> dict[
     }
 
 
-def _violations(run: Run) -> list[Json]:
+def _violations(run: RecordedRun) -> list[Json]:
     """Return a shade over each run of intervals that exceeded the bound."""
     spans: list[list[float]] = []
     for before, tick in zip((None, *run.ticks), run.ticks, strict=False):
@@ -202,7 +202,7 @@ def _interval_start(before: TickRecord | None, tick: TickRecord) -> float:
     return tick.time if before is None else before.time
 
 
-def _change_lines(run: Run) -> list[Json]:
+def _change_lines(run: RecordedRun) -> list[Json]:
     return [
         {
             "type": "line",
@@ -218,7 +218,7 @@ def _change_lines(run: Run) -> list[Json]:
     ]
 
 
-def _change_marks(run: Run) -> list[Json]:
+def _change_marks(run: RecordedRun) -> list[Json]:
     if not run.rescales:
         return []
     return [
@@ -259,7 +259,7 @@ def _moment(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
-def render_report(run: Run) -> str:
+def render_report(run: RecordedRun) -> str:
     """Return the report of a run as one self-contained HTML page.
 
     Works on what there is: a run without a summary was not ended cleanly and is reported so, a run
@@ -278,7 +278,7 @@ def render_report(run: Run) -> str:
     return render_page(title, sections, subtitle=_subtitle(run))
 
 
-def _subtitle(run: Run) -> str:
+def _subtitle(run: RecordedRun) -> str:
     if not run.ticks:
         return "No control interval was recorded."
     first, last = run.ticks[0], run.ticks[-1]
@@ -293,7 +293,7 @@ def _subtitle(run: Run) -> str:
     )
 
 
-def _outcome(run: Run) -> list[Block]:
+def _outcome(run: RecordedRun) -> list[Block]:
     if run.summary is None:
         sentence = "There is no summary: this run has not ended, or it was killed."
         return [Prose(sentence, tone="warn")]
@@ -353,7 +353,7 @@ def _ledger(summary: RunSummary) -> Tile:
     )
 
 
-def _chart_sections(run: Run) -> list[Section]:
+def _chart_sections(run: RecordedRun) -> list[Section]:
     colours = node_type_colours(run)
     operators = dict.fromkeys(each.name for tick in run.ticks for each in tick.operators)
     return [
@@ -414,7 +414,7 @@ def _chart_sections(run: Run) -> list[Section]:
     ]
 
 
-def _changes(run: Run) -> Table:
+def _changes(run: RecordedRun) -> Table:
     return Table(
         columns=[
             Column("Time", "short"),
@@ -463,7 +463,7 @@ def _steps(change: RescaleRecord) -> str:
     )
 
 
-def _decisions(run: Run) -> Table:
+def _decisions(run: RecordedRun) -> Table:
     rows = []
     for index, tick in enumerate(run.ticks):
         for operator in tick.operators:
@@ -499,7 +499,7 @@ def _decisions(run: Run) -> Table:
     )
 
 
-def _measured_at(run: Run, index: int, decided: OperatorTick) -> float:
+def _measured_at(run: RecordedRun, index: int, decided: OperatorTick) -> float:
     """Return the operator's median response time under the target, s; NaN if it never ran.
 
     The first interval with the target holds the restart itself and is left out, where there are
@@ -518,7 +518,7 @@ def _measured_at(run: Run, index: int, decided: OperatorTick) -> float:
     return statistics.median(times[1:] or times) if times else math.nan
 
 
-def _events(run: Run) -> Table:
+def _events(run: RecordedRun) -> Table:
     tones: dict[str, Tone] = {"info": "", "warning": "warn", "error": "bad"}
     return Table(
         columns=[

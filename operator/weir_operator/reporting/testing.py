@@ -20,9 +20,9 @@ from weir_operator.loop.run_record import (
     EventRecord,
     Objective,
     OperatorTick,
+    RecordedRun,
     RescaleRecord,
     ResponseTime,
-    Run,
     RunSummary,
     Step,
     TickRecord,
@@ -107,7 +107,7 @@ def an_operator(
     )
 
 
-def a_run(*, ticks: int = 60, blind: Collection[int] = (), seed: int = 7) -> Run:
+def a_run(*, ticks: int = 60, blind: Collection[int] = (), seed: int = 7) -> RecordedRun:
     """Return a run over a hill of traffic, rescaled up and down, with a resize and a rollback.
 
     Args:
@@ -116,7 +116,7 @@ def a_run(*, ticks: int = 60, blind: Collection[int] = (), seed: int = 7) -> Run
         seed: Of the noise.
     """
     rng = np.random.default_rng(seed)
-    run = Run()
+    run = RecordedRun()
     deployments: dict[str, dict[str, int]] = {
         "source": {"small/250m": 1},
         "enrich": {"small/500m": 2},

@@ -15,7 +15,7 @@ import structlog
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import Job, JobState
+from weir_operator.flink.answers import JobDetails, JobState
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import read_graph, read_plan
 from weir_operator.flink.rest import FlinkRest
@@ -23,7 +23,7 @@ from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.protocol import Progress, SavepointState, Snapshot
+from weir_operator.rescale.protocol import Progress, SavepointState, StateSnapshot
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
 
@@ -272,15 +272,15 @@ class FlinkJobs:
             return "Flink no longer knows it"
         return cause or await waiting(rest, job_id) or "its tasks did not all start in time"
 
-    async def newest(self, job_id: str) -> Snapshot | None:
+    async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return the newest snapshot of the job that Flink knows of."""
         found = await (await self.rest()).checkpoints(job_id)
         if found is None:
             return None
         if found.newest is not None and found.newest.path is not None:
-            return Snapshot(path=found.newest.path, stopped=found.newest.stopped)
+            return StateSnapshot(path=found.newest.path, stopped=found.newest.stopped)
         if found.restored is not None:
-            return Snapshot(path=found.restored, seen_complete=False)
+            return StateSnapshot(path=found.restored, seen_complete=False)
         return None
 
     async def retained(self, job_id: str) -> tuple[str, ...]:
@@ -318,7 +318,7 @@ class FlinkJobs:
         return {replica.id: replica.operator for replica in await self._runtime.replicas()}
 
 
-def _has_begun(job: Job) -> bool:
+def _has_begun(job: JobDetails) -> bool:
     return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)
 
 

@@ -51,7 +51,7 @@ class SavepointState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Snapshot:
+class StateSnapshot:
     """A savepoint or checkpoint that a job can resume from."""
 
     path: str
@@ -144,7 +144,7 @@ class Jobs(Protocol):
         """Return why the job failed or does not run, one sentence."""
         ...
 
-    async def newest(self, job_id: str) -> Snapshot | None:
+    async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return the newest snapshot of the job that Flink knows of, `None` where it knows none."""
 
     async def retained(self, job_id: str) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ async def find_restore_point(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class StopOutcome:
     """What became of a stop; exactly one field is set."""
 
     path: str | None = None
@@ -183,7 +183,7 @@ class Stop:
         self._runtime = runtime
         self._asked = asked
 
-    async def outcome(self) -> Outcome | None:
+    async def outcome(self) -> StopOutcome | None:
         """Ask for the stop where that is still to be done; return what became of it, if known.
 
         Raises:
@@ -193,17 +193,17 @@ class Stop:
         if state is not None:
             self._asked = True
             if state.path is not None:
-                return Outcome(path=state.path)
-            return None if state.failure is None else Outcome(failure=state.failure)
+                return StopOutcome(path=state.path)
+            return None if state.failure is None else StopOutcome(failure=state.failure)
         progress = await self._jobs.progress(self._job)
         if progress is None or progress.state not in LIVE_STATES:
-            return Outcome(ended=True)
+            return StopOutcome(ended=True)
         if self._asked and await was_stopped(self._job, jobs=self._jobs, runtime=self._runtime):
             await self._jobs.cancel(self._job)
             return None
         try:
             await self._jobs.stop(self._job, self._trigger)
         except PermanentError as error:
-            return Outcome(failure=str(error))
+            return StopOutcome(failure=str(error))
         self._asked = True
         return None

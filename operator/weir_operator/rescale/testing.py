@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, Snapshot
+from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, StateSnapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
@@ -58,7 +58,7 @@ class FakeJob:
     committed: int = 0
     """Up to where a transactional sink has committed."""
     savepoints: dict[str, SavepointState] = field(default_factory=dict)
-    seen: list[Snapshot] = field(default_factory=list)
+    seen: list[StateSnapshot] = field(default_factory=list)
     """Snapshots that this JobManager saw complete."""
     restored: str | None = None
     """What it was started from, by Weir or by a new JobManager."""
@@ -383,7 +383,7 @@ class FakeWorld:
         """Return a cause."""
         return "it broke"
 
-    async def newest(self, job_id: str) -> Snapshot | None:
+    async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return what the JobManager saw complete, else what it restored the job from."""
         self._answer()
         job = self.jobs.get(job_id)
@@ -391,7 +391,9 @@ class FakeWorld:
             return None
         if job.seen:
             return job.seen[-1]
-        return None if job.restored is None else Snapshot(path=job.restored, seen_complete=False)
+        return (
+            None if job.restored is None else StateSnapshot(path=job.restored, seen_complete=False)
+        )
 
     async def retained(self, job_id: str) -> tuple[str, ...]:
         """Return the checkpoints of the job that are still there."""
@@ -455,7 +457,7 @@ class FakeWorld:
                 paths = self.stored.setdefault(key, [])
                 numbers = [int(path.rpartition("-")[2]) for path in paths if "/chk-" in path]
                 path = f"file:/checkpoints/{key}/chk-{max(numbers, default=0) + 1}"
-                self._complete(key, job, Snapshot(path=path))
+                self._complete(key, job, StateSnapshot(path=path))
                 for old in [path for path in paths if "/chk-" in path][:-RETAINED]:
                     paths.remove(old)
                     del self.positions[old]
@@ -507,7 +509,7 @@ class FakeWorld:
         """Have the job that runs write a savepoint, as a person asks for, and go on."""
         [(key, job)] = [each for each in self.jobs.items() if each[1].state == "RUNNING"]
         path = f"file:/savepoints/savepoint-{key[:6]}-{len(self.stored.get(key, ()))}"
-        self._complete(key, job, Snapshot(path=path))
+        self._complete(key, job, StateSnapshot(path=path))
         return path
 
     def finish(self) -> None:
@@ -524,13 +526,13 @@ class FakeWorld:
                 trigger, when = job.stopping
                 job.stopping, job.ending = None, (trigger, when + self.end_takes)
                 path = f"file:/savepoints/savepoint-{key[:6]}-{trigger[:6]}"
-                self._complete(key, job, Snapshot(path=path, stopped=True))
+                self._complete(key, job, StateSnapshot(path=path, stopped=True))
             if job.ending is not None and job.ending[1] <= self.clock.now():
                 job.savepoints[job.ending[0]] = SavepointState(path=job.seen[-1].path)
                 job.ending = None
                 self._end(key, job)
 
-    def _complete(self, key: str, job: FakeJob, snapshot: Snapshot) -> None:
+    def _complete(self, key: str, job: FakeJob, snapshot: StateSnapshot) -> None:
         self.positions[snapshot.path] = job.position
         if snapshot.stopped:
             self.stops.add(snapshot.path)

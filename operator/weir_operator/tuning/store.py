@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from weir_operator.loop.tuned import UNTUNED
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
-from weir_operator.tuning.trial import Trial
+from weir_operator.tuning.trial import TuningTrial
 from weir_policies.policy import Tuning
 from weir_simulator.tuning.order import Forecast, Prediction, TuningResult
 
@@ -68,7 +68,7 @@ class Version(BaseModel):
     standing: Standing = Standing.ON_TRIAL
     reason: str = ""
     """Why it stands so, one sentence."""
-    trial: Trial = Trial()
+    trial: TuningTrial = TuningTrial()
 
     @classmethod
     def of(

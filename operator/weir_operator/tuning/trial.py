@@ -28,7 +28,7 @@ MODEL_ERROR = 1.1
 """How many times the forecast cost is accepted: a good fit errs by as much."""
 
 
-class Trial(BaseModel):
+class TuningTrial(BaseModel):
     """What was measured since a tuning was taken."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class Trial(BaseModel):
     beyond: int = 0
     """Intervals beside them, in which more arrived than the tuning has ever seen."""
 
-    def with_interval(self, *, late: bool, money: float, restarted: bool) -> Trial:
+    def with_interval(self, *, late: bool, money: float, restarted: bool) -> TuningTrial:
         """Return the trial with one more interval."""
         return self.model_copy(
             update={
@@ -54,12 +54,12 @@ class Trial(BaseModel):
             }
         )
 
-    def with_interval_beyond(self) -> Trial:
+    def with_interval_beyond(self) -> TuningTrial:
         """Return the trial with one more interval that counts for nothing."""
         return self.model_copy(update={"beyond": self.beyond + 1})
 
 
-def find_overgrown(trial: Trial, forecast: Forecast) -> str:
+def find_overgrown(trial: TuningTrial, forecast: Forecast) -> str:
     """Return why a trial ends without a verdict, one sentence; empty if it continues."""
     if trial.beyond < MOST_BEYOND * forecast.intervals:
         return ""
@@ -69,7 +69,9 @@ def find_overgrown(trial: Trial, forecast: Forecast) -> str:
     )
 
 
-def judge_trial(trial: Trial, forecast: Forecast, *, most_restarts: float) -> tuple[Verdict, str]:
+def judge_trial(
+    trial: TuningTrial, forecast: Forecast, *, most_restarts: float
+) -> tuple[Verdict, str]:
     """Return the verdict so far, and its reason, one sentence.
 
     Args:

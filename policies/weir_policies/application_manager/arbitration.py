@@ -62,7 +62,7 @@ class OperatorState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class ProposalVerdict:
     """What became of one proposal."""
 
     operator: str
@@ -75,7 +75,7 @@ class Verdict:
 class Verdicts:
     """What became of all proposals of a tick."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ProposalVerdict, ...]
     """In the order of the requests."""
     restart: bool
     """Whether the granted ones restart the job."""
@@ -256,9 +256,11 @@ def _say_wait(seconds: float) -> str:
     return f"the next is available in {seconds / 60:.0f} min"
 
 
-def _verdict(request: Request, denied: Mapping[str, str], willing: Sequence[Request]) -> Verdict:
+def _verdict(
+    request: Request, denied: Mapping[str, str], willing: Sequence[Request]
+) -> ProposalVerdict:
     if request.operator in denied:
-        return Verdict(
+        return ProposalVerdict(
             operator=request.operator, granted=False, reason=f"Denied: {denied[request.operator]}"
         )
     if request.kind is ChangeKind.RESIZE:
@@ -267,4 +269,4 @@ def _verdict(request: Request, denied: Mapping[str, str], willing: Sequence[Requ
         reason = "Granted: it takes one restart token"
     else:
         reason = f"Granted: it shares the restart of {willing[0].operator}"
-    return Verdict(operator=request.operator, granted=True, reason=reason)
+    return ProposalVerdict(operator=request.operator, granted=True, reason=reason)

@@ -29,7 +29,7 @@ TYPES = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class OperatorInterval:
     """What one operator runs on in one interval, and what reaches it."""
 
     deployment: Mapping[str, int]
@@ -81,7 +81,7 @@ def a_structure(
 
 def run_job(
     truths: Sequence[OperatorModel],
-    plans: Sequence[Mapping[str, Plan]],
+    plans: Sequence[Mapping[str, OperatorInterval]],
     *,
     rng: np.random.Generator,
     seconds: float = 60.0,
@@ -116,7 +116,7 @@ def run_job(
 
 
 def observe(
-    truth: OperatorModel, plan: Plan, *, rng: np.random.Generator, seconds: float
+    truth: OperatorModel, plan: OperatorInterval, *, rng: np.random.Generator, seconds: float
 ) -> OperatorSample:
     """Return what is measured of an operator in one interval."""
     speeds = {each.name: each.speedup for each in truth.node_types}

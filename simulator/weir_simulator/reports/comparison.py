@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weir_simulator.comparison import Interval, Measured, Row, by_cost, rank
+from weir_simulator.comparison import Interval, PolicyResult, Row, by_cost, rank
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
     LOGARITHMIC,
@@ -67,7 +67,7 @@ def policy_styles(rows: Sequence[Row]) -> dict[str, Style]:
     }
 
 
-def cost_bars(measured: Mapping[str, Measured]) -> Figure:
+def cost_bars(measured: Mapping[str, PolicyResult]) -> Figure:
     """Return the mean cost of a slot by policy, divided into its parts; the lowest on top."""
     dearest_first = sorted(measured, key=lambda policy: -measured[policy].cost.mean)
     bars: list[Json] = [
@@ -122,7 +122,7 @@ def cost_bars(measured: Mapping[str, Measured]) -> Figure:
     return {"data": bars, "layout": layout}
 
 
-def cost_curves(measured: Mapping[str, Measured], styles: Mapping[str, Style]) -> Figure:
+def cost_curves(measured: Mapping[str, PolicyResult], styles: Mapping[str, Style]) -> Figure:
     """Return the mean cost so far over slots, on a logarithmic axis: how fast a policy learns."""
     lines: list[Json] = [
         {
@@ -146,7 +146,7 @@ def cost_curves(measured: Mapping[str, Measured], styles: Mapping[str, Style]) -
 
 
 def cost_against_violations(
-    measured: Mapping[str, Measured], styles: Mapping[str, Style]
+    measured: Mapping[str, PolicyResult], styles: Mapping[str, Style]
 ) -> Figure:
     """Return what each policy pays against how often it breaks the bound."""
     points: list[Json] = [
@@ -228,7 +228,7 @@ def _blocks(rows: Sequence[Row], styles: Mapping[str, Style]) -> list[Block]:
     return blocks
 
 
-def _charts(measured: Mapping[str, Measured], styles: Mapping[str, Style]) -> list[Chart]:
+def _charts(measured: Mapping[str, PolicyResult], styles: Mapping[str, Style]) -> list[Chart]:
     height = 320
     return [
         Chart(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from weir_simulator.comparison import Interval
-from weir_simulator.frontier import Frontier, Point
+from weir_simulator.frontier import Frontier, FrontierPoint
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
     SERIES,
@@ -90,7 +90,12 @@ def price_by_share(worlds: Mapping[str, Frontier]) -> Figure:
 
 
 def _line(
-    points: Sequence[Point], places: Sequence[float], *, name: str, colour: str, dotted: bool
+    points: Sequence[FrontierPoint],
+    places: Sequence[float],
+    *,
+    name: str,
+    colour: str,
+    dotted: bool,
 ) -> dict[str, Json]:
     """Return a stair with intervals; it begins where the objective is kept for the first time."""
     prices = [None if point.chosen is None else point.chosen.price for point in points]
@@ -135,7 +140,7 @@ _NOTHING = 1e-9
 """Half-widths up to this are rounding."""
 
 
-def price(point: Point) -> str:
+def price(point: FrontierPoint) -> str:
     """Return the price per hour, or a word why there is none."""
     if point.chosen is not None:
         return interval(point.chosen.price, 2)
@@ -248,7 +253,7 @@ def _tiles(found: Frontier) -> list[Tile]:
     return tiles
 
 
-def _tile(label: str, point: Point, other: Point | None) -> Tile:
+def _tile(label: str, point: FrontierPoint, other: FrontierPoint | None) -> Tile:
     promise = f"{wording.seconds(point.bound)}, {point.allowed:g} % missed"
     if point.chosen is None:
         return Tile(label=label, value=price(point), note=promise, tone="warn")
@@ -276,7 +281,7 @@ def _prices(found: Frontier) -> list[Block]:
     return [table, *(Prose(sentence, "warn") for sentence in explain_gaps(found))]
 
 
-def _price_cell(point: Point) -> Cell:
+def _price_cell(point: FrontierPoint) -> Cell:
     return Cell(price(point), "" if point.chosen is not None else "warn")
 
 
@@ -302,7 +307,7 @@ def _differences(worlds: Mapping[str, Frontier]) -> Table:
     )
 
 
-def _relative(before: Point, after: Point) -> str:
+def _relative(before: FrontierPoint, after: FrontierPoint) -> str:
     """Return the difference of two prices in percent, or in words where one is missing."""
     if before.chosen is None or after.chosen is None:
         if before.chosen is after.chosen:
@@ -330,7 +335,7 @@ def _details(found: Frontier) -> Table:
     )
 
 
-def _detail(point: Point) -> list[Cell]:
+def _detail(point: FrontierPoint) -> list[Cell]:
     chosen, missed = point.chosen, point.missed
     if chosen is None or missed is None:
         raise TypeError("Expected an objective that is kept, got one without a price")

@@ -413,7 +413,11 @@ def _search(order: TuningRequest, result: TuningResult) -> list[Block]:
 
 def _settings(result: TuningResult) -> list[Block]:
     table = Table(
-        columns=[Column("", "short"), Column("Before", "number"), Column("Tuned", "number")],
+        columns=[
+            Column("", "short"),
+            Column("Before", "number"),
+            Column("Tuned", "number"),
+        ],
         rows=[[Cell(row.label), Cell(row.before), Cell(row.after)] for row in settings(result)],
         empty="There is no tuning.",
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weir_policies import registry
-from weir_policies.application_manager.search.protocol import Outcome
+from weir_policies.application_manager.search.protocol import TrialOutcome
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import Tuning
 from weir_simulator.experiment import Experiment
@@ -28,13 +28,13 @@ MOST_PARTS = 200
 """Parts that a simulation is cut in at most: enough to see how far neighbours hang together, few
 enough to be sent from process to process."""
 MONEY, VIOLATIONS, RECONFIGURATIONS = range(3)
-"""Columns of `Measured.parts`."""
+"""Columns of `RunResult.parts`."""
 RARE = 0.99
 """Part of all stretches that keep what is forecast."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class SimulationRun:
     """What to simulate."""
 
     point: Tuning
@@ -43,7 +43,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Measured:
+class RunResult:
     """What came of a run."""
 
     slots: int
@@ -53,17 +53,17 @@ class Measured:
     """Slots of each part, `(n,)`: equal ones but for the last, which may be shorter."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         """Means over the slots."""
         means = self.lengths @ self.parts / self.slots
-        return Outcome(
+        return TrialOutcome(
             money=float(means[MONEY]),
             violations=float(means[VIOLATIONS]),
             reconfigurations=float(means[RECONFIGURATIONS]),
         )
 
 
-def evaluate(experiment: Experiment, trace: Trace, run: Run) -> Measured:
+def evaluate(experiment: Experiment, trace: Trace, run: SimulationRun) -> RunResult:
     """Simulate a point.
 
     Args:
@@ -114,7 +114,7 @@ def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) ->
     )
 
 
-def _measure(history: Floats, bound: float) -> Measured:
+def _measure(history: Floats, bound: float) -> RunResult:
     """Return the results of a history, `(slots, 5)`; `bound` is the objective, s."""
     columns = np.stack(
         [history[:, AT_PRICE], history[:, AT_TIME] > bound, history[:, AT_CHANGE] == RESTART],
@@ -123,7 +123,7 @@ def _measure(history: Floats, bound: float) -> Measured:
     slots = len(columns)
     begins = np.arange(0, slots, -(-slots // MOST_PARTS))
     lengths = np.diff(begins, append=slots).astype(np.float64)
-    return Measured(
+    return RunResult(
         slots=slots,
         parts=np.add.reduceat(columns, begins, axis=0) / lengths[:, np.newaxis],
         lengths=lengths,

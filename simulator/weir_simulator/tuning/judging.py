@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome
+from weir_policies.application_manager.search.protocol import Limits, TrialOutcome
 from weir_policies.model.arrays import Floats
-from weir_simulator.tuning.evaluation import MONEY, RECONFIGURATIONS, VIOLATIONS, Measured
+from weir_simulator.tuning.evaluation import MONEY, RECONFIGURATIONS, VIOLATIONS, RunResult
 from weir_simulator.tuning.order import Estimate, Prediction
 
 LONG_ENOUGH = 5.0
@@ -65,18 +65,18 @@ class Judged:
         runs: At least one, each with a seed of its own; all over the same slots.
     """
 
-    def __init__(self, runs: Sequence[Measured]) -> None:
+    def __init__(self, runs: Sequence[RunResult]) -> None:
         self.parts: Floats = np.stack([run.parts for run in runs])
         """Money, violations and reconfigurations, `(s, n, 3)`."""
         self.lengths = runs[0].lengths
         """Slots of each part, `(n,)`."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         """Means over the slots and the seeds."""
         weights = self.lengths / self.lengths.sum()
         means = [float(each) for each in weights @ self.parts.mean(axis=0)]
-        return Outcome(
+        return TrialOutcome(
             money=means[MONEY],
             violations=min(means[VIOLATIONS], 1.0),
             reconfigurations=min(means[RECONFIGURATIONS], 1.0),

@@ -13,7 +13,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
-from weir_policies.application_manager.search.protocol import Limits, Outcome
+from weir_policies.application_manager.search.protocol import Limits, TrialOutcome
 from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
@@ -140,9 +140,9 @@ class Evaluation(Section):
     """Whether it kept the constraints."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         """As searches know it."""
-        return Outcome(
+        return TrialOutcome(
             money=self.money,
             violations=self.violations,
             reconfigurations=self.reconfigurations,

@@ -25,7 +25,7 @@ from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
 from weir_simulator.training import Trained, train_policies
-from weir_simulator.tuning.evaluation import MONEY, Measured, Run, forecast
+from weir_simulator.tuning.evaluation import MONEY, RunResult, SimulationRun, forecast
 from weir_simulator.tuning.judging import (
     LEAST_SEEDS,
     Judged,
@@ -213,7 +213,7 @@ class _Search:
         points += [point for point in order.warm_starts if point not in points]
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
         runs = [
-            Run(point=point, slots=self._judging_slots, seed=seed)
+            SimulationRun(point=point, slots=self._judging_slots, seed=seed)
             for point in (self._incumbent, *points)
             for seed in seeds
         ]
@@ -295,11 +295,13 @@ class _Search:
                 return point
         return self._space.decode(trial.coordinates)
 
-    def _run(self, point: Tuning, trial: Trial) -> Run:
+    def _run(self, point: Tuning, trial: Trial) -> SimulationRun:
         slots = max(1, round(trial.fidelity * self._slots))
-        return Run(point=point, slots=slots, seed=self._order.seed)
+        return SimulationRun(point=point, slots=slots, seed=self._order.seed)
 
-    def _describe(self, number: int, point: Tuning, trial: Trial, measured: Measured) -> Evaluation:
+    def _describe(
+        self, number: int, point: Tuning, trial: Trial, measured: RunResult
+    ) -> Evaluation:
         outcome = measured.outcome
         return Evaluation(
             number=number,
@@ -352,5 +354,5 @@ def _traces(order: TuningRequest, rates: Trace) -> dict[str, Trace]:
     return {"trace": rates} | ({} if training is None else {"training": arrival_rates(training)})
 
 
-def _all(measured: Sequence[Measured | None]) -> list[Measured]:
+def _all(measured: Sequence[RunResult | None]) -> list[RunResult]:
     return [each for each in measured if each is not None]

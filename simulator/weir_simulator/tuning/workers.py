@@ -17,7 +17,7 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
-from weir_simulator.tuning.evaluation import Measured, Run, evaluate
+from weir_simulator.tuning.evaluation import RunResult, SimulationRun, evaluate
 
 LOOK = 0.2
 """Seconds between two checks of whether to stop."""
@@ -54,8 +54,8 @@ class Workers:
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def evaluate(
-        self, runs: Sequence[Run], *, should_stop: Callable[[], bool]
-    ) -> list[Measured | None]:
+        self, runs: Sequence[SimulationRun], *, should_stop: Callable[[], bool]
+    ) -> list[RunResult | None]:
         """Return what came of the runs; `None` for those not begun, or lost, when it was to stop.
 
         Raises:
@@ -70,7 +70,7 @@ class Workers:
         try:
             with _holding_back_ctrl_c():
                 futures = [self._pool.submit(_evaluate, run) for run in runs]
-            unfinished: set[Future[Measured]] = set(futures)
+            unfinished: set[Future[RunResult]] = set(futures)
             while unfinished:
                 _, unfinished = wait(unfinished, timeout=LOOK)
                 if unfinished and should_stop():
@@ -131,6 +131,6 @@ def _begin(experiment: Experiment) -> None:
     _task = experiment, arrival_rates(experiment.trace)
 
 
-def _evaluate(run: Run) -> Measured:
+def _evaluate(run: SimulationRun) -> RunResult:
     experiment, trace = _task
     return evaluate(experiment, trace, run)

@@ -19,7 +19,7 @@ from benchmarks.cluster.chaos.chaos import FAULTS, draw_faults
 from benchmarks.cluster.chaos.clock import environment, find_obstacle, make_clock
 from benchmarks.cluster.chaos.verdict import (
     Committed,
-    Outcome,
+    FaultOutcome,
     count_own_restarts,
     figures_of,
     longest_pauses,
@@ -34,7 +34,7 @@ GOOD = Ledger(emitted=10, lost=0, doubled=0, sequence_errors=0, replayed=4)
 WHOLE = Committed(records=10, lost=0, doubled=0)
 
 
-def an_outcome(**changes: Any) -> Outcome:
+def an_outcome(**changes: Any) -> FaultOutcome:
     before: dict[str, Any] = {
         "kind": "kill",
         "injected": 100.0,
@@ -43,7 +43,7 @@ def an_outcome(**changes: Any) -> Outcome:
         "missing": "",
         "load": 1.0,
     }
-    return Outcome(**(before | changes))
+    return FaultOutcome(**(before | changes))
 
 
 def values(outcomes, orphans=(), jobs_at_once=1, ledger: Ledger | None = GOOD):

@@ -12,7 +12,7 @@ from benchmarks.flink.any_job import (
     UPGRADED,
     UPGRADES,
     VERSIONS,
-    Outcome,
+    JobOutcome,
     figures_of,
     table_of,
 )
@@ -183,7 +183,7 @@ def test_a_source_or_a_query_that_wrote_nothing_leaves_nothing_to_compare(tmp_pa
 def an_outcome(job="kafka", version=VERSIONS[0], **values):
     given = {"done": 3, "seconds": 12.0, "gap": 4.0, "same_ids": True}
     counted = {"lost": 0, "wrong": 0, "compared": 100}
-    return Outcome(**{"job": job, "version": version, **given, **counted, **values})
+    return JobOutcome(**{"job": job, "version": version, **given, **counted, **values})
 
 
 def figure(outcomes, beginning):

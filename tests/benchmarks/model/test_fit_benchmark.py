@@ -17,7 +17,7 @@ from benchmarks.model.steady_state import ARGUMENTS
 from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample
-from weir_simulator.fitting.testing import Plan, a_model, a_structure, observe
+from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, observe
 
 
 def test_the_fit_is_told_one_speed_and_takes_a_core_for_a_core(tmp_path):
@@ -45,7 +45,7 @@ def test_no_judged_deployment_was_fitted():
 
 def test_a_point_compares_what_was_measured_with_what_the_fit_says():
     truth, rng = a_model(), np.random.default_rng(1)
-    plan = Plan(deployment={"small/1": 3}, rate=60.0)
+    plan = OperatorInterval(deployment={"small/1": 3}, rate=60.0)
     intervals = [
         IntervalSample(
             time=40.0 * (place + 1),

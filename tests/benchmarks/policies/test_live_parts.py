@@ -12,7 +12,7 @@ import pytest
 from benchmarks.policies.live import (
     LEARNED,
     MEMORY_PRICE,
-    Outcome,
+    RunOutcome,
     figures_of,
     interval_of,
     is_tuned,
@@ -40,7 +40,7 @@ from weir_simulator.experiment import TraceSource
 from weir_simulator.testing import an_experiment
 from weir_simulator.traces import as_trace, write_trace
 
-OUTCOME = Outcome(
+OUTCOME = RunOutcome(
     app="trips", trace="taxi", repeat=1, arm=Arm.TUNED, violations=0.05, judged=34, cost=0.2,
     restarts=3, resizes=2, waiting=0.0, wrong=0, load=1.0,
 )  # fmt: skip

@@ -41,7 +41,7 @@ def a_case(**fields):
 
 
 def a_year(*, money=8.0, violations=0.01):
-    return protocol.Outcome(money=money, violations=violations, reconfigurations=0.01)
+    return protocol.TrialOutcome(money=money, violations=violations, reconfigurations=0.01)
 
 
 def a_judged(*, money=(8.0, 8.5), violations=0.01, naive_violations=0.2, rest=8.0):
@@ -210,7 +210,7 @@ def test_cma_es_finds_the_cheapest_point_that_keeps_the_limits():
     for _ in range(150):
         for trial in search.ask(2):
             x, y = trial.coordinates
-            outcome = protocol.Outcome(
+            outcome = protocol.TrialOutcome(
                 money=2 - x + (y - 0.3) ** 2, violations=0.1 * x, reconfigurations=0.0
             )
             search.tell(trial, outcome)

@@ -8,7 +8,7 @@ from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.moving import MOVE, MoveRecord
 from weir_operator.external.view import view_job
 from weir_operator.external.watch import JobWatch
-from weir_operator.flink.answers import Job, JobState, Vertex
+from weir_operator.flink.answers import JobDetails, JobState, Vertex
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.rescale.testing import FakeClock
@@ -73,7 +73,7 @@ def job_of(monkeypatch):
                 slot_sharing_group=None,
                 tasks={"RUNNING": 1},
             )
-            job = Job(
+            job = JobDetails(
                 id="5" * 32,
                 name="trips",
                 state=JobState.RUNNING,

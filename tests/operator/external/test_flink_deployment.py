@@ -22,7 +22,7 @@ from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import Reference, pools_of
 from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
-from weir_operator.flink.answers import Edge, Job, JobState, Vertex
+from weir_operator.flink.answers import Edge, JobDetails, JobState, Vertex
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.streamapp.loading import parse_manifest
@@ -72,7 +72,7 @@ def a_vertex(id_, *, parallelism=2):
 
 
 def a_job(*edges, vertices="abcd"):
-    return Job(
+    return JobDetails(
         id="5" * 32,
         name="trips",
         state=JobState.RUNNING,

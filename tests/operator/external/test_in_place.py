@@ -13,7 +13,7 @@ from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.in_place import InPlace, InPlaceRescaler, NotRunningError
 from weir_operator.external.testing import FakeCluster
 from weir_operator.external.watch import JobWatch
-from weir_operator.flink.answers import Job, JobState, Vertex
+from weir_operator.flink.answers import JobDetails, JobState, Vertex
 from weir_operator.flink.topology import group_vertices
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
@@ -26,9 +26,9 @@ ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
 TWO = {"source": {"any/1": 1}, "count": {"any/1": 2}}
 
 
-def a_job(*names: str, **parallelism: int) -> Job:
+def a_job(*names: str, **parallelism: int) -> JobDetails:
     """Return a job that runs, with an id for each vertex that is its name."""
-    return Job(
+    return JobDetails(
         id="5" * 32,
         name="trips",
         state=JobState.RUNNING,
@@ -52,14 +52,14 @@ class Owner:
     """Flink and the cluster, as `JobWatch` sees them: a job, which its owner may replace."""
 
     def __init__(self) -> None:
-        self.runs: Job | None = None
+        self.runs: JobDetails | None = None
         self.job: Any = None
         self.deploy(a_job("source", "count"))
 
-    def deploy(self, job: Job | None) -> None:
+    def deploy(self, job: JobDetails | None) -> None:
         self.runs = job
 
-    async def run(self) -> Job:
+    async def run(self) -> JobDetails:
         if self.runs is None:
             self.job = None
             raise TemporaryError("expected a running job, got none")
@@ -287,7 +287,7 @@ class Answers:
     async def checkpoint_interval(self, job_id: str) -> float | None:
         return self.interval
 
-    async def job(self, job_id: str) -> Job | None:
+    async def job(self, job_id: str) -> JobDetails | None:
         return a_job("source", "count") if self.knows_job else None
 
 

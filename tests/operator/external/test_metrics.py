@@ -11,7 +11,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import ExternalFlink, read_counters
 from weir_operator.external.metrics import ExternalMetrics, FlinkSampler, relabel
 from weir_operator.external.testing import FakeCluster
-from weir_operator.external.view import Place, view_job
+from weir_operator.external.view import PodPlace, view_job
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink import answers
 from weir_operator.loop.gather import layout_of
@@ -32,7 +32,7 @@ ANSWERS = {
 VIEW = view_job(
     JOB,
     {vertex: answers.read_subtasks(answer) for vertex, answer in ANSWERS.items()},
-    {"tm-a": Place(pool="small", cores=1.0, started=0.0)},
+    {"tm-a": PodPlace(pool="small", cores=1.0, started=0.0)},
     pools=APP.spec.node_pools,
     url="http://flink",
 )

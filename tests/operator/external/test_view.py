@@ -10,7 +10,7 @@ import pytest
 from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import read_counters
 from weir_operator.external.view import (
-    Place,
+    PodPlace,
     external_app,
     name_vertices,
     size_of,
@@ -48,7 +48,7 @@ def a_view(app, *, cores=2.0, pool="small", job=None):
     job = job or a_job()
     ids = [vertex.id for vertex in job.vertices]
     subtasks = [answers.read_subtasks(recorded(f"vertex-{name}")) for name in VERTICES]
-    places = {"tm-a": Place(pool=pool, cores=cores, started=0.0)}
+    places = {"tm-a": PodPlace(pool=pool, cores=cores, started=0.0)}
     return view_job(
         job,
         dict(zip(ids, subtasks, strict=True)),

@@ -6,7 +6,7 @@ import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink import answers
-from weir_operator.flink.answers import Edge, Job, JobState, Subtask, Vertex
+from weir_operator.flink.answers import Edge, JobDetails, JobState, Subtask, Vertex
 from weir_operator.flink.topology import (
     OperatorEdge,
     build_topology,
@@ -18,7 +18,7 @@ RECORDED = Path(__file__).parent / "recorded"
 
 
 def a_job(vertices, edges):
-    return Job(
+    return JobDetails(
         id="j",
         name="job",
         state=JobState.RUNNING,

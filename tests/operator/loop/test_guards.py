@@ -7,8 +7,8 @@ import pytest
 from weir_operator.loop.directives import Directives, Pause
 from weir_operator.loop.guards import (
     Cause,
-    Direction,
     Guard,
+    ScalingDirection,
     direction_of,
     find_end,
     guards_at,
@@ -78,10 +78,10 @@ def test_a_pause_holds_until_its_time():
 @pytest.mark.parametrize(
     ("before", "after", "direction"),
     [
-        ((1, 0), (2, 0), Direction.OUT),
-        ((3, 0), (0, 1), Direction.IN),
-        ((1, 0), (0, 1), Direction.OUT),
-        ((2, 0), (0, 1), Direction.ACROSS),
+        ((1, 0), (2, 0), ScalingDirection.OUT),
+        ((3, 0), (0, 1), ScalingDirection.IN),
+        ((1, 0), (0, 1), ScalingDirection.OUT),
+        ((2, 0), (0, 1), ScalingDirection.ACROSS),
     ],
 )
 def test_a_direction_is_a_matter_of_speed_and_not_of_replicas(before, after, direction):
@@ -91,13 +91,13 @@ def test_a_direction_is_a_matter_of_speed_and_not_of_replicas(before, after, dir
 @pytest.mark.parametrize(
     ("allows", "direction", "denied"),
     [
-        (Allowed.NOTHING, Direction.OUT, True),
-        (Allowed.NOTHING, Direction.IN, True),
-        (Allowed.SCALE_OUT, Direction.OUT, False),
-        (Allowed.SCALE_OUT, Direction.IN, True),
-        (Allowed.SCALE_OUT, Direction.ACROSS, True),
-        (Allowed.SCALE_IN, Direction.IN, False),
-        (Allowed.SCALE_IN, Direction.OUT, True),
+        (Allowed.NOTHING, ScalingDirection.OUT, True),
+        (Allowed.NOTHING, ScalingDirection.IN, True),
+        (Allowed.SCALE_OUT, ScalingDirection.OUT, False),
+        (Allowed.SCALE_OUT, ScalingDirection.IN, True),
+        (Allowed.SCALE_OUT, ScalingDirection.ACROSS, True),
+        (Allowed.SCALE_IN, ScalingDirection.IN, False),
+        (Allowed.SCALE_IN, ScalingDirection.OUT, True),
     ],
 )
 def test_a_guard_denies_all_but_the_direction_that_it_allows(allows, direction, denied):
@@ -109,12 +109,12 @@ def test_a_guard_denies_all_but_the_direction_that_it_allows(allows, direction, 
 def test_two_guards_that_allow_different_directions_allow_none():
     guards = [a_guard(Allowed.SCALE_OUT), a_guard(Allowed.SCALE_IN)]
 
-    assert refuse_change(Direction.OUT, guards) is not None
-    assert refuse_change(Direction.IN, guards) is not None
+    assert refuse_change(ScalingDirection.OUT, guards) is not None
+    assert refuse_change(ScalingDirection.IN, guards) is not None
 
 
 def test_a_denial_names_the_guard():
-    refusal = refuse_change(Direction.IN, [a_guard(Allowed.SCALE_OUT)])
+    refusal = refuse_change(ScalingDirection.IN, [a_guard(Allowed.SCALE_OUT)])
 
     assert refusal is not None
     assert "somebody said so" in refusal

@@ -6,8 +6,8 @@ import pytest
 from weir_operator.loop.run_record import (
     EventRecord,
     Record,
+    RecordedRun,
     RescaleRecord,
-    Run,
     RunRecordError,
     RunSummary,
     Step,
@@ -69,7 +69,7 @@ def test_a_change_written_several_times_counts_once_with_its_last_record():
         reason="The rate rises.",
     )
 
-    run = Run().with_record(begun).with_record(done)
+    run = RecordedRun().with_record(begun).with_record(done)
 
     assert run.rescales == (done,)
 

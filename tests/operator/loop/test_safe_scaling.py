@@ -7,7 +7,7 @@ import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule
 from weir_operator.loop.guards import (
-    Direction,
+    ScalingDirection,
     direction_of,
     guards_while_draining,
     refuse_move,
@@ -78,7 +78,9 @@ async def test_no_policy_scales_in_while_a_backlog_is_worked_off(stage_of, polic
     for name in ("match", "count"):
         types = stage.managers[name].model.node_types
         end = Deployment.from_named(stage.store.load().deployments[name], types)
-        assert direction_of(Deployment.from_named(TEN, types), end, types) is not Direction.IN
+        assert (
+            direction_of(Deployment.from_named(TEN, types), end, types) is not ScalingDirection.IN
+        )
 
 
 async def test_the_operators_behind_the_first_are_shown_what_passes_while_a_backlog_drains(

@@ -17,13 +17,13 @@ from weir_operator.reporting.evaluation import (
     summarise,
     to_plain,
 )
-from weir_simulator.switchback import BlockTotals, Design, Effect, Estimate, Side
+from weir_simulator.switchback import BlockTotals, Design, Effect, ExperimentResult, Side
 
 NOTHING = Effect(mean=0.0, low=-0.1, high=0.1)
 
 
 def an_estimate(mean, low, high, *, left_out=0):
-    return Estimate(
+    return ExperimentResult(
         pairs=12,
         left_out=left_out,
         relative_cost=Effect(mean=mean, low=low, high=high),

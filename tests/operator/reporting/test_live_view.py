@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from weir_operator.loop.run_record import EventRecord, Record, RescaleRecord, Run, Step
+from weir_operator.loop.run_record import EventRecord, Record, RecordedRun, RescaleRecord, Step
 from weir_operator.reporting.live_view import LiveView, render, render_line
 from weir_operator.reporting.testing import a_run, a_tick, an_operator
 
@@ -36,7 +36,7 @@ def styles_of(run, text):
 def up_to(run, ticks):
     """Return the run as it stood after that many ticks."""
     now = run.ticks[ticks - 1].time
-    return Run(
+    return RecordedRun(
         ticks=run.ticks[:ticks],
         rescales=tuple(change for change in run.rescales if change.started <= now),
         events=tuple(event for event in run.events if event.time <= now),
@@ -64,8 +64,8 @@ def test_no_line_is_wider_than_the_terminal(width):
 
 
 def test_a_violation_is_red_and_says_over_while_a_kept_bound_is_green_and_says_ok():
-    over = Run(ticks=(a_tick(response=0.7, violated=True),))
-    kept = Run(ticks=(a_tick(response=0.3, violated=False),))
+    over = RecordedRun(ticks=(a_tick(response=0.7, violated=True),))
+    kept = RecordedRun(ticks=(a_tick(response=0.3, violated=False),))
 
     assert styles_of(over, "over ") == {"bold red"}
     assert styles_of(kept, "ok ") == {"green"}
@@ -73,7 +73,7 @@ def test_a_violation_is_red_and_says_over_while_a_kept_bound_is_green_and_says_o
 
 def test_what_the_gate_found_is_shown():
     sentence = "enrich sent no samples for 30 s."
-    run = Run(ticks=(a_tick(healthy=False, problems=(sentence,), violated=None),))
+    run = RecordedRun(ticks=(a_tick(healthy=False, problems=(sentence,), violated=None),))
 
     picture = draw(run)
 
@@ -82,7 +82,7 @@ def test_what_the_gate_found_is_shown():
 
 
 def test_what_could_not_be_measured_is_a_dash_and_a_blank_bar():
-    run = Run(ticks=tuple(a_tick(rate=rate) for rate in (100.0, math.nan, 100.0, math.nan)))
+    run = RecordedRun(ticks=tuple(a_tick(rate=rate) for rate in (100.0, math.nan, 100.0, math.nan)))
 
     picture = draw(run)
 
@@ -91,7 +91,7 @@ def test_what_could_not_be_measured_is_a_dash_and_a_blank_bar():
 
 
 def test_before_the_first_tick_the_view_says_what_it_waits_for():
-    run = Run().with_record(EventRecord(time=0.0, message="The JobManager is up."))
+    run = RecordedRun().with_record(EventRecord(time=0.0, message="The JobManager is up."))
 
     picture = draw(run)
 
@@ -112,14 +112,14 @@ def test_a_change_under_way_shows_its_step():
         reason="More.",
     )
 
-    picture = draw(Run(ticks=(a_tick(),)).with_record(change))
+    picture = draw(RecordedRun(ticks=(a_tick(),)).with_record(change))
 
     assert "rescale in progress: savepoint; enrich small/500m 3 → 4" in picture
 
 
 def test_many_node_types_are_written_in_one_column():
     replicas = {f"pool-{number}/500m": 1 for number in range(9)}
-    run = Run(ticks=(a_tick(operators=(an_operator(replicas=replicas),)),))
+    run = RecordedRun(ticks=(a_tick(operators=(an_operator(replicas=replicas),)),))
 
     picture = draw(run, width=80)
 
@@ -132,7 +132,7 @@ def test_of_more_operators_than_fit_those_nearest_to_their_budgets_are_shown():
         an_operator(name=f"operator-{number}", response=0.1 if number in (7, 30) else 0.01)
         for number in range(50)
     )
-    run = Run(ticks=(a_tick(operators=operators),))
+    run = RecordedRun(ticks=(a_tick(operators=operators),))
 
     picture = draw(run, height=24)
 
@@ -143,7 +143,7 @@ def test_of_more_operators_than_fit_those_nearest_to_their_budgets_are_shown():
 
 def test_names_are_shown_as_they_are_even_where_they_look_like_markup():
     operator = an_operator(name="[red]evil", reason="[bold]no[/bold]")
-    run = Run(ticks=(replace(a_tick(operators=(operator,)), app="[link]x"),))
+    run = RecordedRun(ticks=(replace(a_tick(operators=(operator,)), app="[link]x"),))
 
     picture = draw(run, width=120)
 

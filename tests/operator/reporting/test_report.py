@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from plotly import graph_objects
 
-from weir_operator.loop.run_record import Run, Step
+from weir_operator.loop.run_record import RecordedRun, Step
 from weir_operator.reporting import report
 from weir_operator.reporting.report import render_report
 from weir_operator.reporting.testing import a_run, a_tick, an_operator
@@ -77,7 +77,7 @@ def test_neighbouring_violations_are_one_shade_from_the_start_of_their_first_int
         a_tick(time=1000.0 + 5 * number, violated=number in (2, 3, 6)) for number in range(8)
     )
 
-    figure = plain(report.rate_figure(Run(ticks=ticks)))
+    figure = plain(report.rate_figure(RecordedRun(ticks=ticks)))
 
     shades = [shape for shape in figure["layout"]["shapes"] if shape["type"] == "rect"]
     assert [(shade["x0"][-9:], shade["x1"][-9:]) for shade in shades] == [
@@ -87,8 +87,8 @@ def test_neighbouring_violations_are_one_shade_from_the_start_of_their_first_int
 
 
 def test_response_times_far_apart_are_drawn_on_a_logarithmic_axis():
-    near = Run(ticks=(a_tick(time=0.0, response=0.2), a_tick(time=5.0, response=0.3)))
-    far = Run(ticks=(a_tick(time=0.0, response=0.02), a_tick(time=5.0, response=30.0)))
+    near = RecordedRun(ticks=(a_tick(time=0.0, response=0.2), a_tick(time=5.0, response=0.3)))
+    far = RecordedRun(ticks=(a_tick(time=0.0, response=0.02), a_tick(time=5.0, response=30.0)))
 
     linear, logarithmic = (plain(report.response_figure(run)) for run in (near, far))
 
@@ -97,7 +97,7 @@ def test_response_times_far_apart_are_drawn_on_a_logarithmic_axis():
 
 
 def test_a_response_time_that_is_known_nowhere_still_gives_a_chart_with_the_bound():
-    run = Run(ticks=(a_tick(response=math.nan, violated=None),))
+    run = RecordedRun(ticks=(a_tick(response=math.nan, violated=None),))
 
     figure = plain(report.response_figure(run))
 
@@ -147,7 +147,7 @@ def test_a_decision_stands_beside_what_was_expected_and_what_was_measured():
     restarting, after = (
         an_operator(name="enrich", replicas=target, response=response) for response in (0.9, 0.025)
     )
-    run = Run(
+    run = RecordedRun(
         ticks=tuple(
             a_tick(time=5.0 * number, operators=(operator,))
             for number, operator in enumerate((before, restarting, after, after))
@@ -163,7 +163,7 @@ def test_a_decision_stands_beside_what_was_expected_and_what_was_measured():
 def test_a_proposal_that_never_ran_has_no_measurement():
     denied = an_operator(name="enrich", target={"small/500m": 9}, predicted=0.02, verdict="Denied.")
     stays = an_operator(name="enrich")
-    run = Run(ticks=(a_tick(operators=(denied,)), a_tick(time=5.0, operators=(stays,))))
+    run = RecordedRun(ticks=(a_tick(operators=(denied,)), a_tick(time=5.0, operators=(stays,))))
 
     text = text_of(render_report(run))
 
@@ -180,7 +180,7 @@ def test_a_run_that_was_not_ended_cleanly_is_reported_as_such():
 
 
 def test_a_run_without_ticks_has_a_report_without_charts():
-    page = render_report(Run())
+    page = render_report(RecordedRun())
 
     assert "No control interval was recorded." in text_of(page)
     assert "Plotly" not in page

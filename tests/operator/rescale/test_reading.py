@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from weir_operator.flink.answers import Edge, Job, JobState, Vertex
+from weir_operator.flink.answers import Edge, JobDetails, JobState, Vertex
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.flink import read_records
 
@@ -41,7 +41,7 @@ class Counts:
 
     async def job(self, job_id):
         named = zip(("one", "two", "sink"), self.records, strict=True)
-        return Job(
+        return JobDetails(
             id=job_id,
             name="trips",
             state=self.state,
@@ -116,6 +116,6 @@ async def test_of_a_job_that_is_over_only_what_passed_between_vertices_is_known(
 async def test_of_a_job_that_flink_does_not_know_nothing_is_read():
     class Unknown(Counts):
         async def job(self, job_id):
-            return cast(Job, None)
+            return cast(JobDetails, None)
 
     assert await read_records(cast(FlinkRest, Unknown({}, {})), "5" * 32) is None

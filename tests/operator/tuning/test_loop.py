@@ -27,7 +27,7 @@ from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
-from weir_simulator.fitting.testing import Plan, run_job
+from weir_simulator.fitting.testing import OperatorInterval, run_job
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
@@ -182,7 +182,7 @@ async def test_traffic_that_it_has_never_seen_is_no_fault_of_a_tuning(setting_of
     await setting.loop.attempt()
     [flood] = run_job(
         TRUTHS,
-        [{name: Plan(deployment=RUNS[name], rate=90.0) for name in RUNS}],
+        [{name: OperatorInterval(deployment=RUNS[name], rate=90.0) for name in RUNS}],
         rng=np.random.default_rng(5),
     ).intervals
 

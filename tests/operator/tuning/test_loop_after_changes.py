@@ -16,7 +16,7 @@ from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import a_request, an_answer
 from weir_policies import registry
 from weir_simulator.fitting import flow
-from weir_simulator.fitting.testing import Plan, run_job
+from weir_simulator.fitting.testing import OperatorInterval, run_job
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 
@@ -176,7 +176,7 @@ def terms_of(share):
 
 def grow():
     """Return intervals of a job to which twice as much comes as ever did."""
-    busy = Plan(deployment={"small/1": 6}, rate=90.0)
+    busy = OperatorInterval(deployment={"small/1": 6}, rate=90.0)
     after = run_job(TRUTHS, [dict.fromkeys(RUNS, busy)] * 40, rng=np.random.default_rng(5))
     return [replace(each, time=HOURS[-1].time + each.time) for each in after.intervals]
 

@@ -16,14 +16,17 @@ from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.worker import run_tuning
-from weir_simulator.fitting.testing import Plan, a_model, run_job
+from weir_simulator.fitting.testing import OperatorInterval, a_model, run_job
 from weir_simulator.tuning.order import Constraints
 
 SLOW_AND_FAST = (a_model("match", service_mean=0.05), a_model("count", service_mean=0.01))
 """Equal shares of a bound are far from the best for these."""
 RUNS = {"match": {"small/1": 5}, "count": {"small/1": 2}}
 PLANS = [
-    {name: Plan(deployment=RUNS[name], rate=25 + 20 * math.sin(slot / 9)) for name in RUNS}
+    {
+        name: OperatorInterval(deployment=RUNS[name], rate=25 + 20 * math.sin(slot / 9))
+        for name in RUNS
+    }
     for slot in range(150)
 ]
 MEASURED = run_job(SLOW_AND_FAST, PLANS, rng=np.random.default_rng(3)).intervals

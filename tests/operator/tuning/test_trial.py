@@ -9,7 +9,7 @@ from weir_operator.loop.verify import Verdict
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.testing import an_answer
-from weir_operator.tuning.trial import MODEL_ERROR, Trial, judge_trial
+from weir_operator.tuning.trial import MODEL_ERROR, TuningTrial, judge_trial
 from weir_simulator.tuning.order import Constraints, Forecast
 
 FORECAST = Forecast(intervals=60, violations=0.05, money=2.0, restarts=0.05)
@@ -20,12 +20,15 @@ ANY = 1.0
 @pytest.mark.parametrize(
     ("trial", "verdict"),
     [
-        (Trial(intervals=10, late=1, money=15.0), Verdict.WAIT),
-        (Trial(intervals=60, late=3, money=90.0), Verdict.KEEP),
-        (Trial(intervals=60, late=4, money=90.0), Verdict.KEEP),
-        (Trial(intervals=7, late=5, money=10.0), Verdict.ROLL_BACK),
-        (Trial(intervals=30, late=0, money=300.0), Verdict.WAIT),
-        (Trial(intervals=60, late=0, money=60 * 2.0 * MODEL_ERROR * 1.01), Verdict.ROLL_BACK),
+        (TuningTrial(intervals=10, late=1, money=15.0), Verdict.WAIT),
+        (TuningTrial(intervals=60, late=3, money=90.0), Verdict.KEEP),
+        (TuningTrial(intervals=60, late=4, money=90.0), Verdict.KEEP),
+        (TuningTrial(intervals=7, late=5, money=10.0), Verdict.ROLL_BACK),
+        (TuningTrial(intervals=30, late=0, money=300.0), Verdict.WAIT),
+        (
+            TuningTrial(intervals=60, late=0, money=60 * 2.0 * MODEL_ERROR * 1.01),
+            Verdict.ROLL_BACK,
+        ),
     ],
 )
 def test_violations_end_a_trial_at_once_and_costs_at_its_end(trial, verdict):
@@ -46,7 +49,7 @@ def test_violations_end_a_trial_at_once_and_costs_at_its_end(trial, verdict):
 def test_restarts_end_a_trial_where_they_exceed_forecast_and_objective(
     restarts, forecast, allowed, verdict
 ):
-    trial = Trial(intervals=10, money=10.0, restarts=restarts)
+    trial = TuningTrial(intervals=10, money=10.0, restarts=restarts)
     expected = FORECAST.model_copy(update={"restarts": forecast})
 
     assert judge_trial(trial, expected, most_restarts=allowed)[0] is verdict
@@ -55,14 +58,14 @@ def test_restarts_end_a_trial_where_they_exceed_forecast_and_objective(
 def test_a_forecast_of_so_many_intervals_is_of_no_fewer_by_rounding():
     forecast = Forecast(intervals=22, violations=15 / 22, money=2.0)
 
-    verdict, _ = judge_trial(Trial(intervals=20, late=16), forecast, most_restarts=ANY)
+    verdict, _ = judge_trial(TuningTrial(intervals=20, late=16), forecast, most_restarts=ANY)
 
     assert verdict is Verdict.WAIT
 
 
 def test_a_verdict_says_what_was_measured_and_what_was_expected():
-    _, reason = judge_trial(Trial(intervals=7, late=5), FORECAST, most_restarts=ANY)
-    _, restarting = judge_trial(Trial(intervals=7, restarts=5), FORECAST, most_restarts=0.0)
+    _, reason = judge_trial(TuningTrial(intervals=7, late=5), FORECAST, most_restarts=ANY)
+    _, restarting = judge_trial(TuningTrial(intervals=7, restarts=5), FORECAST, most_restarts=0.0)
 
     for told in (reason, restarting):
         assert "5 of 7 intervals" in told
@@ -71,9 +74,9 @@ def test_a_verdict_says_what_was_measured_and_what_was_expected():
 
 
 def test_a_trial_adds_up():
-    trial = Trial().with_interval(late=True, money=2.0, restarted=False)
+    trial = TuningTrial().with_interval(late=True, money=2.0, restarted=False)
 
-    assert trial.with_interval(late=False, money=4.0, restarted=True) == Trial(
+    assert trial.with_interval(late=False, money=4.0, restarted=True) == TuningTrial(
         intervals=2, late=1, money=6.0, restarts=1
     )
 

@@ -25,7 +25,7 @@ from weir_operator.tuning.store import TuningStore, read_tunings
 from weir_operator.tuning.testing import FakeTuner, an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
 TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))
@@ -37,7 +37,7 @@ HOLD = Terms(policy="hold")
 def plans(slots, *, factor=1.0):
     rates = [25 + 20 * math.sin(slot / 9) for slot in range(slots)]
     return [
-        {name: Plan(deployment=RUNS[name], rate=rate, factor=factor) for name in RUNS}
+        {name: OperatorInterval(deployment=RUNS[name], rate=rate, factor=factor) for name in RUNS}
         for rate in rates
     ]
 

@@ -13,7 +13,7 @@ from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.cleaning import clean
 from weir_simulator.fitting.fit import fit
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
-from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 SAMPLE = OperatorSample(
     deployment={"small/1": 1},
@@ -152,7 +152,9 @@ def test_no_garbage_gets_through(sample):
 
 def test_garbage_among_good_samples_changes_no_fit():
     truth = a_model()
-    plans = [{"op": Plan(deployment={"small/1": 2}, rate=rate)} for rate in [30.0, 60.0] * 20]
+    plans = [
+        {"op": OperatorInterval(deployment={"small/1": 2}, rate=rate)} for rate in [30.0, 60.0] * 20
+    ]
     samples = run_job([truth], plans, rng=np.random.default_rng(1))
     garbage = an_interval(replace(SAMPLE, taken=-5.0), time=30.0, seconds=0.0)
 

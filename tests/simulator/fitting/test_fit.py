@@ -11,7 +11,7 @@ from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
 from weir_simulator.experiment import Experiment
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
-from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 from weir_simulator.run import simulate
 from weir_simulator.traces import write_trace
 
@@ -27,7 +27,7 @@ def plans_of(*names, intervals=80, rates=(60.0, 80.0, 50.0), factor=1.0, hold=5)
     """Return a plan that holds each deployment for some intervals while the rate changes."""
     held = [deployment for deployment in DEPLOYMENTS for _ in range(hold)]
     return [
-        {name: Plan(deployment=deployment, rate=rate, factor=factor) for name in names}
+        {name: OperatorInterval(deployment=deployment, rate=rate, factor=factor) for name in names}
         for deployment, rate in islice(zip(cycle(held), cycle(rates), strict=False), intervals)
     ]
 
@@ -115,8 +115,8 @@ def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_p
     truths = (a_model("match", node_types=(large,)), a_model("sum", node_types=(small,)))
     plans = [
         {
-            "match": Plan(deployment={"large/1": 2 + hour % 2}, rate=rate),
-            "sum": Plan(deployment={"small/1": 3 + hour % 2}, rate=rate),
+            "match": OperatorInterval(deployment={"large/1": 2 + hour % 2}, rate=rate),
+            "sum": OperatorInterval(deployment={"small/1": 3 + hour % 2}, rate=rate),
         }
         for hour in range(16)
         for rate in (60.0, 80.0, 50.0, 70.0, 55.0)
@@ -162,7 +162,7 @@ def test_restarts_and_new_replicas_take_in_the_experiment_what_they_took_in_real
 
 def test_what_was_never_measured_stays_as_specified():
     truth = a_model()
-    plans = [{"op": Plan(deployment={"small/1": 3}, rate=60.0)} for _ in range(20)]
+    plans = [{"op": OperatorInterval(deployment={"small/1": 3}, rate=60.0)} for _ in range(20)]
     samples = run_job([truth], plans, rng=np.random.default_rng(1))
 
     calibration = calibrate(samples.intervals, (), a_structure(truth))
@@ -176,7 +176,7 @@ def test_what_was_never_measured_stays_as_specified():
 def test_records_that_follow_speed_are_told_from_those_dealt_equally():
     truth = a_model(sharing=Sharing.PROPORTIONAL)
     mixed = {"small/1": 2, "large/1": 1}
-    plans = [{"op": Plan(deployment=mixed, rate=80.0)} for _ in range(10)]
+    plans = [{"op": OperatorInterval(deployment=mixed, rate=80.0)} for _ in range(10)]
     samples = run_job([truth], plans, rng=np.random.default_rng(2))
 
     calibration = calibrate(samples.intervals, (), a_structure(truth))

@@ -7,7 +7,7 @@ import pytest
 
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.quality import judge_fit, split_blocks
-from weir_simulator.fitting.testing import Plan, a_model, a_structure, run_job
+from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +15,8 @@ def job():
     """Return a job of two operators in a steady state, its structure and a fit of its half."""
     truths = (a_model("match"), a_model("sum", service_mean=0.01))
     plan = {
-        "match": Plan(deployment={"small/1": 3}, rate=60.0),
-        "sum": Plan(deployment={"small/1": 2}, rate=60.0),
+        "match": OperatorInterval(deployment={"small/1": 3}, rate=60.0),
+        "sum": OperatorInterval(deployment={"small/1": 2}, rate=60.0),
     }
     samples = run_job(truths, [plan] * 24, rng=np.random.default_rng(1))
     structure = a_structure(*truths, edges=[("match", "sum")])

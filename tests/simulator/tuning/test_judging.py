@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.protocol import Limits
-from weir_simulator.tuning.evaluation import MONEY, Measured
+from weir_simulator.tuning.evaluation import MONEY, RunResult
 from weir_simulator.tuning.judging import (
     Judged,
     certainty_of_less,
@@ -46,7 +46,7 @@ def judged(
             np.full(parts, reconfigurations),
         ]
         lengths = np.full(parts, 10.0)
-        runs.append(Measured(slots=10 * parts, parts=np.column_stack(columns), lengths=lengths))
+        runs.append(RunResult(slots=10 * parts, parts=np.column_stack(columns), lengths=lengths))
     return Judged(runs)
 
 
@@ -112,7 +112,7 @@ def test_too_many_reconfigurations_count_as_well():
 
 def test_the_mean_over_seeds_is_judged():
     runs = [
-        Measured(slots=10, parts=np.full((2, 3), value), lengths=np.array([5.0, 5.0]))
+        RunResult(slots=10, parts=np.full((2, 3), value), lengths=np.array([5.0, 5.0]))
         for value in (0.1, 0.3)
     ]
 
@@ -122,7 +122,7 @@ def test_the_mean_over_seeds_is_judged():
 def test_a_part_counts_by_its_slots():
     parts = np.array([[1.0, 0, 0], [4.0, 0, 0]])
 
-    point = Judged([Measured(slots=12, parts=parts, lengths=np.array([10.0, 2.0]))])
+    point = Judged([RunResult(slots=12, parts=parts, lengths=np.array([10.0, 2.0]))])
 
     assert point.outcome.money == pytest.approx(1.5)
 
@@ -186,7 +186,7 @@ def test_the_mean_of_what_hangs_together_is_mistaken_for_a_difference_as_seldom_
 def as_money(values):
     """Return a run whose money is given part by part, above zero."""
     columns = np.column_stack([100 + values, np.zeros_like(values), np.zeros_like(values)])
-    return Measured(slots=values.size, parts=columns, lengths=np.ones(values.size))
+    return RunResult(slots=values.size, parts=columns, lengths=np.ones(values.size))
 
 
 def test_more_seeds_and_more_stretches_make_a_mean_surer():

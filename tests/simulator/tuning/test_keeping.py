@@ -10,7 +10,7 @@ import pytest
 from weir_policies.application_manager.search.protocol import Limits
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import tune as tuning
-from weir_simulator.tuning.evaluation import Measured
+from weir_simulator.tuning.evaluation import RunResult
 from weir_simulator.tuning.judging import (
     Judged,
     certainty_of_keeping,
@@ -30,7 +30,7 @@ BURSTS = np.where(np.arange(PARTS) % 20 == 0, 0.98, 0.0)
 def measured(violations, *, money=10.0, restarts=NEVER):
     columns = [np.full_like(violations, money), violations, np.resize(restarts, violations.size)]
     lengths = np.full(violations.size, 10.0)
-    return Measured(slots=10 * violations.size, parts=np.column_stack(columns), lengths=lengths)
+    return RunResult(slots=10 * violations.size, parts=np.column_stack(columns), lengths=lengths)
 
 
 def judged(violations=NEVER, *, seeds=3, **fields):

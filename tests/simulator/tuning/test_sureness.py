@@ -15,7 +15,7 @@ from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.testing import an_experiment
-from weir_simulator.tuning.evaluation import Run, evaluate
+from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.judging import Judged, is_better, required_of_each
 from weir_simulator.tuning.tune import JUDGING_SEEDS_OF_LEARNERS, naive_tuning
 
@@ -41,7 +41,7 @@ def simulated(request):
     def simulate(count, slots, weights=naive.weights):
         point = replace(naive, weights=weights)
         return [
-            evaluate(experiment, trace, Run(point=point, slots=slots, seed=seed))
+            evaluate(experiment, trace, SimulationRun(point=point, slots=slots, seed=seed))
             for seed in range(count)
         ]
 

@@ -12,7 +12,7 @@ from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
-from weir_simulator.tuning.evaluation import Run, evaluate
+from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
@@ -79,7 +79,9 @@ def test_the_best_few_can_be_judged_on_more_of_the_trace_than_the_search_saw():
     result = tune(order)
 
     whole = [
-        evaluate(order.experiment, trace, Run(point=each.point, slots=600, seed=order.seed + 1))
+        evaluate(
+            order.experiment, trace, SimulationRun(point=each.point, slots=600, seed=order.seed + 1)
+        )
         for each in result.evaluations
     ]
     best = min((each.outcome for each in whole), key=lambda outcome: rank(outcome, limits))
@@ -94,7 +96,7 @@ def test_a_warm_start_is_judged_whatever_the_search_thinks_of_it():
     limits = Limits(violations=0.5, reconfigurations=0.5)
 
     def over_the_whole(point):
-        run = Run(point=point, slots=600, seed=order.seed + 1)
+        run = SimulationRun(point=point, slots=600, seed=order.seed + 1)
         return evaluate(order.experiment, trace, run).outcome
 
     searched = tune(order)
@@ -162,7 +164,7 @@ def test_a_network_is_judged_by_seeds_and_stretches_like_any_other_policy():
     point = naive_tuning(experiment)
 
     measured = evaluate(
-        experiment, arrival_rates(experiment.trace), Run(point=point, slots=120, seed=3)
+        experiment, arrival_rates(experiment.trace), SimulationRun(point=point, slots=120, seed=3)
     )
 
     whole = simulate(apply_tuning(experiment, point), seed=3)

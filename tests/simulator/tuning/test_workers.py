@@ -5,12 +5,12 @@ import pytest
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.testing import an_experiment
-from weir_simulator.tuning.evaluation import Run
+from weir_simulator.tuning.evaluation import SimulationRun
 from weir_simulator.tuning.tune import naive_tuning, never
 from weir_simulator.tuning.workers import Workers
 
 EXPERIMENT = an_experiment(policy={"name": "hold"})
-RUNS = [Run(point=naive_tuning(EXPERIMENT), slots=10, seed=seed) for seed in (1, 2)]
+RUNS = [SimulationRun(point=naive_tuning(EXPERIMENT), slots=10, seed=seed) for seed in (1, 2)]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from weir_policies.application_manager.autrascale.gaussian_process import (
     scale_inputs,
 )
 from weir_policies.application_manager.autrascale.throughput import (
-    Trial,
+    ThroughputTrial,
     choose_best,
     score_throughput,
 )
@@ -57,7 +57,7 @@ class EventSearch:
     target: Parallelism
     """What to profile next; the answer, pi^e, once it is over."""
     bootstrap: tuple[Parallelism, ...]
-    profiled: tuple[Trial, ...] = ()
+    profiled: tuple[ThroughputTrial, ...] = ()
     pending: tuple[Parallelism, ...] = ()
     """Of the bootstrap set, still to be profiled."""
     online: int = 0
@@ -73,7 +73,7 @@ def begin(
     most: Parallelism,
     *,
     bootstrap: Sequence[Parallelism],
-    profiled: Sequence[Trial] = (),
+    profiled: Sequence[ThroughputTrial] = (),
 ) -> EventSearch:
     """Begin a search.
 
@@ -109,7 +109,7 @@ def advance(
 ) -> EventSearch:
     """Take in the throughput of the target, records/s, and choose the next."""
     others = tuple(each for each in search.profiled if each.parallelism != search.target)
-    trial = Trial(parallelism=search.target, throughput=throughput)
+    trial = ThroughputTrial(parallelism=search.target, throughput=throughput)
     pending = tuple(each for each in search.pending if each != search.target)
     online = search.online + (search.target not in search.pending)
     search = replace(search, profiled=(*others, trial), pending=pending, online=online)
@@ -158,5 +158,5 @@ def choose_next(
     return tuple(int(count) for count in points[chosen])
 
 
-def _score(search: EventSearch, trial: Trial, beta: float) -> float:
+def _score(search: EventSearch, trial: ThroughputTrial, beta: float) -> float:
     return score_throughput(trial.throughput, search.wanted, beta)

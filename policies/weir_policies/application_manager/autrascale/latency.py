@@ -41,7 +41,7 @@ from weir_policies.model.arrays import Counts, Floats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class MeasuredParallelism:
     """What one parallelism was measured to be worth."""
 
     sample: Sample
@@ -68,7 +68,7 @@ class LatencySearch:
     """Of the bootstrap set, still to be run."""
     estimates: tuple[Sample, ...] = ()
     """Scores that were not measured."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[MeasuredParallelism, ...] = ()
     old: Trained | None = None
     """Model of another rate; `None` where there is none, or none is asked for."""
     over: bool = False
@@ -141,7 +141,9 @@ def advance(
         alpha=settings.alpha,
     )
     kept = measured.latency <= search.bound and measured.keeps_up
-    run = Run(sample=Sample(parallelism=measured.parallelism, score=score), kept=kept)
+    run = MeasuredParallelism(
+        sample=Sample(parallelism=measured.parallelism, score=score), kept=kept
+    )
     pending = tuple(each for each in search.pending if each != measured.parallelism)
     search = replace(search, runs=(*search.runs, run), pending=pending)
     if pending:
@@ -176,7 +178,7 @@ def choose_next(
     return tuple(int(count) for count in points[chosen])
 
 
-def choose_best(runs: Sequence[Run]) -> Parallelism:
+def choose_best(runs: Sequence[MeasuredParallelism]) -> Parallelism:
     """Return the best that kept latency and rate, else the best score."""
     kept = [run for run in runs if run.kept] or list(runs)
     return max(kept, key=lambda run: run.sample.score).sample.parallelism

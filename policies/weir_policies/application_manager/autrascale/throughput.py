@@ -49,7 +49,7 @@ class Reading(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class ThroughputTrial:
     """What one parallelism got through."""
 
     parallelism: Parallelism
@@ -63,7 +63,7 @@ class ThroughputSearch:
 
     target: Parallelism
     """What to run next; the answer once it is over."""
-    tried: tuple[Trial, ...] = ()
+    tried: tuple[ThroughputTrial, ...] = ()
     over: bool = False
     limited: bool = False
     """Whether it ended because something outside limits the throughput, or the cap was reached."""
@@ -92,7 +92,7 @@ def begin(
     """Begin a search from what runs now."""
     return ThroughputSearch(
         target=count_needed(measured, most, reading),
-        tried=(Trial(parallelism=measured.parallelism, throughput=measured.throughput),),
+        tried=(ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput),),
     )
 
 
@@ -116,7 +116,7 @@ def advance(
         stop_early: Whether it ends where replicas bring nothing more; DS2 goes on to the cap.
     """
     last = search.tried[-1].throughput
-    trial = Trial(parallelism=measured.parallelism, throughput=measured.throughput)
+    trial = ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput)
     search = replace(search, tried=(*search.tried, trial))
     if measured.keeps_up:
         return replace(search, target=measured.parallelism, over=True)
@@ -128,7 +128,7 @@ def advance(
     return replace(search, target=target)
 
 
-def choose_best(tried: tuple[Trial, ...]) -> Parallelism:
+def choose_best(tried: tuple[ThroughputTrial, ...]) -> Parallelism:
     """Return what got most through, and among equals the least replicas."""
     greatest = max(trial.throughput for trial in tried)
     equal = [trial for trial in tried if trial.throughput >= (1 - EQUAL) * greatest]

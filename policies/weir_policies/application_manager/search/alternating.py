@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
 from weir_policies.application_manager.search.surrogate import Fit, SurrogateSearch
 from weir_policies.model.arrays import Floats
@@ -61,7 +61,7 @@ class AlternatingSearch:
         self._parts = [(part, free[part]) for part in parts if free[part]]
         self._limits, self._fit, self._rng = limits, fit, rng
         self._first = [Trial(coordinates=each, origin="start") for each in starts]
-        self._best: tuple[Trial, Outcome] | None = None
+        self._best: tuple[Trial, TrialOutcome] | None = None
         self._phases = self._plan()
         self._part = ""
         self._surrogate: SurrogateSearch | None = None
@@ -91,7 +91,7 @@ class AlternatingSearch:
         self._left -= len(trials)
         return trials
 
-    def tell(self, trial: Trial, outcome: Outcome) -> None:
+    def tell(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Learn what came of a trial."""
         if self._surrogate is not None:
             self._surrogate.add(trial, outcome)

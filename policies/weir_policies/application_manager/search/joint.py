@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.application_manager.search.space import WEIGHT_COORDINATES, Space
 from weir_policies.application_manager.search.surrogate import Fit, SurrogateSearch
 from weir_policies.application_manager.search.trust_region import TrustRegion
@@ -81,7 +81,7 @@ class JointSearch:
         ]
         self._untold = len(starts)
         self._proposed = 0
-        self._short: list[tuple[Trial, Outcome]] = []
+        self._short: list[tuple[Trial, TrialOutcome]] = []
         self._promoted = min(PROMOTED, max(1, int(MOST_PROMOTED * evaluations)))
 
     def ask(self, count: int) -> list[Trial]:
@@ -102,7 +102,7 @@ class JointSearch:
             self._surrogate.believe(point)
         return trials
 
-    def tell(self, trial: Trial, outcome: Outcome) -> None:
+    def tell(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Learn what came of a trial."""
         if trial.fidelity < 1:
             self._short.append((trial, outcome))

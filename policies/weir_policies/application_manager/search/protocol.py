@@ -37,7 +37,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What a simulation said of a trial."""
 
     money: float
@@ -68,11 +68,11 @@ class Search(Protocol):
         """Return up to `count` trials that may be evaluated at once; none when it has finished."""
         ...
 
-    def tell(self, trial: Trial, outcome: Outcome) -> None:
+    def tell(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Learn what came of a trial."""
         ...
 
 
-def rank(outcome: Outcome, limits: Limits) -> tuple[float, float]:
+def rank(outcome: TrialOutcome, limits: Limits) -> tuple[float, float]:
     """Return what the better of two outcomes has less of: first excess, then money."""
     return outcome.excess(limits), outcome.money

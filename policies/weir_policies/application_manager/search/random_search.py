@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weir_policies.application_manager.search.protocol import Outcome, Trial
+from weir_policies.application_manager.search.protocol import Trial, TrialOutcome
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.arrays import Floats
 
@@ -30,7 +30,7 @@ class RandomSearch:
         """Return `count` trials."""
         return [self._draw() for _ in range(count)]
 
-    def tell(self, trial: Trial, outcome: Outcome) -> None:
+    def tell(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Learn nothing."""
 
     def _draw(self) -> Trial:

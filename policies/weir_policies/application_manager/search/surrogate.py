@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.model.arrays import Floats
 
 LEAST = 1e-300
@@ -97,18 +97,18 @@ class SurrogateSearch:
     def __init__(self, free: Sequence[int], base: Floats, limits: Limits, fit: Fit) -> None:
         self._free, self._base, self._limits, self._fit = list(free), base, limits, fit
         self._trials: list[Trial] = []
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[TrialOutcome] = []
         self._surrogates: list[Surrogate] = []
         self._stale = True
 
-    def add(self, trial: Trial, outcome: Outcome) -> None:
+    def add(self, trial: Trial, outcome: TrialOutcome) -> None:
         """Take note of what came of a trial; of a full one, short ones are no solutions."""
         self._trials.append(trial)
         self._outcomes.append(outcome)
         self._stale = True
 
     @property
-    def best(self) -> tuple[Trial, Outcome] | None:
+    def best(self) -> tuple[Trial, TrialOutcome] | None:
         """The best trial and its outcome, or `None`."""
         known = zip(self._trials, self._outcomes, strict=True)
         return min(known, key=lambda each: rank(each[1], self._limits), default=None)
@@ -198,7 +198,7 @@ def _scatter(centre: Floats, low: Floats, high: Floats, rng: np.random.Generator
     return np.where(moved, rng.uniform(low, high, shape), centre)
 
 
-def _log_money(outcome: Outcome) -> float:
+def _log_money(outcome: TrialOutcome) -> float:
     return float(np.log(max(outcome.money, LEAST_MONEY)))
 
 

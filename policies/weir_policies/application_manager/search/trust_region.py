@@ -16,7 +16,7 @@ Departures:
 
 from __future__ import annotations
 
-from weir_policies.application_manager.search.protocol import Limits, Outcome, rank
+from weir_policies.application_manager.search.protocol import Limits, TrialOutcome, rank
 
 FIRST_EDGE = 0.4
 """Of a cube with edges of 1; where it begins, and what successes bring it to from either side."""
@@ -57,7 +57,7 @@ class TrustRegion:
         """Whether it has failed so often that looking elsewhere is worth trials, too."""
         return self._edge <= NARROW_EDGE
 
-    def judge(self, outcome: Outcome, best: Outcome) -> None:
+    def judge(self, outcome: TrialOutcome, best: TrialOutcome) -> None:
         """Take note of what came of a trial; `best` is the best outcome before it."""
         if self._succeeds(outcome, best):
             self._successes, self._failures = self._successes + 1, 0
@@ -70,6 +70,6 @@ class TrustRegion:
             self._edge = WHOLE_EDGE if half < LEAST_EDGE else half
             self._failures = 0
 
-    def _succeeds(self, outcome: Outcome, best: Outcome) -> bool:
+    def _succeeds(self, outcome: TrialOutcome, best: TrialOutcome) -> bool:
         excess, money = rank(best, self._limits)
         return rank(outcome, self._limits) < (excess, money * (1 - NOTICEABLE))

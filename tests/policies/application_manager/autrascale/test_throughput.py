@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from weir_policies.application_manager.autrascale import throughput
-from weir_policies.application_manager.autrascale.throughput import Reading, Trial, choose_best
+from weir_policies.application_manager.autrascale.throughput import (
+    Reading,
+    ThroughputTrial,
+    choose_best,
+)
 from weir_policies.application_manager.autrascale.values import Measurement
 from weir_simulator.contention import word_count, yahoo
 
@@ -49,10 +53,10 @@ def test_ds2_goes_on_to_the_cap_where_something_outside_limits_it():
 
 
 def test_throughputs_within_two_per_cent_are_equal():
-    lean, wide = Trial(parallelism=(2, 3), throughput=99.0), Trial(
+    lean, wide = ThroughputTrial(parallelism=(2, 3), throughput=99.0), ThroughputTrial(
         parallelism=(9, 9), throughput=100.0
     )  # fmt: skip
-    slow = Trial(parallelism=(1, 1), throughput=97.0)
+    slow = ThroughputTrial(parallelism=(1, 1), throughput=97.0)
 
     assert choose_best((slow, wide, lean)) == (2, 3)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.algorithms import SurrogateName, build_search
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial, rank
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.dataflow import Dataflow, Edge
 
@@ -20,7 +20,7 @@ def a_valley(trial):
     """Money is least at a corner that breaks the limit of violations; at the limit it is 2."""
     x, y, z = trial.coordinates
     offset = 0.1 if trial.fidelity < 1 else 0.0
-    return Outcome(
+    return TrialOutcome(
         money=1 + 4 * (1 - x) + 2 * (z - 0.7) ** 2 + offset,
         violations=0.05 * np.exp(4 * (x - 0.75)),
         reconfigurations=0.02 + 0.01 * y,
@@ -147,7 +147,7 @@ def test_a_joint_search_that_finds_nothing_near_looks_elsewhere_as_well():
             told.append(trial)
             search.tell(
                 trial,
-                Outcome(money=1.0 if is_start else 2.0, violations=0.0, reconfigurations=0.0),
+                TrialOutcome(money=1.0 if is_start else 2.0, violations=0.0, reconfigurations=0.0),
             )
 
     distances = [float(np.abs(trial.coordinates - START).max()) for trial in told[-12:]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weir_policies.application_manager.search.gaussian_process import fit_process
-from weir_policies.application_manager.search.protocol import Limits, Outcome, Trial
+from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome
 from weir_policies.application_manager.search.surrogate import SurrogateSearch
 from weir_policies.application_manager.search.trust_region import (
     FIRST_EDGE,
@@ -19,7 +19,7 @@ LIMITS = Limits(violations=0.05, reconfigurations=0.1)
 
 
 def an_outcome(money=10.0, violations=0.01):
-    return Outcome(money=money, violations=violations, reconfigurations=0.0)
+    return TrialOutcome(money=money, violations=violations, reconfigurations=0.0)
 
 
 BEST = an_outcome()
