@@ -72,7 +72,7 @@ def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Fi
     )
 
 
-def say_number(value: float | None, *, digits: int = 4) -> str:
+def format_number(value: float | None, *, digits: int = 4) -> str:
     """Return a number as pages show it: whole ones in full, others with so many digits or more.
 
     What was not measured is a dash.

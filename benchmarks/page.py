@@ -19,7 +19,7 @@ from pathlib import Path
 import jinja2
 
 from benchmarks.cluster.chaos.verdict import compare_recoveries, compare_seeds
-from benchmarks.figures import NOT_SHOWN, say_number
+from benchmarks.figures import NOT_SHOWN, format_number
 from benchmarks.flink import any_job
 from benchmarks.papers import (
     autrascale,
@@ -63,7 +63,7 @@ class Shown:
         found = self.result.find(figure)
         if found.value is None:
             return "not measured"
-        return f"{say_number(found.value)} {found.unit}".rstrip()
+        return f"{format_number(found.value)} {found.unit}".rstrip()
 
     def table(self, title: str) -> str:
         """Return a table of a recorded result.

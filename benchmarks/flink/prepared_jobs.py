@@ -417,10 +417,10 @@ def _files(folder: Path, name: str, columns: str) -> str:
 def _rows(folder: Path) -> Iterator[list[str]]:
     """Yield the rows of a table of files; times as `YYYY-MM-DD HH:MM:SS.mmm`."""
     for row in csv.reader(committed_lines(folder)):
-        yield [_say_time(datetime.fromisoformat(each)) if ":" in each else each for each in row]
+        yield [_format_time(datetime.fromisoformat(each)) if ":" in each else each for each in row]
 
 
-def _say_time(time: datetime) -> str:
+def _format_time(time: datetime) -> str:
     return time.isoformat(sep=" ", timespec="milliseconds")
 
 
@@ -428,7 +428,7 @@ def _window_of(time: str) -> str:
     """Return when the window of a time begins."""
     at = datetime.fromisoformat(time)
     past = timedelta(seconds=at.second % WINDOW, microseconds=at.microsecond)
-    return _say_time(at - past)
+    return _format_time(at - past)
 
 
 def _end_of(times: Sequence[str]) -> str:
@@ -436,7 +436,7 @@ def _end_of(times: Sequence[str]) -> str:
     if not times:
         return ""
     latest = datetime.fromisoformat(max(times)) - timedelta(seconds=LATEST)
-    return _window_of(_say_time(latest))
+    return _window_of(_format_time(latest))
 
 
 def _totals(bids: Sequence[Sequence[str]], end: str) -> Counter[tuple[str, ...]]:

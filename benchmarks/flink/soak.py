@@ -134,7 +134,7 @@ def figures_of(samples: Sequence[Sample], quantities: Sequence[Quantity]) -> lis
     return figures
 
 
-def say_ends(ends: Mapping[str, int], asked: int) -> list[Figure]:
+def describe_ends(ends: Mapping[str, int], asked: int) -> list[Figure]:
     """Return how the rescales ended, by outcome."""
     done = ends.get("done", 0)
     others = sum(ends.values()) - done
@@ -180,7 +180,7 @@ async def _run(asked: int) -> list[Figure]:
     emitted = max((ledger.emitted, *(each.id + 1 for each in arrivals)))
     committed = read_committed(FOLDER / "committed", emitted)
     return [
-        *say_ends(ends, asked),
+        *describe_ends(ends, asked),
         Figure(
             figure="seconds from rescale to rescale",
             value=(samples[-1].time - samples[0].time) / max(1, len(samples) - 1),

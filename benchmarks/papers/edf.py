@@ -282,10 +282,10 @@ def list_rows(ours: Mapping[Key, Line], published: Mapping[Key, Line]) -> list[R
         Row(
             table=table,
             row=f"{setting}, token bucket" if bucket else setting,
-            beside=say_line(published[setting, bucket], slots)
+            beside=format_line(published[setting, bucket], slots)
             if (setting, bucket) in published
             else "",
-            ours=say_line(line, slots),
+            ours=format_line(line, slots),
             holds=None,
             seeds=len(SEEDS),
         )
@@ -294,7 +294,7 @@ def list_rows(ours: Mapping[Key, Line], published: Mapping[Key, Line]) -> list[R
     ]
 
 
-def say_line(line: Line, slots: Slots) -> str:
+def format_line(line: Line, slots: Slots) -> str:
     """Return a line as the table has it."""
     over: Measured = getattr(line, slots)
     return (

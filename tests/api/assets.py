@@ -51,13 +51,13 @@ class Assets:
     kube_apiserver: Path
 
 
-def say_on_stderr(sentence: str) -> None:
+def report_on_stderr(sentence: str) -> None:
     """Tell how far a build has come."""
     print(f"weir: {sentence}", file=sys.stderr, flush=True)
 
 
 def find_or_build_assets(
-    environment: Mapping[str, str] = os.environ, say: Callable[[str], None] = say_on_stderr
+    environment: Mapping[str, str] = os.environ, say: Callable[[str], None] = report_on_stderr
 ) -> Assets:
     """Return the programs, built first where this machine has none.
 
@@ -89,7 +89,7 @@ def find_or_build_assets(
 
 
 def build_program(
-    *, module: Path, package: str, output: Path, say: Callable[[str], None] = say_on_stderr
+    *, module: Path, package: str, output: Path, say: Callable[[str], None] = report_on_stderr
 ) -> None:
     """Build one program of another Go module, unless it is there; a second session waits for it.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Figure, at_least, at_most, say_number
+from benchmarks.figures import Figure, at_least, at_most, format_number
 from benchmarks.flink.ledger import Arrival, Ledger, longest_gap
 from benchmarks.raw_results import Result, Table
 
@@ -227,7 +227,7 @@ def compare_seeds(results: Sequence[Result]) -> Table:
         cells=tuple(
             (
                 name,
-                *(say_number(_value(result, name), digits=DIGITS) for result in results),
+                *(format_number(_value(result, name), digits=DIGITS) for result in results),
                 goals[name] or "",
             )
             for name in names
@@ -243,7 +243,7 @@ def compare_recoveries(results: Sequence[Result]) -> Table:
         for each in result.figures:
             if found := _RECOVERY.fullmatch(each.figure):
                 kind, number = found.groups()
-                took = f"{say_number(each.value, digits=DIGITS)} s of {number}"
+                took = f"{format_number(each.value, digits=DIGITS)} s of {number}"
                 kinds.setdefault(kind, {})[_seed_of(result)] = took
                 pause = _value(result, f"{kind}: longest pause of output")
                 pauses[kind] = max(pauses.get(kind, 0.0), pause or 0.0)

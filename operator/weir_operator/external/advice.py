@@ -73,8 +73,8 @@ class Advice:
         ]
         if not math.isnan(self.memory_now):
             parts.append(
-                f"{_say_memory(self.memory_advised)} of memory instead of "
-                f"{_say_memory(self.memory_now)} (not included in the cost)"
+                f"{_format_memory(self.memory_advised)} of memory instead of "
+                f"{_format_memory(self.memory_now)} (not included in the cost)"
             )
         if not math.isnan(self.response_time):
             parts.append(f"expected response time {say_time(self.response_time)}")
@@ -179,6 +179,6 @@ def advise(
     )
 
 
-def _say_memory(size: float) -> str:
+def _format_memory(size: float) -> str:
     """Return an amount of memory such as `512 MiB` or `1.5 GiB`."""
     return f"{size / GIB:,.3g} GiB" if size >= GIB else f"{size / MIB:,.0f} MiB"

@@ -257,7 +257,7 @@ def loses_overrides(version: str) -> bool:
     return read_version(version) >= FIRST_WITHOUT_OVERRIDES
 
 
-def say_overrides(parallelism: Mapping[str, int]) -> str:
+def describe_overrides(parallelism: Mapping[str, int]) -> str:
     """Return the value of the key, the same for the same parallelism."""
     return ",".join(f"{vertex}:{number}" for vertex, number in sorted(parallelism.items()))
 
@@ -289,7 +289,7 @@ async def write_overrides(
         "apiVersion": GROUP_VERSION,
         "kind": "FlinkDeployment",
         "metadata": {"name": deployment.name, "resourceVersion": deployment.version},
-        "spec": {"flinkConfiguration": {OVERRIDES: say_overrides(parallelism)}},
+        "spec": {"flinkConfiguration": {OVERRIDES: describe_overrides(parallelism)}},
     }
     path = PATH.format(deployment.namespace, deployment.name)
     try:

@@ -267,7 +267,7 @@ class FlinkRest:
             if failure is not None:
                 raise TemporaryError(failure) from refusal
             if not _is_duplicate(refusal.trace):
-                sentence = _say_why_it_does_not_run(refusal.trace, entry_class)
+                sentence = _describe_why_it_does_not_run(refusal.trace, entry_class)
                 raise RefusedByFlinkError(sentence, refusal.trace) from refusal
 
     async def plan_jar(
@@ -371,7 +371,7 @@ def _nothing(answer: Json) -> None:
     """Take an answer that says nothing but that the request was accepted."""
 
 
-def _say_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
+def _describe_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
     """Return which field of the manifest is at fault where Flink does not run a program."""
     refusal = read_refusal(trace)
     if refusal is not None:

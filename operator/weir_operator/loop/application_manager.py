@@ -273,7 +273,7 @@ class ApplicationManager:
         )
 
 
-def say_failed(known: FailedDeployment, now: float) -> str:
+def describe_failed(known: FailedDeployment, now: float) -> str:
     """Return why a deployment that failed is not gone to, one sentence."""
     return (
         "Denied: this deployment failed, and Weir does not try it again for "
@@ -293,7 +293,7 @@ def _deny_again(
         ruling,
         verdicts={
             **ruling.verdicts,
-            **dict.fromkeys(ruling.granted, say_failed(known, now)),
+            **dict.fromkeys(ruling.granted, describe_failed(known, now)),
         },
         granted=(),
         target=current,

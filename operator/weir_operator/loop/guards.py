@@ -70,7 +70,9 @@ class Guard:
 def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
     """Return what forbids scaling at a Unix time."""
     guards = [
-        Guard(cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=_say_pause(pause))
+        Guard(
+            cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=_format_pause(pause)
+        )
         for pause in directives.pauses
         if pause.until is None or now < pause.until
     ]
@@ -83,8 +85,8 @@ def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
                     name=window.name,
                     allows=window.allow,
                     reason=(
-                        f"the blocked period {window.name!r} lasts until {_say_time(end)} and "
-                        f"allows {_say_allowed(window.allow)}"
+                        f"the blocked period {window.name!r} lasts until {_format_time(end)} and "
+                        f"allows {_format_allowed(window.allow)}"
                     ),
                 )
             )
@@ -219,13 +221,13 @@ def _allows(allowed: Allowed, direction: ScalingDirection) -> bool:
     }
 
 
-def _say_pause(pause: Pause) -> str:
-    until = "" if pause.until is None else f" until {_say_time(pause.until)}"
+def _format_pause(pause: Pause) -> str:
+    until = "" if pause.until is None else f" until {_format_time(pause.until)}"
     remark = f" ({pause.remark})" if pause.remark else ""
-    return f"{pause.source} is set{until}{remark} and allows {_say_allowed(pause.allows)}"
+    return f"{pause.source} is set{until}{remark} and allows {_format_allowed(pause.allows)}"
 
 
-def _say_allowed(allowed: Allowed) -> str:
+def _format_allowed(allowed: Allowed) -> str:
     return {
         Allowed.NOTHING: "no scaling",
         Allowed.SCALE_OUT: "only scaling out",
@@ -233,5 +235,5 @@ def _say_allowed(allowed: Allowed) -> str:
     }[allowed]
 
 
-def _say_time(time: float) -> str:
+def _format_time(time: float) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"

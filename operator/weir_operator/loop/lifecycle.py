@@ -590,7 +590,7 @@ class Lifecycle:
             return False
         end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)
         self._on_change(end)
-        for reason, message in planned_changes.say_end(end):
+        for reason, message in planned_changes.describe_end(end):
             self._report(reason, message)
         await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
         return True
@@ -686,7 +686,7 @@ class Lifecycle:
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not start")
-        for reason, message in planned_changes.say_end(end):
+        for reason, message in planned_changes.describe_end(end):
             self._report(reason, message)
         return end
 

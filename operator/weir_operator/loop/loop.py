@@ -26,7 +26,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
-from weir_operator.loop.application_manager import ApplicationManager, say_failed
+from weir_operator.loop.application_manager import ApplicationManager, describe_failed
 from weir_operator.loop.budgets import Shares
 from weir_operator.loop.decision_records import JobTick, LearningOutcome
 from weir_operator.loop.directives import Directives, LoopSettings
@@ -667,7 +667,7 @@ class ApplicationController:
         status = self._store.load()
         known = find_failed(status.failed, status.deployments, target, now)
         if known is not None:
-            return say_failed(known, now)
+            return describe_failed(known, now)
         return self._am.refuse_restart(self._memory.tokens(now), now)
 
     def _go_to(self, target: DeploymentMap, status: AppStatus, reason: str) -> Ruling:

@@ -22,7 +22,7 @@ from weir_operator.rescale.journal import (
     RescaleJournal,
     Step,
     plan,
-    say_change,
+    summarise_change,
 )
 from weir_operator.rescale.replicas import misplaced_replicas
 from weir_operator.rescale.status import (
@@ -335,7 +335,7 @@ def resized(
     ).at(Step.DONE, now)
 
 
-def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what to report of a change that was not given up: reasons and sentences."""
     if end.step is Step.DONE and end.failure is not None:
         stays = (
@@ -349,11 +349,11 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
             if end.by_checkpoint
             else ""
         )
-        done = (f"{end.kind}Done", f"{say_change(end)}{by}: {end.reason}")
-        return (done, *_say_unread(end), *_say_silence(end))
+        done = (f"{end.kind}Done", f"{summarise_change(end)}{by}: {end.reason}")
+        return (done, *_describe_unread(end), *_describe_silence(end))
     if end.step is Step.ROLLED_BACK:
-        back = ("RolledBack", f"{say_change(end)}: {end.failure or end.reason}")
-        return (back, *_say_unread(end), *_say_silence(end))
+        back = ("RolledBack", f"{summarise_change(end)}: {end.failure or end.reason}")
+        return (back, *_describe_unread(end), *_describe_silence(end))
     if end.withdrawn:
         return (("ChangeWithdrawn", f"{end.failure}; the job was left as it is"),)
     abandoned = ("ChangeAbandoned", f"{end.failure}; the job was left as it is")
@@ -364,7 +364,7 @@ def say_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     return (abandoned,)
 
 
-def _say_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+def _describe_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what to report if the job ended without having read a record."""
     if not end.ended_unread:
         return ()
@@ -376,7 +376,7 @@ def _say_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     return (("EndedUnread", sentence),)
 
 
-def _say_silence(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
+def _describe_silence(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
     """Return what to report if records passed the job before its restart, and none after it."""
     if not end.no_record_seen:
         return ()

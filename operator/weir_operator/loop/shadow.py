@@ -88,11 +88,11 @@ class Bill:
         """The forecast for people, or when there is one; empty before anything was seen."""
         if not self.seconds:
             return ""
-        seen = _say_span(self.seconds)
+        seen = _format_span(self.seconds)
         if self.seconds < FIRST_TOLD_AFTER:
             return (
                 f"No forecast yet: Weir has simulated the advice for {seen}; it states "
-                f"the cost after {_say_span(FIRST_TOLD_AFTER)}, and the cost per day "
+                f"the cost after {_format_span(FIRST_TOLD_AFTER)}, and the cost per day "
                 "after a day"
             )
         late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
@@ -100,13 +100,13 @@ class Bill:
             return (
                 f"In the {seen} since the first advice, following it would have cost "
                 f"{say_money(self.advised)} instead of {say_money(self.paid)}, with "
-                f"{_say_restarts(self.restarts)} and {late} of intervals over the bound; "
+                f"{_format_restarts(self.restarts)} and {late} of intervals over the bound; "
                 "Weir states the cost per day after a day"
             )
         daily = self.saved_a_day
         money = say_money(abs(daily))
         change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
-        restarts = _say_restarts(self.restarts / self.seconds * DAY)
+        restarts = _format_restarts(self.restarts / self.seconds * DAY)
         return (
             f"Following the advice would {change} a day with {restarts} a day and {late} of "
             f"intervals over the bound (seen for {seen})"
@@ -346,12 +346,12 @@ class ShadowDeployment:
             del self._days[old]
 
 
-def _say_restarts(number: float) -> str:
+def _format_restarts(number: float) -> str:
     figure = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
     return f"{figure} restart{'' if figure == '1' else 's'}"
 
 
-def _say_span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 2 * HOUR:

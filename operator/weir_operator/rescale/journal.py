@@ -256,7 +256,7 @@ _MOST_OPERATORS = 3
 """More would not fit into a column of `kubectl get`."""
 
 
-def say_difference(source: DeploymentMap, target: DeploymentMap) -> str:
+def describe_difference(source: DeploymentMap, target: DeploymentMap) -> str:
     """Return which operators change how, such as `match 2 -> 3`; empty where none does.
 
     Where only pools or sizes change, the new deployment is said: `match -> 2 large/1`.
@@ -277,10 +277,10 @@ def say_difference(source: DeploymentMap, target: DeploymentMap) -> str:
     return ", ".join(shown)
 
 
-def say_change(change: RescaleJournal) -> str:
+def summarise_change(change: RescaleJournal) -> str:
     """Return a change that has ended in a few words, with the seconds that it took."""
     took = max(change.times.values(), default=change.created) - change.created
     moved = change.kind in (Kind.RESCALE, Kind.RESIZE, Kind.UPGRADE)
-    difference = say_difference(change.source, change.target) if moved else ""
+    difference = describe_difference(change.source, change.target) if moved else ""
     did = f"{_DID[change.kind]} {difference}".rstrip()
     return f"{did}{_ENDS[change.step]} in {took:.3g} s"

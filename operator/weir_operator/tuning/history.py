@@ -253,7 +253,7 @@ def fit_with_past(
     except FitError as error:
         why = str(error)
     if fitted is not None and fitted.quality.good:
-        return PastFit(fit=fitted, seasons=history.seasons, said=_say_used(history, fitted))
+        return PastFit(fit=fitted, seasons=history.seasons, said=_describe_used(history, fitted))
     traffic_alone = is_traffic_alone(history, fitted)
     unused = (
         history.only_traffic
@@ -263,7 +263,7 @@ def fit_with_past(
     alone = _fit_alone(own, structure, slot=slot)
     if traffic_alone and not isinstance(alone, FitError):
         with_rates = add_traffic(alone, history, own)
-        said = _say_used(history, with_rates, what="the traffic of ")
+        said = _describe_used(history, with_rates, what="the traffic of ")
         return PastFit(fit=with_rates, seasons=history.seasons, said=said)
     return PastFit(fit=alone, seasons=history.seasons, unused=unused)
 
@@ -276,7 +276,7 @@ def _fit_alone(own: Samples, structure: Structure, *, slot: float) -> Fit | FitE
         return error
 
 
-def _say_used(history: History, fitted: Fit, *, what: str = "") -> str:
+def _describe_used(history: History, fitted: Fit, *, what: str = "") -> str:
     """Return which days count, and from when on traffic does, which long holes have cut."""
     begin = datetime.fromtimestamp(fitted.begin, UTC)
     said = (

@@ -223,7 +223,7 @@ def _named_vertices(plan: Plan, operators: Sequence[Operator]) -> dict[str, str]
             if owner != operator.name:
                 raise PermanentError(
                     f"{field}: expected vertices that no other operator has, got {each!r}, which "
-                    f"{owner} has{_say_joined(plan, vertex)}; remove it from one of them"
+                    f"{owner} has{_describe_joined(plan, vertex)}; remove it from one of them"
                 )
     if rest is not None:
         for vertex in plan.operators:
@@ -261,7 +261,7 @@ def _find_vertex(plan: Plan, asked: str, field: str) -> str:
     )
 
 
-def _say_joined(plan: Plan, vertex: str) -> str:
+def _describe_joined(plan: Plan, vertex: str) -> str:
     """Return which chains a vertex stands for, where these are several."""
     chains = [each.name for each in plan.vertices if each.operator == vertex]
     return f" ({' and '.join(map(repr, chains))} have to share slots)" if len(chains) > 1 else ""

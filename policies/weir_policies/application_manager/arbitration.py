@@ -238,7 +238,7 @@ def _refuse_restart(
     kept = 0 if urgent else min(reserve, budget.size - 1)
     if available > kept:
         return None
-    until = _say_wait(tokens.wait(budget, now))
+    until = _format_wait(tokens.wait(budget, now))
     if available == 0:
         today = len(tokens.restarts)
         if budget.max_per_day is not None and today >= budget.max_per_day:
@@ -248,7 +248,7 @@ def _refuse_restart(
     return f"{last} reserved for changes that the objective needs; {until}"
 
 
-def _say_wait(seconds: float) -> str:
+def _format_wait(seconds: float) -> str:
     if seconds == float("inf"):
         return "no further restart will be allowed"
     if seconds < 120:

@@ -115,7 +115,7 @@ def _compose(
         )
     return Decision(
         target=target,
-        reason=say_move(observation, target) + reason,
+        reason=describe_step(observation, target) + reason,
         candidates=tuple(candidates),
         expectation=first,
         urgency=find_urgency(observation, target),
@@ -138,7 +138,7 @@ def find_urgency(observation: Observation, target: Deployment) -> float:
     return urgency_of_saving(1 - busiest)
 
 
-def say_move(observation: Observation, target: Deployment) -> str:
+def describe_step(observation: Observation, target: Deployment) -> str:
     """Return the beginning of a reason, such as `Adds a replica to reach 3 x small/1: `."""
     here, node_types = observation.deployment, observation.model.node_types
     if target == here:

@@ -276,7 +276,7 @@ def _explain_plan(
 ) -> Decision:
     """Compare the planned values, or say why there is no plan yet."""
     if _lacks_plan(memory):
-        return explain_rule(observation, target, _say_what_lacks(memory))
+        return explain_rule(observation, target, _describe_what_lacks(memory))
     scores = score_actions(view, memory)
     reason = f"the plan expects the lowest cost of {len(scores)} actions, {scores[target]:.3g}"
     return explain_scores(observation, target, reason, scores)
@@ -285,7 +285,7 @@ def _explain_plan(
 def _explain_joint_plan(view: View, memory: Memory) -> str:
     """Compare the planned values of joint actions, or say why there is no plan yet."""
     if _lacks_plan(memory):
-        return _say_what_lacks(memory)
+        return _describe_what_lacks(memory)
     scores = score_joint_actions(view, memory)
     return f"the plan expects the lowest cost of {len(scores)} joint actions, {min(scores):.3g}"
 
@@ -306,7 +306,7 @@ def _lacks_plan(memory: Memory) -> bool:
     return bool(waits and not own.expected.any())
 
 
-def _say_what_lacks(memory: Memory) -> str:
+def _describe_what_lacks(memory: Memory) -> str:
     own = MdpPlan(memory[0])
     return (
         f"there is no training trace, and only {own.learned} of the {own.next_solve} intervals "

@@ -185,11 +185,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = read(own.keys, own.values, here + action)
     epsilon = exploration_rate(own.updates, own.least_epsilon)
-    reason = say_why(view, epsilon, own.updates, target, scores)
+    reason = describe_why(view, epsilon, own.updates, target, scores)
     return explain_scores(observation, target, reason, scores)
 
 
-def say_why(
+def describe_why(
     view: View,
     epsilon: float,
     updates: int,

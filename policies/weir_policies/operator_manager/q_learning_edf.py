@@ -55,7 +55,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.q_learning import say_why
+from weir_policies.operator_manager.q_learning import describe_why
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
@@ -196,7 +196,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             choose_action(0, view, action)
             deployment = Deployment(tuple(int(count) for count in view.target[0]))
             scores[deployment] = read(own.keys, own.values, state + action)
-    reason = say_why(view, own.epsilon, own.updates, target, scores)
+    reason = describe_why(view, own.epsilon, own.updates, target, scores)
     if target == here:
         return explain_scores(observation, target, reason, scores)
     score = float(find_gain(0, view, own, scores[target])) / own.most_gain

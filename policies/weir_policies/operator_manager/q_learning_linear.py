@@ -43,8 +43,8 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning import (
     QLearningMemory,
     QLearningParameters,
+    describe_why,
     new_memory,
-    say_why,
 )
 from weir_policies.parameters import read_parameters
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -204,5 +204,5 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             place, change = step_of(action, view.counts.shape[1])
             scores[deployment] = value_of(0, view, own, place, change, change, level)
     epsilon = exploration_rate(own.updates, own.least_epsilon)
-    reason = say_why(view, epsilon, own.updates, target, scores)
+    reason = describe_why(view, epsilon, own.updates, target, scores)
     return explain_scores(observation, target, reason, scores)

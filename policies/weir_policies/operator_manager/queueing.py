@@ -507,7 +507,7 @@ def explain(observation: Observation, weighed: Weighed) -> Decision:
     )
     return Decision(
         target=candidates[0].deployment,
-        reason=_say_reason(observation, weighed, candidates[0].expectation),
+        reason=_describe_reason(observation, weighed, candidates[0].expectation),
         candidates=candidates,
         expectation=candidates[0].expectation,
         urgency=_rate_urgency(observation, weighed),
@@ -570,12 +570,12 @@ def _judge(weighed: Weighed, row: int) -> str:
     return "Rejected: costs the same and is no better"
 
 
-def _say_reason(observation: Observation, weighed: Weighed, expected: Expectation) -> str:
+def _describe_reason(observation: Observation, weighed: Weighed, expected: Expectation) -> str:
     """Return the sentence that a person reads first."""
     plan, row, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
     target = _deployment(weighed, row)
     named = say_deployment(target, observation.model.node_types)
-    budget = f"the budget of {_say_budget(weighed)}"
+    budget = f"the budget of {_describe_budget(weighed)}"
     at_rate = f"at {say_rate(plan.rate)}"
     takes = say_time(float(weighed.response_time[row]))
     if weighed.case == KEEP:
@@ -599,8 +599,9 @@ def _say_reason(observation: Observation, weighed: Weighed, expected: Expectatio
         )
     if weighed.case in (NEED, LASTING):
         return (
-            f"{go}: {_say_shortage(weighed)}; this is the cheapest that meets the budget, with an "
-            f"expected {say_time(expected.response_time)} for {expected.cost_per_hour:.4g} per hour"
+            f"{go}: {_describe_shortage(weighed)}; this is the cheapest that meets the budget, "
+            f"with an expected {say_time(expected.response_time)} for "
+            f"{expected.cost_per_hour:.4g} per hour"
         )
     if weighed.case in (TOO_BUSY, TOO_SMALL):
         busy = say_share(float(weighed.utilisation[row]))
@@ -617,7 +618,7 @@ def _say_reason(observation: Observation, weighed: Weighed, expected: Expectatio
     return f"{go}: no deployment meets {budget} {at_rate}; the lowest possible is {takes}"
 
 
-def _say_shortage(weighed: Weighed) -> str:
+def _describe_shortage(weighed: Weighed) -> str:
     """Return what is wrong with the present deployment."""
     plan, present = weighed.plan, weighed.present
     if present is None:
@@ -628,7 +629,7 @@ def _say_shortage(weighed: Weighed) -> str:
     if response_time > plan.budget:
         return (
             f"at {say_rate(plan.rate)} the present deployment would take "
-            f"{say_time(response_time)}, over the budget of {_say_budget(weighed)}"
+            f"{say_time(response_time)}, over the budget of {_describe_budget(weighed)}"
         )
     backlog = ", backlog included," if plan.catching_up > plan.rate else ""
     return (
@@ -638,7 +639,7 @@ def _say_shortage(weighed: Weighed) -> str:
     )
 
 
-def _say_budget(weighed: Weighed) -> str:
+def _describe_budget(weighed: Weighed) -> str:
     quantile = weighed.quantile
     at = "" if quantile is None else f" at the {quantile * 100:g}th percentile"
     return say_time(weighed.plan.budget) + at
@@ -845,11 +846,13 @@ def decide(o: int, view: View, memory: Memory) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     own = QueueingMemory(memory[0])
     plan = make_plan(0, view, own)
-    words = _say_obstacles(observation, plan, view, own)
+    words = _describe_obstacles(observation, plan, view, own)
     return explain(observation, tabulate(plan, words, target, view, own.row))
 
 
-def _say_obstacles(observation: Observation, plan: Plan, view: View, own: QueueingMemory) -> Words:
+def _describe_obstacles(
+    observation: Observation, plan: Plan, view: View, own: QueueingMemory
+) -> Words:
     """Return why the operator must not get less, and why nothing cheaper is considered."""
     strain = obstacle = None
     if plan.strained:

@@ -126,7 +126,7 @@ def judge_fit(
     error = statistics.median(abs(ratio) for ratio in ratios) if ratios else math.nan
     chance = statistics.median(map(_standard_error, groups)) if groups else math.nan
     overloaded = 1 - len(finite) / len(compared) if compared else 0.0
-    held = f"held-out stretches of {_say_length(block)}"
+    held = f"held-out stretches of {_format_length(block)}"
     reason = _find_fault(error, chance, overloaded, errors, tolerance, held)
     return Quality(
         good=not reason,
@@ -169,7 +169,10 @@ def _find_fault(
             f"{error:.0%}"
             + (f", operator {worst!r} {known[worst]:.0%}" if worst else "")
             + (
-                (f", which may be chance ({_say_part(chance, error)} of it): wait for more records")
+                (
+                    f", which may be chance ({_describe_part(chance, error)} of it): wait for more "
+                    "records"
+                )
                 if chance > PRECISION
                 else ": the model does not describe the job, or the job has drifted"
             )
@@ -183,14 +186,14 @@ def _find_fault(
     return ""
 
 
-def _say_length(seconds: float) -> str:
+def _format_length(seconds: float) -> str:
     """Return the length of a stretch for people, such as `22 s`, `12 min` or `1 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < BLOCK else f"{seconds / BLOCK:.0f} h"
 
 
-def _say_part(chance: float, error: float) -> str:
+def _describe_part(chance: float, error: float) -> str:
     """Return how much of an error may be chance, for people; that of one interval is not known."""
     return "all" if chance >= error else f"{chance:.0%}"
 

@@ -11,11 +11,11 @@ from benchmarks.flink.soak import (
     MIB,
     QUANTITIES,
     Sample,
+    describe_ends,
     figures_of,
     growth,
     look,
     manifest,
-    say_ends,
     thirds,
 )
 from benchmarks.flink.soak_controller import ToAndFro
@@ -98,11 +98,11 @@ def test_a_run_too_short_to_judge_does_not_pass():
 
 
 def test_rescales_that_did_not_come_about_miss_the_goal():
-    [rescales, otherwise] = say_ends({"done": 9, "rolledBack": 1}, asked=10)
+    [rescales, otherwise] = describe_ends({"done": 9, "rolledBack": 1}, asked=10)
 
     assert (rescales.value, rescales.holds) == (9, False)
     assert (otherwise.value, otherwise.holds) == (1, False)
-    assert all(each.holds for each in say_ends({"done": 10}, asked=10))
+    assert all(each.holds for each in describe_ends({"done": 10}, asked=10))
 
 
 def test_the_manifest_is_one_that_weir_takes():

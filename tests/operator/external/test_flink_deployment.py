@@ -9,6 +9,7 @@ import pytest
 from weir_operator.external.adoption_plan import describe_move, plan_adoption
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
+    describe_overrides,
     explain_wait,
     find_autoscaler,
     loses_overrides,
@@ -16,7 +17,6 @@ from weir_operator.external.flink_deployment import (
     read_memory,
     refusals,
     refuse_flink,
-    say_overrides,
 )
 from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import Reference, pools_of
@@ -170,7 +170,7 @@ async def test_the_autoscaler_of_the_operators_defaults_is_seen_by_what_it_write
 
 
 def test_overrides_are_read_as_they_are_written():
-    written = say_overrides({"b" * 32: 2, "a" * 32: 1})
+    written = describe_overrides({"b" * 32: 2, "a" * 32: 1})
 
     assert written == f"{'a' * 32}:1,{'b' * 32}:2"
     assert a_deployment({OVERRIDES: written}).overrides == {"b" * 32: 2, "a" * 32: 1}

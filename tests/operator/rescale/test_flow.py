@@ -6,7 +6,7 @@ import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
 from weir_operator.errors import PermanentError
-from weir_operator.loop.planned_changes import say_end
+from weir_operator.loop.planned_changes import describe_end
 from weir_operator.rescale.flow import Flow, Reading, explain_standstill, judge_flow
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.rescale.settings import RescaleSettings
@@ -110,7 +110,7 @@ async def test_a_job_that_lost_its_records_with_the_restart_is_left_running_and_
 
     assert end.step is Step.DONE
     assert end.no_record_seen
-    assert [reason for reason, _ in say_end(end)] == ["RescaleDone", "NoRecordSeen"]
+    assert [reason for reason, _ in describe_end(end)] == ["RescaleDone", "NoRecordSeen"]
     verified = end.times[str(Step.DONE)] - end.times[str(Step.VERIFY)]
     assert verified >= SETTINGS.flow_deadline
     assert bench.exact()
@@ -123,7 +123,7 @@ async def test_records_that_pass_before_and_after_a_restart_are_no_news():
     end = await bench.change(TWO)
 
     assert end.flowed
-    assert [reason for reason, _ in say_end(end)] == ["RescaleDone"]
+    assert [reason for reason, _ in describe_end(end)] == ["RescaleDone"]
 
 
 async def test_a_controller_that_cannot_ask_what_the_job_has_read_changes_it_all_the_same():
@@ -176,7 +176,7 @@ async def test_a_job_that_had_read_all_before_its_savepoint_ends_once_and_says_s
     assert end.ended_unread
     assert len(bench.world.jobs) == 2, "begun again, the window would fire twice"
     assert bench.store.load().restore_path == end.restore_path
-    reason, sentence = say_end(end)[-1]
+    reason, sentence = describe_end(end)[-1]
     assert reason == "EndedUnread"
     assert f"initialSavepoint to {end.restore_path}" in sentence
 
@@ -202,7 +202,7 @@ async def test_a_job_that_ends_at_once_on_the_way_back_stays_ended():
     assert end.step is Step.ROLLED_BACK
     assert bench.world.running() == []
     assert len(bench.world.jobs) == 3
-    assert [reason for reason, _ in say_end(end)] == ["RolledBack", "EndedUnread"]
+    assert [reason for reason, _ in describe_end(end)] == ["RolledBack", "EndedUnread"]
 
 
 async def test_a_first_start_may_have_nothing_to_read():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.rescale.journal import Kind, Step, plan, say_change, say_difference
+from weir_operator.rescale.journal import Kind, Step, describe_difference, plan, summarise_change
 
 BEFORE = {"match": {"small/250m": 2}, "sink": {"small/250m": 1}}
 
@@ -21,14 +21,14 @@ BEFORE = {"match": {"small/250m": 2}, "sink": {"small/250m": 1}}
     ],
 )
 def test_what_changes_is_said_by_operator(target, said):
-    assert say_difference(BEFORE, target) == said
+    assert describe_difference(BEFORE, target) == said
 
 
 def test_more_operators_than_fit_are_counted():
     source = {name: {"small/1": 1} for name in "abcde"}
     target = {name: {"small/1": 2} for name in "abcde"}
 
-    assert say_difference(source, target) == "a 1 -> 2, b 1 -> 2, c 1 -> 2, 2 more"
+    assert describe_difference(source, target) == "a 1 -> 2, b 1 -> 2, c 1 -> 2, 2 more"
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_a_change_is_said_with_its_end_and_its_seconds(kind, step, said):
     target = {**BEFORE, "match": {"small/250m": 3}}
     journal = plan(kind=kind, reason="load", now=10.0, source=BEFORE, target=target, old_job="j")
 
-    assert say_change(journal.at(step, 22.5)) == said
+    assert summarise_change(journal.at(step, 22.5)) == said

@@ -28,7 +28,7 @@ from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import TuningView
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, say_change
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, summarise_change
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
     MOST_OPERATORS,
@@ -120,7 +120,7 @@ def note_change(facts: Facts, change: RescaleJournal) -> Facts:
     """Store the progress of a change."""
     if not change.step.is_end:
         return replace(facts, change=change)
-    return replace(facts, change=change, last_action=say_change(change))
+    return replace(facts, change=change, last_action=summarise_change(change))
 
 
 def note_decisions(facts: Facts, decisions: Iterable[DecisionRecord]) -> Facts:
@@ -155,11 +155,11 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         observed_generation=facts.generation,
         conditions=render(aspects, before.conditions, generation=facts.generation, now=now),
         replicas=sum(sum(counts.values()) for counts in facts.deployments.values()),
-        rate=say_per_second(figures["rate"]),
-        response_time=say_seconds(figures["response"]),
+        rate=format_per_second(figures["rate"]),
+        response_time=format_seconds(figures["response"]),
         objective=None
         if settings is None
-        else f"{say_seconds(settings.bound)} {settings.statistic}",
+        else f"{format_seconds(settings.bound)} {settings.statistic}",
         cost_per_hour=None if math.isnan(cost) else f"{cost:.4g}",
         last_action=facts.last_action or before.last_action,
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
@@ -251,9 +251,9 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
         replicas=sum(deployment.values()),
         deployment=deployment,
         target=_target(record) if record else None,
-        rate=say_per_second(measured.arrival_rate) if measured else None,
-        response_time=say_seconds(measured.response_time) if measured else None,
-        budget=say_seconds(budget),
+        rate=format_per_second(measured.arrival_rate) if measured else None,
+        response_time=format_seconds(measured.response_time) if measured else None,
+        budget=format_seconds(budget),
         policy=record.policy if record else None,
         decision=_decision(facts, record) if record else None,
     )
@@ -286,12 +286,12 @@ def _target(record: DecisionRecord) -> dict[str, int]:
     return record.decision.target.named(record.observation.model.node_types)
 
 
-def say_per_second(rate: float) -> str | None:
+def format_per_second(rate: float) -> str | None:
     """Return a rate such as `120/s`; `None` where it is not known."""
     return f"{_digits(rate)}/s" if math.isfinite(rate) else None
 
 
-def say_seconds(seconds: float) -> str | None:
+def format_seconds(seconds: float) -> str | None:
     """Return a time such as `45ms` or `1.2s`; `None` where it is not known."""
     if not math.isfinite(seconds):
         return None

@@ -298,7 +298,7 @@ def advance(
         search = throughput.advance(plan.throughput, measured, most, cap=settings.runs)
         if not search.over:
             return replace(
-                plan, throughput=search, target=search.target, reason=_say_short(measured)
+                plan, throughput=search, target=search.target, reason=_describe_short(measured)
             )
         if search.limited:
             reason = "more replicas would not raise the throughput"
@@ -329,7 +329,7 @@ def _judge(
                 phase=Phase.THROUGHPUT,
                 throughput=to,
                 target=to.target,
-                reason=_say_short(measured),
+                reason=_describe_short(measured),
             )
     # Where the throughput is enough, no operator needs more than it has.
     needed = throughput.count_needed(measured, most)
@@ -478,7 +478,7 @@ def _watch_boost(
     )
 
 
-def _say_short(measured: Measurement) -> str:
+def _describe_short(measured: Measurement) -> str:
     return (
         f"the job processes {measured.throughput:,.0f} of {measured.rate:,.0f} records/s, and by "
         "the true rates this parallelism carries more"
@@ -636,7 +636,7 @@ class AutrascalePolicy:
         aim = progress.plan.target if is_known else progress.before
         target = resize_mix(seen, aim[place])
         if target == seen.deployment:
-            return stay(seen, _say_why_it_stays(progress.plan, seen, is_known))
+            return stay(seen, _describe_why_it_stays(progress.plan, seen, is_known))
         reason = progress.plan.reason
         chosen = Candidate(
             deployment=target,
@@ -674,7 +674,7 @@ def _leave_room(seen: Observation, taken: Mapping[str, int]) -> Observation:
     return replace(seen, model=replace(seen.model, node_types=types))
 
 
-def _say_why_it_stays(plan: Plan, seen: Observation, is_known: bool) -> str:
+def _describe_why_it_stays(plan: Plan, seen: Observation, is_known: bool) -> str:
     if not is_known or plan.phase is not Phase.STEADY:
         return f"Stays with {seen.deployment.size} while the application is measured: {plan.reason}"
     return f"Stays: {plan.reason}"

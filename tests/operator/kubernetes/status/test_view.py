@@ -18,13 +18,13 @@ from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
     first_facts,
+    format_per_second,
+    format_seconds,
     job_runs,
     note_change,
     note_decisions,
     note_trouble,
     render_status,
-    say_per_second,
-    say_seconds,
 )
 from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.guards import Cause, Guard
@@ -248,14 +248,14 @@ def replace_message(text):
     [(0.0, "0/s"), (0.01234, "0.0123/s"), (12.34, "12.3/s"), (1234.5, "1234/s"), (math.nan, None)],
 )
 def test_rates_have_three_digits_and_no_exponent(value, text):
-    assert say_per_second(value) == text
+    assert format_per_second(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0452, "45.2ms"), (1.234, "1.23s"), (math.inf, None), (math.nan, None)]
 )
 def test_times_have_a_unit_that_suits_them(value, text):
-    assert say_seconds(value) == text
+    assert format_seconds(value) == text
 
 
 class WrittenStatus:
