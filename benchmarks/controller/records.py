@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
 from benchmarks.figures import Figure, at_most
 from weir_operator.loop.decision_records import (
-    MOST_BYTES,
+    MAX_BYTES,
     MOST_INTERVALS,
     DecisionRecord,
     RecordStore,
@@ -155,7 +155,7 @@ def _fill(folder: Path, taken: list[DecisionRecord]) -> list[Figure]:
     """Write several times what the file may hold."""
     store = RecordStore(folder / "records.sqlite")
     size = _size_of(taken)
-    ticks = int(TIMES_FULL * MOST_BYTES / size / OPERATORS)
+    ticks = int(TIMES_FULL * MAX_BYTES / size / OPERATORS)
     largest, spent = 0, []
     for tick in range(ticks):
         begin = OPERATORS * (tick % TICKS)
@@ -175,7 +175,7 @@ def _fill(folder: Path, taken: list[DecisionRecord]) -> list[Figure]:
             figure="the records of a StreamApp, however much is written",
             value=max(largest, _bytes_in(folder)) / 2**20,
             unit="MiB",
-            limit=MOST_BYTES / 2**20 + 4,
+            limit=MAX_BYTES / 2**20 + 4,
         ),
         Figure(figure="CPU time of a write", value=1000 * statistics.median(spent), unit="ms"),
         Figure(figure="of the longest, with what must go", value=1000 * max(spent), unit="ms"),

@@ -297,7 +297,7 @@ async def _measure(way: str, jar: Path, name: str, number: int, load: Load) -> t
             raise RuntimeError(f"Expected the jobs to go on within {LIMIT:g} s; see {FOLDER}")
 
     def have_taken(records: Mapping[Path, int]) -> bool:
-        return all(_records(counters[place]) >= least for place, least in records.items())
+        return all(_records(counters[place]) >= minimum for place, minimum in records.items())
 
     def look_at(place: Path) -> Look:
         return _look(place, counters[place], clock.now())

@@ -50,7 +50,7 @@ async def _random_rescales() -> list[Figure]:
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
         while len(ends) < RANDOM_RESCALES:
-            target = deployments(_draw(draw, most=3), _draw(draw, most=2))
+            target = deployments(_draw(draw, maximum=3), _draw(draw, maximum=2))
             if _pools(target) != _pools(cluster.store.load().deployments):
                 ends.append(await cluster.change(target))
                 await asyncio.sleep(draw.uniform(0.5, 2.0))  # records flow between two changes
@@ -240,10 +240,10 @@ async def _overload() -> list[Figure]:
     ]
 
 
-def _draw(draw: random.Random, *, most: int) -> dict[str, int]:
-    """Return a deployment of one to `most` replicas over both pools."""
+def _draw(draw: random.Random, *, maximum: int) -> dict[str, int]:
+    """Return a deployment of one to `maximum` replicas over both pools."""
     counts: dict[str, int] = {}
-    for _ in range(draw.randint(1, most)):
+    for _ in range(draw.randint(1, maximum)):
         node_type = draw.choice(["small/250m", "small/500m", "large/1"])
         counts[node_type] = counts.get(node_type, 0) + 1
     return counts

@@ -184,9 +184,9 @@ async def _calibrate(cluster: TripsCluster, managers: Mapping[str, ObservedOpera
 
 def _managers(job: Trips, sharing: Sharing) -> Mapping[str, ObservedOperator]:
     managers = operator_managers(job.app())
-    most = job.app().spec.flink.max_parallelism
-    managers["match"].note_edges(keyed=False, balanced=True, sharing=sharing, key_groups=most)
-    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    maximum = job.app().spec.flink.max_parallelism
+    managers["match"].note_edges(keyed=False, balanced=True, sharing=sharing, key_groups=maximum)
+    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=maximum)
     return managers
 
 

@@ -301,9 +301,9 @@ async def _measure(job: Trips) -> tuple[Calibration, list[Point]]:
 def describe(job: Trips) -> Structure:
     """Return what the fit is told beforehand."""
     managers = operator_managers(job.app())
-    most = job.app().spec.flink.max_parallelism
-    managers["match"].note_edges(keyed=False, balanced=True, sharing=None, key_groups=most)
-    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=most)
+    maximum = job.app().spec.flink.max_parallelism
+    managers["match"].note_edges(keyed=False, balanced=True, sharing=None, key_groups=maximum)
+    managers["aggregate"].note_edges(keyed=True, balanced=False, sharing=None, key_groups=maximum)
     speeds = _speeds(job)
     models = []
     for name in OPERATORS:

@@ -53,7 +53,7 @@ from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import least_response_time
+from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import CostParts, Decision, Observation, OperatorModel, Transition
 from weir_simulator.contention import (
     BATCH,
@@ -372,11 +372,11 @@ def _observe(
 
 
 def _share(flow: Dataflow, bound: float, models: list[OperatorModel]) -> dict[str, float]:
-    least = {model.name: least_response_time(model) for model in models}
+    minimum = {model.name: min_response_time(model) for model in models}
     try:
-        return share_budgets(flow, bound, least=least)
+        return share_budgets(flow, bound, least=minimum)
     except InfeasibleObjectiveError as error:
-        return share_budgets(flow, WITHIN_REACH * error.least, least=least)
+        return share_budgets(flow, WITHIN_REACH * error.least, least=minimum)
 
 
 def _transition(before: Observation, decision: Decision, after: Observation) -> Transition:

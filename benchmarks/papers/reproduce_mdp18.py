@@ -258,8 +258,8 @@ def run_year(experiment: Experiment) -> Year:
     time, price = found.history[:, AT_TIME], found.history[:, AT_PRICE]
     violated = time > experiment.objective.response_time
     moved = found.history[:, AT_CHANGE] == RESTART
-    most = REPLICAS * len(experiment.operators)
-    costs = RESOURCES * price / most + VIOLATED * violated + MOVING * moved
+    maximum = REPLICAS * len(experiment.operators)
+    costs = RESOURCES * price / maximum + VIOLATED * violated + MOVING * moved
     so_far = np.cumsum(costs)
     slots = [min(day * 1440, costs.size) for day in DAYS]
     return Year(

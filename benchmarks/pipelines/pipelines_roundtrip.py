@@ -52,7 +52,7 @@ SCRAPES = (5, 15)
 SOURCE, INSIDE = "source", "match"
 APP = "default/roundtrip"
 ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
-LEAST_RATE = 20.0
+MIN_RATE = 20.0
 """Records/s from which on a minute is judged."""
 
 
@@ -175,7 +175,7 @@ def _errors(
         judged = row.operator == SOURCE and row.minute >= began + 30 and truth.get(row.minute)
         if judged and row.completeness >= WHOLE and row.arrived is not None:
             due = truth[row.minute] / 60
-            if due >= LEAST_RATE:
+            if due >= MIN_RATE:
                 errors[row.minute] = abs(row.arrived / due - 1)
                 print(
                     f"{every:2d} s, minute {row.minute}: due {due:.2f}, rebuilt {row.arrived:.2f} "

@@ -37,7 +37,7 @@ DURATION = "5 min; 2 GB of disk"
 OPERATORS = int(os.environ.get("WEIR_VOLUME_OPERATORS", "1000"))
 DAYS = int(os.environ.get("WEIR_VOLUME_DAYS", "30"))
 GIB = 2**30
-LEAST_A_DAY = 0.1
+MIN_A_DAY = 0.1
 """Seconds: what differs less is the start's noise, and too few operators to judge by."""
 MEMORY = "3g"
 """Of Spark's heap. What is beyond it are the JVM's own needs and Python's."""
@@ -100,7 +100,7 @@ def _linearity(runs: Mapping[int, Run]) -> Figure:
     figure = f"a further day from {middle} to {whole} days beside one from {one} to {middle}"
     early = (runs[middle].seconds - runs[one].seconds) / (middle - one)
     late = (runs[whole].seconds - runs[middle].seconds) / (whole - middle)
-    if early < LEAST_A_DAY:
+    if early < MIN_A_DAY:
         return Figure(figure=figure, value=None, unit="times")
     return at_most(figure=figure, value=late / early, unit="times", limit=1.2)
 

@@ -88,9 +88,9 @@ def _go_back(
 ) -> None:
     """Fill the cost of the whole trace for each first deployment."""
     for slot in range(rates.size - 1, -1, -1):
-        least = np.inf
+        minimum = np.inf
         for place in range(values.size):
-            least = min(least, values[place])
+            minimum = min(minimum, values[place])
         for place in range(values.size):
             now = price[place] + (violation if rates[slot] > capacity[place] else 0.0)
-            values[place] = now + min(values[place], least + change)
+            values[place] = now + min(values[place], minimum + change)

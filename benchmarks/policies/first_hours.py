@@ -201,12 +201,12 @@ def _cost_per_interval(case: Case, policy: str, folder: Path, seed: int) -> Floa
     experiment = describe(case, folder, seed)
     weights = experiment.weights
     history = simulate(experiment, seed=seed, policy=policy, history=True).history
-    most = experiment.dearest * sum(each.max_replicas for each in experiment.operators)
+    maximum = experiment.dearest * sum(each.max_replicas for each in experiment.operators)
     missed = history[:, AT_TIME] > experiment.objective.response_time
     restarted = history[:, AT_CHANGE] == RESTART
     return np.asarray(
         weights.violation * missed
-        + weights.resources * history[:, AT_PRICE] / most
+        + weights.resources * history[:, AT_PRICE] / maximum
         + weights.reconfiguration * restarted
     )
 
@@ -291,10 +291,10 @@ def _batches(slots: int, family: Family, rng: np.random.Generator) -> Floats:
 
 def _regimes(slots: int, family: Family, rng: np.random.Generator) -> Floats:
     """Make up two changes of the level, up or down, for good."""
-    least, most = family.regimes
+    minimum, maximum = family.regimes
     rate = np.zeros(slots)
     for begins in np.sort(rng.integers(slots, size=2)):
-        rate[begins:] += rng.choice([-1, 1]) * rng.uniform(least, most)
+        rate[begins:] += rng.choice([-1, 1]) * rng.uniform(minimum, maximum)
     slow = 0.08 * np.sin(2 * np.pi * (np.arange(slots) / (4 * HOUR) + rng.random()))
     return np.exp(np.clip(rate, -1.5, 1.0) + slow) * _noise(slots, rng)
 

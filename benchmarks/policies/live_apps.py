@@ -41,13 +41,13 @@ BEGIN: Mapping[str, int] = {"taxi": 14_340, "tweets": 60_480}
 """Line of each published trace from which on arms are compared: late evening; a day of bursts."""
 BUSY = 0.7
 """Share of a replica that static peak uses at most, as an autoscaler's usual target."""
-MOST_VIOLATIONS = "1%"
+MAX_VIOLATIONS = "1%"
 """What is compared at equal violations has to be as good as none: a run has 34 intervals."""
-MOST_RESTARTS = 500
+MAX_RESTARTS = 500
 """Of a day that passes sixty times faster: eight. What a restart costs does not pass faster."""
 REFIT = "5m"
 """Between two fits: the second sees nearly all of learning. An arm ends before the first."""
-MOST_REPLICAS = 3
+MAX_REPLICAS = 3
 """Of an operator: as many as the machine bears JVMs, and twice what the peak needs."""
 TOO_SMALL = "250m"
 """Its quota is less than the kernel takes."""
@@ -155,7 +155,7 @@ def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[s
     scaled = [
         {
             "name": name,
-            "maxReplicas": MOST_REPLICAS,
+            "maxReplicas": MAX_REPLICAS,
             "initial": {LARGE: replicas_at_peak(app, name)},
         }
         for name in app.work
@@ -184,8 +184,8 @@ def describe(app: App, arm: Arm, *, trace: Path, out: Path, seed: int) -> dict[s
     }
     spec["objective"] |= {
         "responseTime": {"bound": app.bound, "statistic": "mean"},
-        "maxViolations": MOST_VIOLATIONS,
-        "maxRestartsPerDay": MOST_RESTARTS,
+        "maxViolations": MAX_VIOLATIONS,
+        "maxRestartsPerDay": MAX_RESTARTS,
     }
     for pool in spec["nodePools"]:
         pool["memory"] = app.memory

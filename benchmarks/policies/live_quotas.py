@@ -26,7 +26,7 @@ from weir_operator.runtime.local.folders import AppFolder, TaskManagerFolder
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2
 """CPU seconds per second that stand for one core of speed 1."""
-LEAST = 1_000
+MINIMUM = 1_000
 """Microseconds of CPU per period: the kernel takes no smaller quota."""
 SHORTEST, LONGEST = 5_000, 10_000
 """Microseconds of a period, at whose end a quota starts over. What is left of one when a record
@@ -49,10 +49,10 @@ def limit_of(speed: float) -> tuple[int, int]:
         QuotaError: The kernel does not take so small a quota.
     """
     share = speed * CORE
-    period = max(SHORTEST, math.ceil(LEAST / share))
+    period = max(SHORTEST, math.ceil(MINIMUM / share))
     if period > LONGEST:
         raise QuotaError(
-            f"Expected a speed of at least {LEAST / CORE / LONGEST:g}, got {speed:g}; take a "
+            f"Expected a speed of at least {MINIMUM / CORE / LONGEST:g}, got {speed:g}; take a "
             "larger size"
         )
     return round(share * period), period

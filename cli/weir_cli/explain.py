@@ -11,7 +11,7 @@ import typer
 
 from weir_cli.options import find_records, read_time
 
-MOST_TUNINGS = 5
+MAX_TUNINGS = 5
 """Tunings that are shown, the newest first."""
 
 
@@ -52,7 +52,7 @@ def explain(
         from weir_operator.reporting.explanation import render_explanations
         from weir_operator.reporting.tunings_view import render_tunings
 
-        versions = () if tunings is None else tunings.latest(MOST_TUNINGS, until=until)
+        versions = () if tunings is None else tunings.latest(MAX_TUNINGS, until=until)
         if versions:
             Console().print(render_tunings(app, versions))
         Console().print(render_explanations(app, explanations))

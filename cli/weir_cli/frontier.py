@@ -43,7 +43,7 @@ from weir_simulator.frontier import (
 from weir_simulator.reports import frontier as frontier_page
 from weir_simulator.reports import wording
 from weir_simulator.reports.frontier import render_frontier_page
-from weir_simulator.section import MOST_SEED
+from weir_simulator.section import MAX_SEED
 from weir_simulator.what_if import with_pool, with_price, with_traffic, without_pool
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
@@ -256,7 +256,7 @@ def _read_shares(text: str) -> tuple[float, ...]:
 
 def _take_seeds(own: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the experiment's own seeds first, then those that follow its greatest."""
-    further = ((max(own) + 1 + number) % MOST_SEED for number in range(count))
+    further = ((max(own) + 1 + number) % MAX_SEED for number in range(count))
     return (*own, *further)[:count]
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from weir_cli.options import PolicyName
 from weir_simulator.experiment_files import load_experiment
-from weir_simulator.section import MOST_SEED
+from weir_simulator.section import MAX_SEED
 
 if TYPE_CHECKING:
     from weir_simulator.result import Result
@@ -26,7 +26,7 @@ def simulate(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Use this seed instead of the file's first.", min=0, max=MOST_SEED),
+        typer.Option(help="Use this seed instead of the file's first.", min=0, max=MAX_SEED),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from weir_simulator.errors import TraceError
-from weir_simulator.section import MOST_SEED, MOST_SLOTS
+from weir_simulator.section import MAX_SEED, MAX_SLOTS
 from weir_simulator.traces import (
     Trace,
     TraceKind,
@@ -115,10 +115,10 @@ def synthesise_trace(
     kind: Annotated[TraceKind, typer.Argument(help="The published trace to imitate.")],
     out: Out,
     slots: Annotated[
-        int, typer.Option(help="Length, in slots of a minute.", max=MOST_SLOTS)
+        int, typer.Option(help="Length, in slots of a minute.", max=MAX_SLOTS)
     ] = 10080,
     seed: Annotated[
-        int, typer.Option(help="The same seed gives the same trace.", min=0, max=MOST_SEED)
+        int, typer.Option(help="The same seed gives the same trace.", min=0, max=MAX_SEED)
     ] = 1,
     as_json: AsJson = False,
 ) -> None:

@@ -30,7 +30,7 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.reports import tuning
 from weir_simulator.reports.tuning import render_tuning_page
-from weir_simulator.section import MOST_SEED
+from weir_simulator.section import MAX_SEED
 from weir_simulator.tuning.order import (
     Constraints,
     Evaluation,
@@ -60,7 +60,7 @@ def tune(
             max=100_000,
         ),
     ] = 25,
-    seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MOST_SEED // 2)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MAX_SEED // 2)] = 1,
     surrogate: Annotated[
         str,
         typer.Option(help=f"Model of outcomes: {', '.join(get_args(SurrogateName))}."),

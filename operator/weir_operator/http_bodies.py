@@ -121,5 +121,5 @@ async def work_on(body: bytes, work: Callable[[bytes], T]) -> T:
     return work(body) if len(body) <= INLINE else await asyncio.to_thread(work, body)
 
 
-def _too_large(most: int) -> TooLargeError:
-    return TooLargeError(f"it has more than {most / 2**20:g} MiB")
+def _too_large(maximum: int) -> TooLargeError:
+    return TooLargeError(f"it has more than {maximum / 2**20:g} MiB")

@@ -42,7 +42,7 @@ from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.history import History
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
 
-MOST_AGE = timedelta(days=7)
+MAX_AGE = timedelta(days=7)
 """How long ago the last day may be. The controller remembers eight days of its own, so what is kept
 still meets them; what ended earlier is another job's, and nobody has looked at the nights since."""
 
@@ -57,12 +57,12 @@ def reject_stale(root: Path, app: str, last: date, *, now: float | None) -> None
         now: Unix time; `None` refuses nothing.
 
     Raises:
-        InputError: It is older than `MOST_AGE`.
+        InputError: It is older than `MAX_AGE`.
     """
-    if now is not None and datetime.fromtimestamp(now, UTC).date() - last > MOST_AGE:
+    if now is not None and datetime.fromtimestamp(now, UTC).date() - last > MAX_AGE:
         raise InputError(
             f"{root}: expected a usable day of {app!r} within the last "
-            f"{MOST_AGE.days} days, got {last} as the latest; find out why weir pipelines "
+            f"{MAX_AGE.days} days, got {last} as the latest; find out why weir pipelines "
             "run adds none"
         )
 
@@ -291,7 +291,7 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
     Args:
         tables: Where they are.
         app: As the label `weir_app` has it.
-        now: Unix time to which the last day must be near (`age.MOST_AGE`); `None` takes any.
+        now: Unix time to which the last day must be near (`age.MAX_AGE`); `None` takes any.
 
     Raises:
         InputError: A table is not as agreed, cannot be read, or holds what is no week; or the last
@@ -334,12 +334,12 @@ def _season_rows(tables: Tables, table: ParquetTable, day: Partition) -> Iterato
 
 LAST_DAYS = 28
 """Days that are looked at, the last ones: four of each weekday. What was before is another job."""
-MOST_SAMPLES = 100_000
+MAX_SAMPLES = 100_000
 """Operators' intervals that are held at once, some 100 MB: with more than twelve operators, service
 times come of fewer days. Rates are small and of all days."""
 COVERED = 0.5
 """Completeness from which on a minute has a rate, as in `traces`."""
-LEAST_COVERED = 0.9
+MIN_COVERED = 0.9
 """Share of a day's minutes that must have one."""
 
 
@@ -358,7 +358,7 @@ def read_history(
         app: As the label `weir_app` has it.
         operators: Whose minutes must be covered for a day to be used.
         node_types: Names of the node types, `pool/size`.
-        now: Unix time to which it must be near (`MOST_AGE`); `None` takes it however old it is.
+        now: Unix time to which it must be near (`MAX_AGE`); `None` takes it however old it is.
 
     Raises:
         InputError: Nothing is kept of it, no day can be used, the last one is too old, or a table
@@ -390,8 +390,8 @@ def read_history(
     reject_stale(root, app, max(rates), now=now)
     used = sorted(rates)
     run = _last_run(used)
-    most_sampled = max(MOST_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)
-    sampled = used[-most_sampled:]
+    max_sampled = max(MAX_SAMPLES * INTERVAL // (86_400 * max(len(operators), 1)), 1)
+    sampled = used[-max_sampled:]
     measured = read_fitting_samples(tables, [Partition(app, day) for day in sampled], node_types)
     pools = {name.partition("/")[0] for name in node_types}
     return History(
@@ -440,7 +440,7 @@ def _find_fault(
         if name not in rates:
             return f"nothing of {name!r}"
         told = int(np.isfinite(rates[name]).sum()) - impossible.get(name, 0)
-        if told < LEAST_COVERED * DAY_MINUTES:
+        if told < MIN_COVERED * DAY_MINUTES:
             return f"only {max(told, 0) / DAY_MINUTES:.0%} of the minutes of {name!r} are complete"
     return ""
 

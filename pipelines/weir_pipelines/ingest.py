@@ -305,7 +305,7 @@ def _record(file: Path, row: int, record: dict[str, Any]) -> Scraped:  # Any: by
     )
 
 
-MOST_HELD = 1 << 20
+MAX_HELD = 1 << 20
 """Samples that are held before they are written out: some 100 MB while they are sorted."""
 ROW_GROUP = 1 << 17
 """Samples that are written at once when runs are merged: some 30 MB as Python has them."""
@@ -322,7 +322,7 @@ class DayImport:
         most_held: Samples from which on what is held is written out.
     """
 
-    def __init__(self, folder: Path, app: str | None = None, *, most_held: int = MOST_HELD) -> None:
+    def __init__(self, folder: Path, app: str | None = None, *, most_held: int = MAX_HELD) -> None:
         self._folder = folder
         self._app = app
         self._most_held = most_held

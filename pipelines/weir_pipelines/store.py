@@ -78,9 +78,9 @@ def refuse_damaged(file: Path, table: ParquetTable, day: date, rows: pa.Table) -
         if column.name == "minute":
             _refuse_other_days(file, day, values.to_numpy())
         elif column.name in _RANGES:
-            expected, least, most = _RANGES[column.name]
+            expected, minimum, maximum = _RANGES[column.name]
             numbers = values.to_numpy()
-            wrong = numbers[~((numbers >= least) & (numbers <= most))]  # NaN is wrong too
+            wrong = numbers[~((numbers >= minimum) & (numbers <= maximum))]  # NaN is wrong too
             if wrong.size:
                 raise InputError(
                     f"{file}: expected {expected} in each row of column {column.name}, got "

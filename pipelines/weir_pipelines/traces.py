@@ -71,7 +71,7 @@ def read_arrival_trace(
     return _fill(rates, most_filled)
 
 
-def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> RebuiltTrace:
+def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], maximum: float) -> RebuiltTrace:
     """Cut off what is unknown at both ends, and join what is unknown inside."""
     there = np.flatnonzero(~np.isnan(rates))
     if not there.size:
@@ -79,9 +79,9 @@ def _fill(rates: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> R
     inside = rates[there[0] : there[-1] + 1]
     unknown = np.isnan(inside)
     filled = float(unknown.mean())
-    if filled > most:
+    if filled > maximum:
         raise InputError(
-            f"{filled:.0%} of the minutes are not covered, more than {most:.0%}; give days that "
+            f"{filled:.0%} of the minutes are not covered, more than {maximum:.0%}; give days that "
             "are, see the table quality, or allow more with --most-filled"
         )
     slots = np.arange(inside.size)

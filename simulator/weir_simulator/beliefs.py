@@ -85,9 +85,9 @@ def _draw_time_factor(experiment: Experiment, rng: np.random.Generator) -> float
     believed = experiment.believed
     if believed.service_error is None:
         return believed.service_time
-    least, greatest = believed.service_error
+    minimum, greatest = believed.service_error
     sign = 1.0 if rng.random() < 0.5 else -1.0
-    return 1 + sign * (least + float(rng.random()) * (greatest - least))
+    return 1 + sign * (minimum + float(rng.random()) * (greatest - minimum))
 
 
 def _node_types(

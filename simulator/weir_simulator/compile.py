@@ -119,13 +119,13 @@ def _create_view(
         view.edges[row] = names.index(edge.source), names.index(edge.target)
         view.selectivity[row] = edge.selectivity
     weights, one_step = experiment.weights, experiment.moves_by_one(policy)
-    most = experiment.most_replicas(policy)
+    maximum = experiment.most_replicas(policy)
     for o, model in enumerate(models):
         fill_model(view, o, model)
         view.model[o].one_step = one_step
         view.seen[o].budget = budgets[model.name]
         view.seen[o].interval = experiment.slot
-        view.model[o].top_cost = most[model.name] * experiment.dearest
+        view.model[o].top_cost = maximum[model.name] * experiment.dearest
         view.model[o].weight_violation = weights.violation
         view.model[o].weight_resources = weights.resources
         view.model[o].weight_reconfiguration = weights.reconfiguration

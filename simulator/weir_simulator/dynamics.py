@@ -81,11 +81,11 @@ def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: 
 @compiled
 def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> None:
     """Process a slot at an operator whose rate is known."""
-    most = sustain(o, truth)
+    maximum = sustain(o, truth)
     working = rules.slot - gap
     before = state.backlog[o]
     arrived = state.rate[o] * rules.slot
-    processed = min(before + arrived, most * working)
+    processed = min(before + arrived, maximum * working)
     after = before + arrived - processed
     state.backlog[o] = after
     state.passed[o] = processed / rules.slot
@@ -96,12 +96,12 @@ def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> 
     waiting = before + state.rate[o] * gap if state.source[o] else before
     arriving = state.rate[o] if state.source[o] else arrived / working
     area = gap * (before + waiting) / 2
-    emptied = waiting / (most - arriving) if most > arriving else np.inf
+    emptied = waiting / (maximum - arriving) if maximum > arriving else np.inf
     if emptied < working:
         area += emptied * waiting / 2
     else:
         area += working * (waiting + after) / 2
-    steady, _ = predict_one(o, truth, truth.counts[o], min(arriving, NEAR_SATURATION * most))
+    steady, _ = predict_one(o, truth, truth.counts[o], min(arriving, NEAR_SATURATION * maximum))
     state.response[o] = steady + area / processed
 
 
@@ -213,13 +213,13 @@ def find_speeds(o: int, truth: View, state: WorldState) -> None:
         if truth.counts[o, place] == 0:
             truth.speedup[o, place] = state.nominal[place]
             continue
-        least, summed = np.inf, 0.0
+        minimum, summed = np.inf, 0.0
         for rank in range(truth.joined.shape[1]):
             if truth.joined[o, rank] == place:
-                least = min(least, state.factor[o, rank])
+                minimum = min(minimum, state.factor[o, rank])
                 summed += state.factor[o, rank]
         mean = summed / truth.counts[o, place]
-        truth.speedup[o, place] = state.nominal[place] * (least if slowest_counts else mean)
+        truth.speedup[o, place] = state.nominal[place] * (minimum if slowest_counts else mean)
 
 
 @compiled

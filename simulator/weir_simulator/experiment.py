@@ -39,13 +39,13 @@ from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
 from weir_policies.model import node_types as model_types
 from weir_policies.model.node_types import Deployment
-from weir_policies.model.queueing import least_response_time
+from weir_policies.model.queueing import min_response_time
 from weir_policies.model.season import HOURS, Season
 from weir_policies.parameters import Settings
 from weir_policies.policy import Aggregation, CostWeights, Neighbourhood, OperatorModel, Sharing
 from weir_simulator.section import (
-    MOST_SEED,
-    MOST_SLOTS,
+    MAX_SEED,
+    MAX_SLOTS,
     AboveZero,
     AtLeastZero,
     Duration,
@@ -553,9 +553,9 @@ class TraceSource(Section):
 
     file: Path | None = Field(default=None, strict=False, examples=["taxi.txt"])
     """Text file, one rate in records/s per line; relative to the experiment's file."""
-    start: int = Field(default=0, ge=0, le=MOST_SLOTS, examples=[0])
+    start: int = Field(default=0, ge=0, le=MAX_SLOTS, examples=[0])
     """First slot to use."""
-    slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[10080])
+    slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS, examples=[10080])
     """How many slots to use; `None` is the rest of the file, or a week of minutes made up."""
     kind: TraceKind | None = None
     """The published trace that a made-up one looks like."""
@@ -584,7 +584,7 @@ class PolicyChoice(Section):
 class Change(Section):
     """What is different from a slot on; factors multiply what the file says, not former changes."""
 
-    slot: int = Field(ge=0, le=MOST_SLOTS, examples=[5000])
+    slot: int = Field(ge=0, le=MAX_SLOTS, examples=[5000])
     rate: AtLeastZero | None = Field(default=None, examples=[2.0])
     """Factor of the trace; `None` leaves the one in force."""
     prices: dict[str, AtLeastZero] = Field(default={}, examples=[{"t1": 100}])
@@ -696,7 +696,7 @@ class Experiment(Section):
     training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
     """Trace that offline policies learn from; not the one that they are judged on."""
     policy: PolicyChoice = PolicyChoice(name="planner")
-    seeds: tuple[Annotated[int, Field(ge=0, le=MOST_SEED)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, le=MAX_SEED)], ...] = Field(
         default=(1,), min_length=1, examples=[[1, 2, 3]]
     )
     """Each is a run of its own; `weir compare` makes an interval of them."""
@@ -763,9 +763,9 @@ class Experiment(Section):
         dataflow, bound = self.dataflow, self.objective.response_time
         shares = share_equally(dataflow, bound)
         if registry.sees_application(policy):
-            least = {model.name: least_response_time(model) for model in models}
+            minimum = {model.name: min_response_time(model) for model in models}
             with suppress(InfeasibleObjectiveError):
-                shares = share_budgets(dataflow, bound, least=least)
+                shares = share_budgets(dataflow, bound, least=minimum)
         own = {each.name: each.budget for each in self.operators if each.budget is not None}
         return shares | own
 

@@ -148,9 +148,9 @@ class PlainOperator:
     def work_through(self, *, rate: float, slot: float, gap: float) -> None:
         """Process a slot with a queue that stops for its first `gap` seconds; see `dynamics`."""
         self.rate = self.offered = rate
-        most, working = self.sustain(), slot - gap
+        maximum, working = self.sustain(), slot - gap
         before, arrived = self.backlog, rate * slot
-        processed = min(before + arrived, most * working)
+        processed = min(before + arrived, maximum * working)
         self.backlog = before + arrived - processed
         self.passed = processed / slot
         if processed == 0:
@@ -159,12 +159,12 @@ class PlainOperator:
             waiting = before + rate * gap if self.source else before
             arriving = rate if self.source else arrived / working
             area = gap * (before + waiting) / 2
-            emptied = waiting / (most - arriving) if most > arriving else math.inf
+            emptied = waiting / (maximum - arriving) if maximum > arriving else math.inf
             if emptied < working:
                 area += emptied * waiting / 2
             else:
                 area += working * (waiting + self.backlog) / 2
-            steady = self.predict(min(arriving, NEAR_SATURATION * most))
+            steady = self.predict(min(arriving, NEAR_SATURATION * maximum))
             self.response = steady + area / processed
         self.offered_response = self.response
 
@@ -368,10 +368,10 @@ class _World:
                 self.standstill += world.downtime
             self.provisioned_at = -1
         lost = 0
-        most = max(each.max_replicas for each in self.experiment.operators)
+        maximum = max(each.max_replicas for each in self.experiment.operators)
         for operator in self.operators.values():
             for rank in reversed(range(len(operator.replicas))):
-                drawn = draw(self.seed, t, operator.row * most + rank, LOSS)
+                drawn = draw(self.seed, t, operator.row * maximum + rank, LOSS)
                 if drawn < world.loss_probability:
                     operator.replace_lost(rank)
                     lost += 1
@@ -519,7 +519,7 @@ class _World:
         rate_error = draw_factor(self.seed, t, o, RATE_NOISE, noise)
         time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
         busy_error = draw_factor(self.seed, t, o, BUSY_NOISE, noise)
-        most = 1.0 if self.queues else math.inf
+        maximum = 1.0 if self.queues else math.inf
         weeks = t * self.slot / WEEK
         return Observation(
             time=t * self.slot,
@@ -531,7 +531,8 @@ class _World:
             processed=operator.passed * rate_error,
             response_time=operator.response * time_error,
             utilisation=tuple(
-                min(min(busy, most) * busy_error, most) for busy in operator.utilise(operator.rate)
+                min(min(busy, maximum) * busy_error, maximum)
+                for busy in operator.utilise(operator.rate)
             ),
             backlog=operator.backlog,
             replica_ages=operator.ages(),

@@ -52,9 +52,9 @@ Duration = Annotated[float, BeforeValidator(read_duration), PlainSerializer(writ
 """Seconds, written with a unit."""
 AboveZero = Annotated[float, Field(gt=0)]
 AtLeastZero = Annotated[float, Field(ge=0)]
-MOST_SLOTS = 10_000_000
+MAX_SLOTS = 10_000_000
 """Slots of a run at most: 19 years of minutes."""
-MOST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 """The largest seed: what a compiled loop can take."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]

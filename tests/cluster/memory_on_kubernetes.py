@@ -48,7 +48,7 @@ class MemoryOnKubernetes:
 
     def peak_of(self, part: str) -> int:
         """Return the most bytes that a pod with `part` in its name took; 0 where none was seen."""
-        return max((most for name, most in self.peaks.items() if part in name), default=0)
+        return max((maximum for name, maximum in self.peaks.items() if part in name), default=0)
 
     async def _look(self) -> None:
         while True:

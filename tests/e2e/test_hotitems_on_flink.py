@@ -59,8 +59,8 @@ def count_plainly(bids, start, last):
     for end, counts in windows.items():
         if end > last:
             continue
-        hottest, most = min(counts.items(), key=lambda each: (-each[1], each[0]))
-        lines.append(f"{end} {hottest} {most} {counts.total()}")
+        hottest, maximum = min(counts.items(), key=lambda each: (-each[1], each[0]))
+        lines.append(f"{end} {hottest} {maximum} {counts.total()}")
     return lines
 
 

@@ -138,7 +138,7 @@ def test_days_of_more_than_four_weeks_ago_are_left_out(tmp_path):
 def test_where_samples_would_be_too_many_the_first_days_give_traffic_alone(tmp_path, monkeypatch):
     for number in (1, 2, 3):
         write(tmp_path, number)
-    monkeypatch.setattr(history_module, "MOST_SAMPLES", 2 * 288)
+    monkeypatch.setattr(history_module, "MAX_SAMPLES", 2 * 288)
 
     history = read(tmp_path)
 

@@ -160,9 +160,9 @@ def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path
     tracemalloc.start()
     try:
         samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
-        kept, most = tracemalloc.get_traced_memory()
+        kept, maximum = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
     assert len(samples.intervals) == 288
-    assert most < 3 * kept  # a row of Python for each of the day's would make it twenty times
+    assert maximum < 3 * kept  # a row of Python for each of the day's would make it twenty times

@@ -38,8 +38,8 @@ def one_minute_at_a_time(samples):
         usual = around.quantile(0.5, interpolation="lower")
         rises = rows["value"].diff()
         steps = zip(rows["time_ms"], lengths, rises, usual, strict=True)
-        for time, length, rise, most in steps:
-            if math.isnan(length) or length == 0 or rise < 0 or length > GAP_AFTER * most:
+        for time, length, rise, maximum in steps:
+            if math.isnan(length) or length == 0 or rise < 0 or length > GAP_AFTER * maximum:
                 continue
             moments = np.arange(time - length, time)
             counts: Any = pd.Series(moments // 60_000).value_counts()

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from weir_policies import registry
-from weir_policies.model.queueing import least_response_time
+from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
@@ -116,7 +116,7 @@ def test_there_is_no_room_and_no_gain_where_an_operator_may_not_run():
 
     assert [(each.speedup, each.pool_limit) for each in bound.node_types] == [(0.5, 0), (0.5, None)]
     assert [(each.speedup, each.pool_limit) for each in free.node_types] == [(1, None), (0.5, None)]
-    assert least_response_time(bound) == pytest.approx(2 * least_response_time(free))
+    assert min_response_time(bound) == pytest.approx(2 * min_response_time(free))
 
 
 def test_an_operator_begins_on_the_first_type_that_it_may_run_on():

@@ -43,10 +43,10 @@ def test_the_parts_add_up():
     result = run(policy="ql-pds", weights=weights)
 
     operator = an_experiment().operators[0]
-    most = an_experiment().dearest * operator.max_replicas
+    maximum = an_experiment().dearest * operator.max_replicas
     assert result.average_cost == pytest.approx(
         0.6 * result.violations / 100
-        + 0.2 * result.resources / most
+        + 0.2 * result.resources / maximum
         + 0.2 * result.reconfigurations / 100
     )
     assert sum(result.replicas.values()) >= 1

@@ -132,7 +132,7 @@ def _nft(script: str) -> None:
 CLOCK = SystemClock()
 LIMIT = 240.0
 """Seconds after which what has not recovered is stuck."""
-MOST_RESTARTS = 2
+MAX_RESTARTS = 2
 """Restarts of a pod's container after which the kubelet waits for 20 s and more."""
 ENDS = ("Done", "Abandoned", "RolledBack", "Failed")
 """Steps at which a change has ended."""
@@ -195,7 +195,7 @@ class Kill(Fault):
         """
         with_pod = draw.random() < 0.5
         for pod in pods:
-            await self.kill_one(world, pod, with_pod=with_pod or restarts(pod) >= MOST_RESTARTS)
+            await self.kill_one(world, pod, with_pod=with_pod or restarts(pod) >= MAX_RESTARTS)
         self.ended = CLOCK.now()
 
     async def kill_one(self, world: ChaosWorld, pod: Body, *, with_pod: bool) -> None:
@@ -465,7 +465,7 @@ class ControllerAndJobManagerKilled(MidChange):
             is_unwritten = written.get("step") == "Stopping" and not written.get("restore_path")
             self.detail = f"{UNWRITTEN if is_unwritten else 'late, at ' + written['step']}:"
             await self.kill_one(world, manager, with_pod=True)
-            await self.kill_one(world, weir, with_pod=restarts(weir) >= MOST_RESTARTS)
+            await self.kill_one(world, weir, with_pod=restarts(weir) >= MAX_RESTARTS)
             self.ended = CLOCK.now()
         finally:
             _signal([*slowed, *frozen], signal.SIGCONT)
@@ -735,7 +735,7 @@ class Input(Kill):
     async def restart_weir(self, world: ChaosWorld) -> None:
         """Kill the controller, so that the next one begins with what it finds."""
         for pod in await world.controllers():
-            await self.kill_one(world, pod, with_pod=restarts(pod) >= MOST_RESTARTS)
+            await self.kill_one(world, pod, with_pod=restarts(pod) >= MAX_RESTARTS)
 
     async def require_change(self, world: ChaosWorld) -> None:
         """Ask for a change, and note if it does not come about."""

@@ -228,7 +228,7 @@ def measure(bench: Bench, world: str, began: float) -> list[Figure]:
         kind: (count - before.requests.get(kind, 0.0)) / APPS * 60 / seconds
         for kind, count in after.requests.items()
     }
-    most = sorted(asked.items(), key=lambda item: -item[1])[:4]
+    frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
     expected = HANGING * (APPS - 1)
     return [
         at_most(figure="CPU of the controller", value=(after.cpu - before.cpu) / seconds,
@@ -247,7 +247,7 @@ def measure(bench: Bench, world: str, began: float) -> list[Figure]:
                unit="1/s"),
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
-        *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in most),
+        *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
         Figure(figure="start until all jobs were found running", value=start["ready"], unit="s"),
         Figure(figure="start until all had been decided on", value=start["decided"], unit="s"),
         Figure(figure="CPU time of the start", value=start_cpu, unit="s"),

@@ -34,7 +34,7 @@ from weir_operator.external.view import ExternalJob, replica_id
 from weir_operator.external.watch import JobWatch
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import SampleRing
-from weir_operator.metrics.source import MOST_SERIES, MetricsSource, Series, Window
+from weir_operator.metrics.source import MAX_SERIES, MetricsSource, Series, Window
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class FlinkSampler:
         self._watch = watch
         self._period = period
         self._clock = clock
-        self._ring = SampleRing(KEEP, most=MOST_SERIES)
+        self._ring = SampleRing(KEEP, most=MAX_SERIES)
         self._left_out = -math.inf  # when samples were last left out, of series too many
         self._counted: dict[str, float] = {}
         self._extra: dict[str, tuple[_Extra, ...]] = {}
@@ -91,7 +91,7 @@ class FlinkSampler:
         """
         if self._left_out >= start:
             raise TemporaryError(
-                f"Expected at most {MOST_SERIES} series of the job, got more: run fewer replicas"
+                f"Expected at most {MAX_SERIES} series of the job, got more: run fewer replicas"
             )
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()  # a fault in the asking itself must not look like silence
@@ -120,7 +120,7 @@ class FlinkSampler:
         if self._extra_of != run or self._extra_rounds >= IDS_EVERY:
             self._extra = {
                 vertex: tuple(
-                    islice(_extras(await flink.metric_ids(job.id, vertex), is_source), MOST_SERIES)
+                    islice(_extras(await flink.metric_ids(job.id, vertex), is_source), MAX_SERIES)
                 )
                 for vertex, is_source in _vertices(job)
             }

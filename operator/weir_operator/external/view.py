@@ -252,7 +252,7 @@ def external_app(
         _with_room(
             written.get(name) or _unwritten(name, deployments[name]),
             deployments[name],
-            most=min(job.most[name], most_slots or job.most[name]),
+            maximum=min(job.most[name], most_slots or job.most[name]),
         )
         for name in job.topology.operators
     )
@@ -333,14 +333,14 @@ def _unwritten(name: str, now: Mapping[str, int]) -> Operator:
     return usual.model_copy(update={"max_replicas": max(usual.max_replicas, 2 * sum(now.values()))})
 
 
-def _with_room(operator: Operator, now: Mapping[str, int], *, most: int) -> Operator:
+def _with_room(operator: Operator, now: Mapping[str, int], *, maximum: int) -> Operator:
     replicas = sum(now.values())
     allowed = operator.pools
     if allowed is not None:
         allowed = (*allowed, *sorted({kind.split("/")[0] for kind in now} - set(allowed)))
     return operator.model_copy(
         update={
-            "max_replicas": max(replicas, min(most, operator.max_replicas)),
+            "max_replicas": max(replicas, min(maximum, operator.max_replicas)),
             "pools": allowed,
         }
     )
@@ -353,11 +353,11 @@ def _with_sizes(pool: NodePool, replicas: Sequence[Replica]) -> NodePool:
     for text in sorted({replica.size for replica in here}):
         if Cpu(text) not in sizes:
             sizes.append(Cpu(text))
-    most = max(Counter(replica.operator for replica in here).values(), default=0)
+    maximum = max(Counter(replica.operator for replica in here).values(), default=0)
     limit = pool.max_replicas
     return pool.model_copy(
         update={
             "sizes": tuple(sizes),
-            "max_replicas": None if limit is None else max(limit, most),
+            "max_replicas": None if limit is None else max(limit, maximum),
         }
     )

@@ -92,7 +92,7 @@ class Storage:
 DEFAULT_PROCESS_MEMORY = 1024
 """MiB; a job without managed memory then has 384 MiB of heap."""
 _NETWORK = "taskmanager.memory.network."
-_LEAST_NETWORK = 64  # MiB, of Flink's own
+_MIN_NETWORK = 64  # MiB, of Flink's own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,11 +108,11 @@ class TaskManagerMemory:
 
     def settings(self, user: Mapping[str, str]) -> dict[str, str]:
         """Return the keys for it, in addition to the user's."""
-        least = {}
-        if self.network > _LEAST_NETWORK and not any(key.startswith(_NETWORK) for key in user):
-            least = {f"{_NETWORK}min": f"{self.network}m"}
+        minimum = {}
+        if self.network > _MIN_NETWORK and not any(key.startswith(_NETWORK) for key in user):
+            minimum = {f"{_NETWORK}min": f"{self.network}m"}
         return {
-            **least,
+            **minimum,
             "taskmanager.memory.process.size": f"{self.process}m",
             "taskmanager.memory.managed.size": f"{self.managed}m",
         }

@@ -22,9 +22,9 @@ import numpy as np
 from weir_operator.errors import PermanentError
 from weir_operator.flink.configuration import TaskManagerMemory
 
-LEAST_TASK_HEAP = 64
+MIN_TASK_HEAP = 64
 """MiB that `Weir.pin` asks for in a slot: a TaskManager with less never gets one of its tasks."""
-LEAST_JOB_MANAGER_HEAP = 128
+MIN_JOB_MANAGER_HEAP = 128
 """MiB, as Flink asks."""
 MANAGED_FRACTION = 0.4
 """Flink's own share of managed memory."""
@@ -121,7 +121,7 @@ def size_task_manager(
         return replace(found, managed=default)
 
     def suffices(mib: int) -> bool:
-        return _parts_of(user, sized(mib)).task_heap >= LEAST_TASK_HEAP * _MIB
+        return _parts_of(user, sized(mib)).task_heap >= MIN_TASK_HEAP * _MIB
 
     if suffices(process):
         return sized(process)
@@ -210,12 +210,12 @@ def split_job_manager(
         return mib * _MIB - overhead - metaspace - sizes.get("off-heap.size", 128 * _MIB)
 
     metaspace = sizes.get("jvm-metaspace.size", 256 * _MIB)
-    least = LEAST_JOB_MANAGER_HEAP * _MIB
-    if heap_of(process) < least:
-        enough = _least(lambda mib: heap_of(mib) >= least, above=process)
+    minimum = MIN_JOB_MANAGER_HEAP * _MIB
+    if heap_of(process) < minimum:
+        enough = _least(lambda mib: heap_of(mib) >= minimum, above=process)
         raise PermanentError(
             f"{field}: expected at least {enough}Mi for a JobManager (including "
-            f"{metaspace // _MIB} MiB of metaspace and {LEAST_JOB_MANAGER_HEAP} of "
+            f"{metaspace // _MIB} MiB of metaspace and {MIN_JOB_MANAGER_HEAP} of "
             f"heap), got {process}Mi; raise it"
         )
     return JobManagerSplit(heap=heap_of(process), metaspace=metaspace)
@@ -338,9 +338,9 @@ class _Sizes:
 
     def share(self, name: str, *, of: int, fraction: float, low: int, high: int | None) -> int:
         """Return a fraction of a whole within bounds; the defaults of these are in MiB."""
-        least = self.get(f"{name}.min", low * _MIB)
-        most = self.get(f"{name}.max", _LARGEST if high is None else high * _MIB)
-        return min(max(self.fraction(name, fraction, of=of), least), most)
+        minimum = self.get(f"{name}.min", low * _MIB)
+        maximum = self.get(f"{name}.max", _LARGEST if high is None else high * _MIB)
+        return min(max(self.fraction(name, fraction, of=of), minimum), maximum)
 
     def fraction(self, name: str, default: float, *, of: int) -> int:
         """Return a fraction of a whole."""

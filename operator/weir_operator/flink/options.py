@@ -179,7 +179,7 @@ _UNITS_OF_SIZE = {
 _QUANTITY = re.compile(r"([0-9]+)\s*(.*)", re.DOTALL)
 _ISO = re.compile(r"p[-+0-9.dthms]+", re.IGNORECASE)
 """A duration such as `PT3S`, which Flink leaves to Java."""
-_MOST = 2**63 - 1
+_MAXIMUM = 2**63 - 1
 
 _ROLES = ("jobmanager", "taskmanager")
 _OPTIONS_OF_ALL = "env.java.opts.all"
@@ -227,7 +227,7 @@ def _is_quantity(text: str, units: Mapping[str, int]) -> bool:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or (unit := found[2].strip().lower()) not in units:
         return False
-    return len(found[1]) < 100 and int(found[1]) * units[unit] <= _MOST
+    return len(found[1]) < 100 and int(found[1]) * units[unit] <= _MAXIMUM
 
 
 def _find_collectors(config: Mapping[str, str]) -> Iterator[RefusedValue]:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Json: TypeAlias = Any
 """What a JSON text holds; the one place where Flink's answers are not yet typed."""
 
-MOST_ANSWERED = 8 * 2**20
+MAX_ANSWERED = 8 * 2**20
 """Bytes of an answer. A job of a thousand subtasks takes one MiB."""
 _LOGGED = 200
 """Characters of an answer that the log quotes."""
@@ -109,7 +109,7 @@ class FlinkTransport:
                 timeout=aiohttp.ClientTimeout(total=limit),
                 allow_redirects=False,
             ) as response:
-                status, content = response.status, await read_body(response, MOST_ANSWERED)
+                status, content = response.status, await read_body(response, MAX_ANSWERED)
             self._logged_failure = ""
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error

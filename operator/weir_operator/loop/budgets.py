@@ -16,7 +16,7 @@ from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.model.queueing import least_response_time
+from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Tuning
 
 WITHIN_REACH = 1.5
@@ -124,25 +124,25 @@ class BudgetSharing:
         Raises:
             _OutOfReachError: It cannot be kept; names the least possible one.
         """
-        least = {name: _least(manager) for name, manager in managers.items()}
+        minimum = {name: _least(manager) for name, manager in managers.items()}
         fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
         scaled = dataflow.without(fixed)
-        own = {name: least[name] if name in fixed else 0.0 for name in dataflow.operators}
+        own = {name: minimum[name] if name in fixed else 0.0 for name in dataflow.operators}
         reserved = dataflow.response_time(own)
-        budgets = {name: least[name] for name in fixed}
+        budgets = {name: minimum[name] for name in fixed}
         if scaled is None:
             return budgets
-        floors = {name: least[name] for name in scaled.operators}
+        floors = {name: minimum[name] for name in scaled.operators}
         # Both may lie on paths of their own, so together they may exceed the longest path.
         possible = reserved + scaled.response_time(floors)
-        ends = self._bound_ends(dataflow, scaled, least, own, sink_bounds, possible)
+        ends = self._bound_ends(dataflow, scaled, minimum, own, sink_bounds, possible)
         try:
             if bound <= reserved:
                 raise InfeasibleObjectiveError("", least=possible)
             budgets |= share_budgets(scaled, bound - reserved, least=floors, sink_bounds=ends)
         except InfeasibleObjectiveError as error:
             raise _OutOfReachError(
-                "responseTime", self._bound, dataflow.response_time(least) * self.tail, possible
+                "responseTime", self._bound, dataflow.response_time(minimum) * self.tail, possible
             ) from error
         return budgets
 
@@ -150,7 +150,7 @@ class BudgetSharing:
         self,
         dataflow: Dataflow,
         scaled: Dataflow,
-        least: Mapping[str, float],
+        minimum: Mapping[str, float],
         own: Mapping[str, float],
         sink_bounds: Mapping[str, float],
         possible: float,
@@ -164,7 +164,7 @@ class BudgetSharing:
             if sink not in dataflow.operators:
                 continue
             path = dataflow.leading_to(sink)
-            shortest = path.response_time({name: least[name] for name in path.operators})
+            shortest = path.response_time({name: minimum[name] for name in path.operators})
             if bound / self.tail <= shortest:
                 raise _OutOfReachError(
                     f"paths[{sink}].responseTime", bound, shortest * self.tail, possible
@@ -197,6 +197,6 @@ def _least(manager: ObservedOperator) -> float:
     if math.isnan(model.service_mean):
         return model.network_time
     if manager.fixed is None:
-        return least_response_time(model)
+        return min_response_time(model)
     used = [t.speedup for count, t in zip(manager.fixed, model.node_types, strict=True) if count]
     return model.service_mean / min(used) + model.network_time

@@ -263,14 +263,14 @@ replayed, a week and a little."""
 MOST_INTERVALS = 12_000
 """Measured intervals that are kept and read at once, and ticks that are kept: those of 8 days of
 minutes, of 17 hours of 5 seconds."""
-MOST_MEASURED = 150_000
+MAX_MEASURED = 150_000
 """Operators and their replicas, each counted in every interval, that are read at once. Each is a
 few hundred bytes of objects, and a controller has many jobs and little memory. Three operators of
 three replicas come to 12,000 intervals; ten of five to 2,500, of minutes nearly two days."""
 
 KEPT = 30 * 86_400.0
 """Seconds for which decisions, changes and events are kept."""
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """Bytes of one StreamApp's records; of more, the oldest decisions, changes and events go. Two
 operators that decide every minute stay below it for 30 days: `make bench NAME=records`."""
 PRUNE_EVERY = 100
@@ -513,11 +513,11 @@ class RecordStore:
                 self._connection,
                 before=now - KEPT,
                 most_intervals=MOST_INTERVALS,
-                most=MOST_BYTES,
+                most=MAX_BYTES,
             )
 
     def intervals(
-        self, *, since: float = 0.0, most: int = MOST_INTERVALS, measured: int = MOST_MEASURED
+        self, *, since: float = 0.0, most: int = MOST_INTERVALS, measured: int = MAX_MEASURED
     ) -> tuple[IntervalSample, ...]:
         """Return what was measured in the intervals that ended after a Unix time, oldest first.
 

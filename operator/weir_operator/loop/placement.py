@@ -129,10 +129,10 @@ def _count(counts: Mapping[str, int], pool: str) -> int:
     return sum(count for node_type, count in counts.items() if node_type.split("/", 1)[0] == pool)
 
 
-def _cut(counts: dict[str, int], pool: str, most: int) -> int:
-    """Leave no more than `most` replicas in a pool; return how many were taken away."""
+def _cut(counts: dict[str, int], pool: str, maximum: int) -> int:
+    """Leave no more than `maximum` replicas in a pool; return how many were taken away."""
     mine = [node_type for node_type in counts if node_type.split("/", 1)[0] == pool]
-    excess = max(0, sum(counts[node_type] for node_type in mine) - most)
+    excess = max(0, sum(counts[node_type] for node_type in mine) - maximum)
     left = excess
     for node_type in reversed(mine):
         taken = min(left, counts[node_type])
@@ -151,8 +151,8 @@ def _move(
     if not open_types:
         return {}
     best = max(open_types, key=lambda each: each.speedup)
-    most = count if best.pool_limit is None else min(count, best.pool_limit)
-    return {best.name: most}
+    maximum = count if best.pool_limit is None else min(count, best.pool_limit)
+    return {best.name: maximum}
 
 
 class PlacementSearch:

@@ -112,12 +112,12 @@ def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
     """
     seen, decision = proposal.observation, proposal.decision
     now, target, types = seen.deployment, decision.target, seen.model.node_types
-    most = now.size if math.isnan(splits) else max(int(splits), now.size)
-    if math.isnan(splits) or target.size <= most:
+    maximum = now.size if math.isnan(splits) else max(int(splits), now.size)
+    if math.isnan(splits) or target.size <= maximum:
         return proposal
     counts = list(target)
     for place in sorted(range(len(types)), key=lambda i: (types[i].speedup, -types[i].price)):
-        counts[place] -= min(counts[place], sum(counts) - most)
+        counts[place] -= min(counts[place], sum(counts) - maximum)
     cut = Deployment(tuple(counts))
     if speed_of(cut, types) <= speed_of(now, types):
         cut = now
@@ -174,7 +174,11 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
         return f"{short}, because the source has {describe_splits(splits)}"
     limits = {each.pool: each.pool_limit for each in model.node_types}
     used = target.per_pool(model.node_types)
-    full = [pool for pool, most in limits.items() if most is not None and used.get(pool, 0) >= most]
+    full = [
+        pool
+        for pool, maximum in limits.items()
+        if maximum is not None and used.get(pool, 0) >= maximum
+    ]
     if len(full) == len(limits):
         return f"{short}, because there is no room in {' and '.join(full)}"
     return f"{short}, because no reachable deployment is expected to be worth its cost"

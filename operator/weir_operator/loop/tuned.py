@@ -81,14 +81,14 @@ def fit_budgets(
     part = 1.0
     bounded = [(dataflow, bound)]
     bounded += [(dataflow.leading_to(sink), tighter) for sink, tighter in sink_bounds.items()]
-    for paths, most in bounded:
+    for paths, maximum in bounded:
         longest = paths.response_time({name: budgets[name] for name in paths.operators})
         # What is not tuned stays, so that only the tuned part can give way.
         floor = {name: least[name] if name in known else shared[name] for name in paths.operators}
         shortest = paths.response_time(floor)
-        if longest > most:
+        if longest > maximum:
             # The longest path is convex in the factor, so the chord keeps the bound.
-            part = min(part, (most - shortest) / (longest - shortest))
+            part = min(part, (maximum - shortest) / (longest - shortest))
     if part <= 0:
         return None
     return budgets | {

@@ -41,7 +41,7 @@ from weir_operator.http_bodies import (
     read_raw,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.source import MOST_SERIES, Series, Window
+from weir_operator.metrics.source import MAX_SERIES, Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _SWEEPS = 60
@@ -133,15 +133,15 @@ class SampleRing:
 Targets = Callable[[], Awaitable[Sequence[str]]]
 """Says where the reporters listen now: URLs with or without the path `/metrics`."""
 
-MOST_PAGE = 4 * 2**20
+MAX_PAGE = 4 * 2**20
 """Bytes of one page. A TaskManager with 50 operators in each of 8 slots has some 2 MiB."""
-MOST_HELD = 32 * 2**20
+MAX_HELD = 32 * 2**20
 """Bytes of a StreamApp's pages, as they came, that wait to be parsed."""
-MOST_LINE = 8192
+MAX_LINE = 8192
 """Bytes of a line that is read."""
 RETRY_TOO_LARGE = 60.0
 """Seconds until a target whose page was too large is asked again."""
-MOST_SHARE = 0.1
+MAX_SHARE = 0.1
 """Of a processor, for parsing the pages of one StreamApp."""
 _PARSED_INLINE = 32 * 1024
 """Bytes of series that are parsed in the event loop; the slowest take 20 ms."""
@@ -180,7 +180,7 @@ class DirectSource:
         self._period = period
         self._time_limit = time_limit
         self._clock = clock
-        self._ring = SampleRing(keep, most=MOST_SERIES)
+        self._ring = SampleRing(keep, most=MAX_SERIES)
         self._failures: Counter[str] = Counter()
         self._too_large: dict[str, tuple[str, float]] = {}  # by target: why, and when to ask again
         self._left_out = -math.inf  # when samples were last left out, of series too many
@@ -263,7 +263,7 @@ class DirectSource:
                 spent, self._spent = self._spent, 0.0
                 rounds.create_task(self.scrape())
                 # A round that is late (the machine slept) is left out, not made up for.
-                due = max(due + max(self._period, spent / MOST_SHARE), loop.time())
+                due = max(due + max(self._period, spent / MAX_SHARE), loop.time())
                 await asyncio.sleep(due - loop.time())
 
     def _is_due(self, target: str) -> bool:
@@ -289,7 +289,7 @@ class DirectSource:
             )
         if self._left_out >= since:
             raise TemporaryError(
-                f"Expected at most {MOST_SERIES} series of {self._app}, got more: run fewer "
+                f"Expected at most {MAX_SERIES} series of {self._app}, got more: run fewer "
                 "replicas, or let a Prometheus server scrape them and name it in `prometheus.url`"
             )
 
@@ -331,9 +331,11 @@ class DirectSource:
             nonlocal held
             held += count
             self._held += count
-            if self._held > MOST_HELD:
-                most = MOST_HELD / 2**20
-                raise TooLargeError(f"it and those of other replicas have more than {most:g} MiB")
+            if self._held > MAX_HELD:
+                maximum = MAX_HELD / 2**20
+                raise TooLargeError(
+                    f"it and those of other replicas have more than {maximum:g} MiB"
+                )
 
         try:
             raw = await self._fetch(target, hold)
@@ -353,7 +355,7 @@ class DirectSource:
         async with self._session.get(url, allow_redirects=False) as response:
             if response.status != 200:
                 raise ValueError(f"status {response.status}")
-            return await read_raw(response, MOST_PAGE, hold=hold)
+            return await read_raw(response, MAX_PAGE, hold=hold)
 
     def _parse_large(self, raw: Raw) -> list[_Sample]:
         """Do as `_parse` does with a whole page, up to the limits.
@@ -363,7 +365,7 @@ class DirectSource:
             ValueError: It is no page of metrics.
         """
         with self._counting():
-            return self._parse(_select(decompress(raw, MOST_PAGE)))
+            return self._parse(_select(decompress(raw, MAX_PAGE)))
 
     def _parse(self, lines: bytes) -> list[_Sample]:
         """Return the samples of the StreamApp in lines of a page.
@@ -397,10 +399,10 @@ def _select(page: bytes) -> bytes:
     for line in io.BytesIO(page):  # not all lines at once: there may be millions
         if line.partition(b"{")[0] not in _NAMES:
             continue
-        if len(line) > MOST_LINE:
-            raise TooLargeError(f"it has a line of more than {MOST_LINE} bytes")
-        if len(wanted) == MOST_SERIES:
-            raise TooLargeError(f"it has more than {MOST_SERIES} series")
+        if len(line) > MAX_LINE:
+            raise TooLargeError(f"it has a line of more than {MAX_LINE} bytes")
+        if len(wanted) == MAX_SERIES:
+            raise TooLargeError(f"it has more than {MAX_SERIES} series")
         wanted.append(line)
     return b"".join(wanted)
 

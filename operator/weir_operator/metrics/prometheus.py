@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.names import APP_LABEL, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
-from weir_operator.metrics.source import MOST_SERIES, Series, Window
+from weir_operator.metrics.source import MAX_SERIES, Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -78,9 +78,9 @@ class SharedPrometheusSource:
                 last = bisect_right(found.times, high)
                 track.times += found.times[first:last]
                 track.values += found.values[first:last]
-            if len(tracks) > MOST_SERIES:
+            if len(tracks) > MAX_SERIES:
                 raise TemporaryError(
-                    f"Expected at most {MOST_SERIES} series of {self._value}, got more: run fewer "
+                    f"Expected at most {MAX_SERIES} series of {self._value}, got more: run fewer "
                     "replicas"
                 )
         return Window(

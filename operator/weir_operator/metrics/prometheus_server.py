@@ -79,7 +79,7 @@ PACE = 0.5
 """Seconds between two queries for the same kind of label; what comes in between waits together."""
 TOGETHER = 32
 """Values in one query at most, so that its answer stays within what a server gives."""
-MOST_ANSWERED = 16 * 2**20
+MAX_ANSWERED = 16 * 2**20
 """Bytes of one answer, decompressed: some 600,000 samples, which take 100 MB while it is read."""
 AT_ONCE = 4
 """Queries that are answered at once."""
@@ -265,8 +265,8 @@ class PrometheusServer:
             content = bytearray()
             for piece in response.iter_content(_PIECE):
                 content += piece
-                if len(content) > MOST_ANSWERED:
-                    raise TooLargeError(f"it has more than {MOST_ANSWERED / 2**20:g} MiB")
+                if len(content) > MAX_ANSWERED:
+                    raise TooLargeError(f"it has more than {MAX_ANSWERED / 2**20:g} MiB")
         if response.status_code != HTTPStatus.OK:
             raise self._refused(response.status_code, bytes(content))
         try:

@@ -237,12 +237,13 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
 
 
 def _out_of_range(case: _Case) -> Iterator[Problem]:
-    most = case.settings.max_utilisation
+    maximum = case.settings.max_utilisation
     for replica in case.operator.replicas:
-        if replica.utilisation > most:
+        if replica.utilisation > maximum:
             yield case.problem(
                 ProblemKind.IMPOSSIBLE,
-                f"{replica.tm_id} is {replica.utilisation:.0%} busy, but the maximum is {most:.0%}",
+                f"{replica.tm_id} is {replica.utilisation:.0%} busy, but the maximum is "
+                f"{maximum:.0%}",
             )
         for what, value in (
             ("processed rate", replica.processed_rate),

@@ -190,7 +190,7 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
     return [time for time, _ in kept], [value for _, value in kept]
 
 
-MOST_NEGATIVE = 0.1
+MAX_NEGATIVE = 0.1
 """Part of what a source took in by which its demand may come out below zero: samples of backlog
 and intake are not of one instant."""
 
@@ -245,7 +245,7 @@ def source_demand(processed: float, backlog_growth: float) -> float:
     if math.isnan(backlog_growth):
         return processed
     demand = processed + backlog_growth
-    if demand < -MOST_NEGATIVE * processed:
+    if demand < -MAX_NEGATIVE * processed:
         return math.nan
     return 0.0 if demand < 0 else demand
 

@@ -255,12 +255,12 @@ def cost_figure(intervals: Sequence[ReplayedInterval]) -> dict[str, Any]:
 
 def _step(intervals: Sequence[ReplayedInterval], name: str) -> int | None:
     """Return the distance of an axis' ticks; few replicas are not counted in halves."""
-    most = max(
+    maximum = max(
         sum(side.deployments.get(name, {}).values())
         for each in intervals
         for side in (each.was, each.would)
     )
-    return 1 if most <= 6 else None
+    return 1 if maximum <= 6 else None
 
 
 def _draw(

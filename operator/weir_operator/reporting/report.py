@@ -106,9 +106,9 @@ def replicas_figure(run: RecordedRun, operator: str, colours: dict[str, str]) ->
             line["line"] = {"color": colour, "width": 1, "shape": "hv"}
             line |= {"stackgroup": "replicas", "hovertemplate": "%{y}", "fillcolor": colour}
             lines.append(line)
-    most = max((sum(replicas.values()) for replicas in deployments), default=0)
+    maximum = max((sum(replicas.values()) for replicas in deployments), default=0)
     # Few replicas: whole numbers only, or the axis counts in halves.
-    return _figure(run, lines, unit="replicas", step=1 if most <= 6 else None)
+    return _figure(run, lines, unit="replicas", step=1 if maximum <= 6 else None)
 
 
 def cost_rate_figure(run: RecordedRun) -> Figure:

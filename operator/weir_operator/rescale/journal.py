@@ -252,7 +252,7 @@ _ENDS = {
     Step.ABANDONED: ", abandoned",
     Step.FAILED: ", failed",
 }
-_MOST_OPERATORS = 3
+_MAX_OPERATORS = 3
 """More would not fit into a column of `kubectl get`."""
 
 
@@ -272,8 +272,8 @@ def describe_difference(source: DeploymentMap, target: DeploymentMap) -> str:
         else:
             types = " + ".join(f"{count} {name}" for name, count in sorted(counts.items()))
             parts.append(f"{operator} -> {types}")
-    more = len(parts) - _MOST_OPERATORS
-    shown = parts[:_MOST_OPERATORS] + ([f"{more} more"] if more > 0 else [])
+    more = len(parts) - _MAX_OPERATORS
+    shown = parts[:_MAX_OPERATORS] + ([f"{more} more"] if more > 0 else [])
     return ", ".join(shown)
 
 

@@ -119,7 +119,7 @@ class Fitter:
         Raises:
             PermanentError: The records cannot be read.
         """
-        found, most = await self._fit(self._structure(flow), since)
+        found, maximum = await self._fit(self._structure(flow), since)
         if isinstance(found.fit, TooFewSamplesError):
             return _refuse(found, fitted=None, reason="TooFewSamples", sentence=str(found.fit))
         if isinstance(found.fit, FitError):
@@ -136,7 +136,7 @@ class Fitter:
             fit=found.fit,
             seasons=found.seasons,
             past_unused=unused,
-            most_intervals=most,
+            most_intervals=maximum,
         )
 
     def watch(self, sample: IntervalSample) -> Drift | None:
@@ -165,10 +165,10 @@ class Fitter:
                     )
             except TemporaryError as error:
                 unread = str(error)
-            found, most = await asyncio.get_running_loop().run_in_executor(
+            found, maximum = await asyncio.get_running_loop().run_in_executor(
                 _FITS, self._fit_now, structure, since, history
             )
-        return replace(found, unused=found.unused or unread), most
+        return replace(found, unused=found.unused or unread), maximum
 
     def _fit_now(
         self, structure: Structure, since: float, history: History | None

@@ -151,11 +151,11 @@ def find_shortness(request: TuningRequest, *, most_intervals: int) -> str:
     """
     allowed, slots = request.constraints.max_reconfigurations, len(request.rates)
     longest = LONGEST_WAIT * most_intervals
-    least = math.ceil(min(RESTARTS_SHOWN / allowed, longest)) if allowed else 0
-    if slots >= least:
+    minimum = math.ceil(min(RESTARTS_SHOWN / allowed, longest)) if allowed else 0
+    if slots >= minimum:
         return ""
     return (
-        f"The job was measured for {slots} intervals; it takes {least} to see "
+        f"The job was measured for {slots} intervals; it takes {minimum} to see "
         "whether a tuning causes so few restarts per day; the current settings "
         "stay until then"
     )
@@ -170,17 +170,17 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
     that none runs on is not named, so that whoever edits the file may take it away.
     """
     running = [deployments.get(each.name, {}) for each in experiment.operators]
-    most = {
+    maximum = {
         each.name: count
         for each in experiment.node_types
         if (count := max(counts.get(each.name, 0) for counts in running))
     }
-    begun = initial_counts(experiment.operators, experiment.node_types, most)
+    begun = initial_counts(experiment.operators, experiment.node_types, maximum)
     fits = find_overfull(begun, experiment.node_types) is None and all(
         1 <= sum(counts.values()) <= each.max_replicas
         for each, counts in zip(experiment.operators, begun, strict=True)
     )
-    return most if fits else None
+    return maximum if fits else None
 
 
 def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:

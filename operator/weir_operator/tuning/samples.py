@@ -13,8 +13,8 @@ from pathlib import Path
 
 from weir_operator.loop.decision_records import (
     INTERVALS_KEPT,
+    MAX_MEASURED,
     MOST_INTERVALS,
-    MOST_MEASURED,
     RecordStore,
 )
 from weir_operator.loop.run_recorder import gap_of
@@ -47,7 +47,7 @@ def most_intervals(samples: Samples, *, interval: float) -> int:
         interval: Seconds between two ticks.
     """
     measured = sum(each.measured for each in samples.intervals)
-    of_size = MOST_MEASURED * len(samples.intervals) / measured if measured else math.inf
+    of_size = MAX_MEASURED * len(samples.intervals) / measured if measured else math.inf
     return int(min(MOST_INTERVALS, INTERVALS_KEPT / interval, of_size))
 
 

@@ -20,7 +20,7 @@ from weir_simulator.tuning.order import Forecast
 
 BORNE = 1
 """Violations beyond the forecast, and restarts beyond forecast and objective."""
-MOST_BEYOND = 0.5
+MAX_BEYOND = 0.5
 """Times the intervals of a trial that may be beyond what the tuning has seen."""
 ROUNDING = 1e-9
 """Intervals."""
@@ -61,7 +61,7 @@ class TuningTrial(BaseModel):
 
 def find_overgrown(trial: TuningTrial, forecast: Forecast) -> str:
     """Return why a trial ends without a verdict, one sentence; empty if it continues."""
-    if trial.beyond < MOST_BEYOND * forecast.intervals:
+    if trial.beyond < MAX_BEYOND * forecast.intervals:
         return ""
     return (
         f"{trial.beyond} intervals had more traffic than the tuning has seen; "
@@ -79,11 +79,11 @@ def judge_trial(
         forecast: What was expected.
         most_restarts: Share of the intervals in which the objective allows a restart.
     """
-    most = _most(forecast.violations, forecast)
-    if trial.late > most:
+    maximum = _most(forecast.violations, forecast)
+    if trial.late > maximum:
         return Verdict.ROLL_BACK, (
             f"{trial.late} of {trial.intervals} intervals violated the objective; at "
-            f"most {most} of {forecast.intervals} were expected"
+            f"most {maximum} of {forecast.intervals} were expected"
         )
     borne = _most(max(forecast.restarts, most_restarts), forecast)
     if trial.restarts > borne:

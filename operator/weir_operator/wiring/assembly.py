@@ -353,7 +353,7 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
     objective, interval = app.spec.objective, app.spec.application_manager.interval.seconds
     tick = app.spec.operator_manager.interval.seconds
     parameters = policy_settings(app, policy=policy)
-    most_restarts = objective.max_restarts_per_day
+    max_restarts = objective.max_restarts_per_day
     depends_on = app.spec.model_dump(
         mode="json",
         by_alias=True,
@@ -368,8 +368,8 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
             constraints=Constraints(
                 max_violations=objective.max_violations.share,
                 max_reconfigurations=1.0
-                if most_restarts is None
-                else share_of_restarts(most_restarts, tick),
+                if max_restarts is None
+                else share_of_restarts(max_restarts, tick),
             ),
             deadline=min(LONGEST_TUNING, interval / 2, SEARCH_PART * tuner_deadline),
             watch=max(1, round(interval / tick)),

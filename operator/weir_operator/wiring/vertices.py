@@ -79,11 +79,11 @@ def _with_operators(
     app: StreamApp, vertices: Mapping[str, tuple[str, ...]], limits: Mapping[str, int]
 ) -> StreamApp:
     named = {operator.name: operator for operator in app.spec.operators}
-    most = app.spec.flink.max_parallelism
+    maximum = app.spec.flink.max_parallelism
     operators = []
     for name, parts in vertices.items():
         operator = named.get(name) or Operator(name=name)
-        limit = min(operator.max_replicas, most, limits.get(name, most))
+        limit = min(operator.max_replicas, maximum, limits.get(name, maximum))
         operators.append(operator.model_copy(update={"max_replicas": limit, "vertices": parts}))
     spec = app.spec.model_copy(update={"operators": tuple(operators)})
     return app.model_copy(update={"spec": spec})
@@ -157,12 +157,12 @@ def separate_vertices(
 
 
 def _take_fastest(
-    counts: Mapping[str, int], most: int, speeds: Mapping[str, float]
+    counts: Mapping[str, int], maximum: int, speeds: Mapping[str, float]
 ) -> dict[str, int]:
     """Return so many of the replicas, those of the fastest node types."""
     found: dict[str, int] = {}
     for node_type in sorted(counts, key=lambda name: -speeds.get(name, 0.0)):
-        taken = min(counts[node_type], most - sum(found.values()))
+        taken = min(counts[node_type], maximum - sum(found.values()))
         if taken:
             found[node_type] = taken
     return found

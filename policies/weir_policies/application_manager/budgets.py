@@ -93,15 +93,15 @@ def _share(
 ) -> dict[str, float]:
     if not (math.isfinite(bound) and bound > 0):
         raise ParameterError(f"Expected a response time above 0 s for {of}, got {bound} s")
-    least_possible = dataflow.response_time(floors)
-    if not least_possible < bound:
+    min_possible = dataflow.response_time(floors)
+    if not min_possible < bound:
         path = " -> ".join(dataflow.longest_path(floors))
         raise InfeasibleObjectiveError(
-            f"Expected more than {least_possible * 1000:.1f} ms for {of}, the least that "
+            f"Expected more than {min_possible * 1000:.1f} ms for {of}, the least that "
             f"{path} can take on the fastest nodes without any load, got {bound * 1000:.1f} ms",
-            least=least_possible,
+            least=min_possible,
         )
-    spare = bound - least_possible
+    spare = bound - min_possible
     through = dataflow.longest_through(floors)
     equal_part = EQUAL_PART if min(through.values()) > 0 else 1.0
     quotas = share_equally(dataflow, spare * equal_part)

@@ -36,7 +36,7 @@ from weir_policies.model.arrays import Counts
 Singles = NDArray[np.float32]
 """Numbers of a network; the docstring beside it names the shape."""
 
-MOST_INPUTS = 4096
+MAX_INPUTS = 4096
 """Inputs up to which a network is built: the first layer's weights grow with their square."""
 
 SHARES, PER_TYPE, WHOLE = range(3)  # codes of a deployment
@@ -100,9 +100,9 @@ def make_scheme(
     elif encoding is Encoding.LARGE:
         width = comb(max_replicas + node_types, node_types) - 1
     inputs = width + (levels if one_hot_level else 1)
-    if inputs > MOST_INPUTS:
+    if inputs > MAX_INPUTS:
         raise ParameterError(
-            f"Expected at most {MOST_INPUTS:,} inputs, got {inputs:,} from the encoding "
+            f"Expected at most {MAX_INPUTS:,} inputs, got {inputs:,} from the encoding "
             f"{encoding.value!r} with {node_types} node types; choose 'reduced2'"
         )
     numbered = max_replicas + node_types if encoding is Encoding.LARGE else 0
@@ -138,10 +138,10 @@ def encode(
         places: Filled with the inputs that differ from 0, `(active,)`.
         values: Filled with the values there, `(active,)`.
     """
-    most, last = scheme.max_replicas, scheme.active - 1
+    maximum, last = scheme.max_replicas, scheme.active - 1
     in_use, seen, rank = 0, 0, 0
     for place in range(counts.size):
-        count = min(counts[place], most - seen)
+        count = min(counts[place], maximum - seen)
         seen += count
         if count > 0:
             in_use += 1 << place
@@ -150,9 +150,9 @@ def encode(
             # this its rank in the combinatorial number system. Rank 0 is no replica at all.
             rank += scheme.binomials[seen + place, place + 1]
         elif scheme.deployment == SHARES:
-            places[place], values[place] = first + place, count / most
+            places[place], values[place] = first + place, count / maximum
         elif count > 0 or scheme.published:
-            at = place * most + count - 1
+            at = place * maximum + count - 1
             places[place], values[place] = first + (1 if at < 0 else at), 1.0
         else:
             places[place], values[place] = first, 0.0

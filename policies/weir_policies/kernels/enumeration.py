@@ -39,8 +39,8 @@ def ways_to_fill(replicas: int, types: int) -> float:
 @compiled
 def most_kinds(o: int, view: View) -> int:
     """Return how many node types the mixes that are gone through may have."""
-    types, most = view.counts.shape[1], view.model[o].max_replicas
-    by_pool, pairs = 1.0, 0.5 * types * (types - 1) * most * (most - 1) / 2
+    types, maximum = view.counts.shape[1], view.model[o].max_replicas
+    by_pool, pairs = 1.0, 0.5 * types * (types - 1) * maximum * (maximum - 1) / 2
     for place in range(types):
         sizes, is_first = 0, True
         for other in range(types):
@@ -48,8 +48,8 @@ def most_kinds(o: int, view: View) -> int:
                 sizes += 1
                 is_first = is_first and other >= place
         if is_first:
-            by_pool *= ways_to_fill(min(view.limit[o, place], most), sizes)
-    if min(ways_to_fill(most, types), by_pool) - 1 <= COMPLETE_UP_TO:
+            by_pool *= ways_to_fill(min(view.limit[o, place], maximum), sizes)
+    if min(ways_to_fill(maximum, types), by_pool) - 1 <= COMPLETE_UP_TO:
         return types
     return min(types, 2 if pairs <= COMPLETE_UP_TO else 1)
 

@@ -129,8 +129,8 @@ def new_plan(
             f"{node_type}; give the index of the type that it adds, from 0"
         )
     levels = int(parameters.levels)
-    limits = [int(most) for most in view.model["max_replicas"]]
-    spaces = [limits] if joint else [[most] for most in limits]
+    limits = [int(maximum) for maximum in view.model["max_replicas"]]
+    spaces = [limits] if joint else [[maximum] for maximum in limits]
     for space in spaces:
         refuse_large_plans(space, levels=levels, policy=policy)
     moves = [list_moves(space) for space in spaces]
@@ -174,9 +174,9 @@ def number_at(o: int, view: View, own: HomogeneousPlan) -> int:
         return min(max(total(view.counts[o]), 1), view.model[o].max_replicas) - 1
     number, stride = 0, 1
     for row in range(view.counts.shape[0]):
-        most = view.model[row].max_replicas
-        number += (min(max(total(view.counts[row]), 1), most) - 1) * stride
-        stride *= most
+        maximum = view.model[row].max_replicas
+        number += (min(max(total(view.counts[row]), 1), maximum) - 1) * stride
+        stride *= maximum
     return number
 
 
@@ -279,15 +279,15 @@ def judge_all(o: int, view: View, memory: Memory) -> None:
     stride = 1
     for axis in range(own.axes):
         row = axis if own.joint else o
-        most = view.model[row].max_replicas
-        for size in range(1, most + 1):
+        maximum = view.model[row].max_replicas
+        for size in range(1, maximum + 1):
             for level in range(levels):
                 if would_violate(row, size, level, o, view, memory):
                     for deployment in range(deployments):
-                        if deployment // stride % most == size - 1:
+                        if deployment // stride % maximum == size - 1:
                             place = deployment * levels + level
                             unknown[place] = view.model[o].weight_violation
-        stride *= most
+        stride *= maximum
 
 
 @compiled
@@ -302,9 +302,9 @@ def remember_resources(o: int, view: View, memory: Memory) -> None:
         price, left = 0.0, deployment
         for axis in range(own.axes):
             row = axis if own.joint else o
-            most = view.model[row].max_replicas
-            price += (1 + left % most) * view.price[row, HomogeneousPlan(memory[row]).node_type]
-            left //= most
+            maximum = view.model[row].max_replicas
+            price += (1 + left % maximum) * view.price[row, HomogeneousPlan(memory[row]).node_type]
+            left //= maximum
         own.resources[deployment] = weight * price
 
 
@@ -348,9 +348,9 @@ def choose_move(o: int, view: View, memory: Memory, after: int) -> bool:
     for axis in range(own.axes):
         row = axis if own.joint else o
         place = HomogeneousPlan(memory[row]).node_type
-        most = view.model[row].max_replicas
-        change = 1 + left % most - total(view.counts[row])
-        left //= most
+        maximum = view.model[row].max_replicas
+        change = 1 + left % maximum - total(view.counts[row])
+        left //= maximum
         for other in range(view.counts.shape[1]):
             view.target[row, other] = view.counts[row, other]
         if change > 0:
@@ -382,11 +382,11 @@ def choose_best(o: int, view: View, memory: Memory) -> None:
     """Write the targets of the action of least Q, the first of equals, staying first."""
     own = HomogeneousPlan(memory[o])
     here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)
-    best, least = 0, np.inf
+    best, minimum = 0, np.inf
     for action in range(own.actions):
         score = score_of(o, view, memory, action, here, level)
-        if score < least:
-            best, least = action, score
+        if score < minimum:
+            best, minimum = action, score
     score_of(o, view, memory, best, here, level)
 
 

@@ -82,7 +82,7 @@ def new_plan(
     """
     count_states(view, levels=levels, policy=policy)
     types = view.counts.shape[1]
-    listed = [list_deployments(types, int(most)) for most in view.model["max_replicas"]]
+    listed = [list_deployments(types, int(maximum)) for maximum in view.model["max_replicas"]]
     memory = kind.allocate(
         view,
         levels=levels,
@@ -113,7 +113,7 @@ def count_transition(own: Plan, before: int, after: int) -> None:
 @compiled
 def find_neighbours(o: int, view: View, own: Plan) -> None:
     """Find where the actions lead from every deployment, within the limits of today."""
-    most = view.model[o].max_replicas
+    maximum = view.model[o].max_replicas
     for deployment in range(own.deployments):
         counts, neighbours = own.counts[deployment], own.neighbours[deployment]
         size = total(counts)
@@ -122,7 +122,7 @@ def find_neighbours(o: int, view: View, own: Plan) -> None:
             if is_valid(o, view, counts, size, action):
                 place, change = step_of(action, counts.size)
                 counts[place] += change
-                neighbours[action] = number_of(counts, most)
+                neighbours[action] = number_of(counts, maximum)
                 counts[place] -= change
 
 
@@ -151,13 +151,13 @@ def find_best(o: int, view: View, own: Plan, level: int) -> int:
     counts = view.counts[o]
     size, here = total(counts), number_of(counts, view.model[o].max_replicas)
     neighbours = own.neighbours[here]
-    best, least = 0, np.inf
+    best, minimum = 0, np.inf
     for action in range(own.actions):
         after = neighbours[action]
         if after >= 0 and is_valid(o, view, counts, size, action):
             value = value_of(o, view, own, action, after, level)
-            if value < least:
-                best, least = action, value
+            if value < minimum:
+                best, minimum = action, value
     return best
 
 

@@ -155,11 +155,11 @@ def predict_after(
         if divided:
             # M mod p replicas hold ceil(M/p) key groups, the others floor(M/p).
             full = (groups % size) / size if groups % size else 1.0
-            least = np.floor(groups / size) / groups
-            if full < 1 and least > 0:
-                scv = 1 + (arrival_scv - 1) * least
-                fast = wait(rate * least * service_mean, service_mean, service_scv, scv)
-                average += count * (1 - full) * least * (fast + service_mean)
+            minimum = np.floor(groups / size) / groups
+            if full < 1 and minimum > 0:
+                scv = 1 + (arrival_scv - 1) * minimum
+                fast = wait(rate * minimum * service_mean, service_mean, service_scv, scv)
+                average += count * (1 - full) * minimum * (fast + service_mean)
         if share > 0:
             average += count * full * share * time
     response_time = worst if view.model[o].aggregation == WORST else average

@@ -16,7 +16,7 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts
 
-MOST_STATES = 1_000_000
+MAX_STATES = 1_000_000
 """States above which a table that holds them all is refused."""
 
 
@@ -26,12 +26,12 @@ def count_states(view: View, *, levels: int, policy: str) -> int:
     Raises:
         ParameterError: They are too many for a table.
     """
-    types, most = view.counts.shape[1], int(view.model["max_replicas"].max())
-    states = count_deployments(types, most) * levels
-    if states > MOST_STATES:
+    types, maximum = view.counts.shape[1], int(view.model["max_replicas"].max())
+    states = count_deployments(types, maximum) * levels
+    if states > MAX_STATES:
         raise ParameterError(
-            f"Expected at most {MOST_STATES:,} states for {policy}, got {states:,}: give fewer "
-            f"than {types} node types, a smaller maxReplicas than {most} or fewer than {levels} "
+            f"Expected at most {MAX_STATES:,} states for {policy}, got {states:,}: give fewer "
+            f"than {types} node types, a smaller maxReplicas than {maximum} or fewer than {levels} "
             "levels"
         )
     return states

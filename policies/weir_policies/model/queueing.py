@@ -143,7 +143,7 @@ def waiting_time_variance(
     return np.where(np.isinf(waiting_time), np.inf, variance)
 
 
-def least_response_time(model: OperatorModel) -> float:
+def min_response_time(model: OperatorModel) -> float:
     """Return the mean response time that no deployment can go below, s: the fastest node, idle."""
     fastest = max(node_type.speedup for node_type in model.node_types)
     return model.service_mean / fastest + model.network_time

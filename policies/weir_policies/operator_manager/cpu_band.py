@@ -117,13 +117,13 @@ def learn(o: int, view: View, memory: Memory) -> None:
 def decide(o: int, view: View, memory: Memory) -> None:
     """Double or halve where the band was left for long enough."""
     own, busiest, size = CpuBandMemory(memory[o]), view.seen[o].busiest, total(view.counts[o])
-    least = own.least_replicas
+    minimum = own.least_replicas
     if size == 0:
-        scale_mix(o, view, least, False)
+        scale_mix(o, view, minimum, False)
     elif busiest >= own.high and own.high_for >= own.high_after:
         scale_mix(o, view, 2 * size, False)
     elif busiest < own.low and own.low_for >= own.low_after:
-        scale_mix(o, view, max((size + 1) // 2, min(size, least)), False)
+        scale_mix(o, view, max((size + 1) // 2, min(size, minimum)), False)
     else:
         choose_action(o, view, STAY)
 

@@ -222,12 +222,12 @@ def capacity_for(
 @compiled
 def align(o: int, view: View, parallelism: int) -> int:
     """Return a parallelism among whose replicas the key groups of the operator divide evenly."""
-    most, groups = view.model[o].max_replicas, view.model[o].key_groups
-    parallelism = min(max(parallelism, 1), most)
+    maximum, groups = view.model[o].max_replicas, view.model[o].key_groups
+    parallelism = min(max(parallelism, 1), maximum)
     if view.model[o].keyed == 0 or groups == NO_LIMIT:
         return parallelism
     parallelism = min(parallelism, groups)
-    for larger in range(parallelism, min(most, groups) + 1):
+    for larger in range(parallelism, min(maximum, groups) + 1):
         if groups % larger == 0:
             return larger
     for smaller in range(parallelism, 0, -1):  # the least with which the fullest holds no more
@@ -253,9 +253,9 @@ def is_in_band(
     upper, lower = own.target + own.boundary, own.target - own.boundary
     if view.seen[o].backlog > own.lag * rate:
         upper, lower = 1.0, 0.0
-    least = capacity_for(o, view, own, rate, upper, False)
-    most = capacity_for(o, view, own, rate, lower, True)
-    return least <= true_rate <= most
+    minimum = capacity_for(o, view, own, rate, upper, False)
+    maximum = capacity_for(o, view, own, rate, lower, True)
+    return minimum <= true_rate <= maximum
 
 
 @compiled

@@ -37,15 +37,15 @@ from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
 BINS_PER_UNIT = 20
-MOST = 10.0
+MAXIMUM = 10.0
 """Utilisation above which all is one bin."""
-BINS = int(BINS_PER_UNIT * MOST) + 1
+BINS = int(BINS_PER_UNIT * MAXIMUM) + 1
 WIDTH = 1 / BINS_PER_UNIT
 
 CHOICES = {"heinze-cheapest": CHEAPEST, "heinze-fastest": FASTEST}
 
 STAY, LESS, MORE = range(3)
-LEAST_ALPHA, ALPHA_DECAY, ALPHA_EVERY = 0.1, 0.98, 10
+MIN_ALPHA, ALPHA_DECAY, ALPHA_EVERY = 0.1, 0.98, 10
 TILT = 0.1
 """How much worse the wrong direction is made."""
 
@@ -133,7 +133,7 @@ def _list_bins(*, published: bool) -> list[tuple[int, float]]:
     if not published:
         return [(level, level * WIDTH) for level in range(BINS)]
     bins, utilisation = [], 0.0
-    while utilisation <= MOST:
+    while utilisation <= MAXIMUM:
         bins.append((int(utilisation * 100 / 5), utilisation))
         utilisation += WIDTH
     return bins
@@ -142,17 +142,17 @@ def _list_bins(*, published: bool) -> list[tuple[int, float]]:
 @compiled
 def bin_of(utilisation: float) -> int:
     """Return the bin of a utilisation."""
-    return int(min(MOST, utilisation) * 100 / 5)
+    return int(min(MAXIMUM, utilisation) * 100 / 5)
 
 
 @compiled
 def find_best(o: int, view: View, own: HeinzeMemory) -> int:
     """Return the valid action of least Q; the first of equals, staying first."""
     costs, size = own.costs[bin_of(view.seen[o].busiest)], total(view.counts[o])
-    best, least = STAY, costs[STAY]
-    if size > 1 and costs[LESS] < least:
-        best, least = LESS, costs[LESS]
-    if size < view.model[o].max_replicas and costs[MORE] < least:
+    best, minimum = STAY, costs[STAY]
+    if size > 1 and costs[LESS] < minimum:
+        best, minimum = LESS, costs[LESS]
+    if size < view.model[o].max_replicas and costs[MORE] < minimum:
         best = MORE
     return best
 
@@ -164,7 +164,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     level, before = bin_of(view.seen[o].busiest), bin_of(view.before[o].busiest)
     own.updates += 1
     decays = (own.updates + 1) // ALPHA_EVERY  # the first tick counts as well
-    alpha = max(LEAST_ALPHA, own.alpha * ALPHA_DECAY ** min(decays, 1000))
+    alpha = max(MIN_ALPHA, own.alpha * ALPHA_DECAY ** min(decays, 1000))
     change = total(view.counts[o]) - total(view.counts_before[o])
     action = MORE if change > 0 else LESS if change < 0 else STAY
     # The action is chosen before the update that it takes part in; `decide`, next, takes it.

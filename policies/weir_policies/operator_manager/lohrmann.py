@@ -185,8 +185,8 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
             wanted = np.ceil(slope / left + load)
     elif second > 0:
         wanted = np.ceil(load + (np.sqrt(1 + 4 * slope / second) - 1) / 2)
-    most = view.model[o].max_replicas
-    view.target[o, 0] = min(max(int(min(wanted, most)), replicas + 1), most)
+    maximum = view.model[o].max_replicas
+    view.target[o, 0] = min(max(int(min(wanted, maximum)), replicas + 1), maximum)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

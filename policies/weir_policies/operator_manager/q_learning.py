@@ -132,13 +132,13 @@ def find_best(o: int, view: View, own: QLearningMemory) -> tuple[int, float]:
     actions, size = count_actions(view), total(counts)
     here = encode(counts, view.model[o].max_replicas + 1, level, levels) * actions
     keys, values = own.keys, own.values
-    best, least = 0, np.inf
+    best, minimum = 0, np.inf
     for action in range(actions):
         if is_valid(o, view, counts, size, action):
             value = read(keys, values, here + action)
-            if value < least:
-                best, least = action, value
-    return best, least
+            if value < minimum:
+                best, minimum = action, value
+    return best, minimum
 
 
 @compiled

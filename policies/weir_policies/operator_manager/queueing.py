@@ -65,7 +65,7 @@ from weir_policies.model.arrays import Counts, Flags, Floats
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import COMPLETE_UP_TO, find_pareto_optimal
 from weir_policies.model.node_types import Deployment
-from weir_policies.model.queueing import least_response_time, predict_means
+from weir_policies.model.queueing import min_response_time, predict_means
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
 
@@ -251,14 +251,14 @@ def search_price(
     floor = least_price(o, view, plan, max(rate, plan.peak) if case == SAVE else rate)
     if not can_resize(o, view):
         floor /= 1 - plan.saving
-    most, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
+    maximum, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
     while floor <= least and floor < np.inf:
         skip = number == FIRST and price_evenly(o, view, row) > least
-        number = next_deployment(o, view, row, most, number, skip)
-        if number == END and most == kinds:
+        number = next_deployment(o, view, row, maximum, number, skip)
+        if number == END and maximum == kinds:
             return least
         if number == END:
-            most, number = kinds, FIRST
+            maximum, number = kinds, FIRST
             continue
         if price_evenly(o, view, row) > least:
             continue
@@ -342,8 +342,8 @@ def choose(o: int, view: View, plan: Plan, row: Counts) -> None:
     price = price_evenly(o, view, here)
     for case in (SAVE, LASTING, NEED):
         if fits == (case == SAVE):
-            least, time = (price, -np.inf) if fits else (np.inf, np.inf)
-            score = search_price(o, view, plan, case, row, least, time)
+            minimum, time = (price, -np.inf) if fits else (np.inf, np.inf)
+            score = search_price(o, view, plan, case, row, minimum, time)
             if fits or score < np.inf:
                 return
     for case in (TOO_BUSY, TOO_SLOW, TOO_SMALL):
@@ -609,11 +609,11 @@ def _describe_reason(observation: Observation, weighed: Weighed, expected: Expec
             f"{go}: no deployment carries {say_rate(plan.catching_up)} within the cap of "
             f"{say_share(plan.cap)}; this one has the most capacity and would be {busy} busy"
         )
-    least = least_response_time(observation.model)
-    if least > plan.budget:
+    minimum = min_response_time(observation.model)
+    if minimum > plan.budget:
         return (
             f"{go}: no deployment can meet {budget}, because even without load a record takes "
-            f"{say_time(least)}; {at_rate}, this one is the fastest ({takes})"
+            f"{say_time(minimum)}; {at_rate}, this one is the fastest ({takes})"
         )
     return f"{go}: no deployment meets {budget} {at_rate}; the lowest possible is {takes}"
 
@@ -784,11 +784,11 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def range_of_rates(own: QueueingMemory) -> tuple[float, float]:
     """Return the least and the largest rate of the last intervals; `inf` and 0 before the first."""
-    least, largest = np.inf, 0.0
+    minimum, largest = np.inf, 0.0
     for place in range(min(own.seen_rates, own.window)):
-        least = min(least, own.rates[place])
+        minimum = min(minimum, own.rates[place])
         largest = max(largest, own.rates[place])
-    return least, largest
+    return minimum, largest
 
 
 @compiled
@@ -807,8 +807,8 @@ def is_growing(o: int, view: View, own: QueueingMemory) -> bool:
 @compiled
 def is_rising(o: int, view: View, own: QueueingMemory) -> bool:
     """Return whether the rate exceeds the lowest recent rate by more than the headroom."""
-    least, _ = range_of_rates(own)
-    return view.seen[o].rate > least * (1 + own.headroom)
+    minimum, _ = range_of_rates(own)
+    return view.seen[o].rate > minimum * (1 + own.headroom)
 
 
 @compiled

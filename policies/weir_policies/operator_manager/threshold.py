@@ -129,12 +129,12 @@ def _rank(o: int, view: View, choice: int, place: int) -> float:
 @compiled
 def _choose_added(o: int, view: View, choice: int) -> int:
     """Return the node type to add: the first in order with room; -1 where none has."""
-    best, least, roomy = -1, np.inf, 0
+    best, minimum, roomy = -1, np.inf, 0
     for place in range(view.counts.shape[1]):
         if has_room(o, view, view.counts[o], place):
             roomy += 1
-            if _rank(o, view, choice, place) < least:
-                best, least = place, _rank(o, view, choice, place)
+            if _rank(o, view, choice, place) < minimum:
+                best, minimum = place, _rank(o, view, choice, place)
     if choice != RANDOM or roomy == 0:
         return best
     left = int(view.draws[o, 0] * roomy)
@@ -149,15 +149,15 @@ def _choose_added(o: int, view: View, choice: int) -> int:
 @compiled
 def _choose_removed(o: int, view: View, choice: int) -> int:
     """Return the node type to remove: the chosen one, or the dearest that is there."""
-    best, least = 0, np.inf
-    dearest, most, held = 0, -np.inf, 0
+    best, minimum = 0, np.inf
+    dearest, maximum, held = 0, -np.inf, 0
     for place in range(view.counts.shape[1]):
-        if view.pool[o, place] != NO_POOL and _rank(o, view, choice, place) < least:
-            best, least = place, _rank(o, view, choice, place)
+        if view.pool[o, place] != NO_POOL and _rank(o, view, choice, place) < minimum:
+            best, minimum = place, _rank(o, view, choice, place)
         if view.counts[o, place] > 0:
             held += 1
-            if view.price[o, place] > most:
-                dearest, most = place, view.price[o, place]
+            if view.price[o, place] > maximum:
+                dearest, maximum = place, view.price[o, place]
     if choice != RANDOM:
         return best if view.counts[o, best] > 0 else dearest
     left = int(view.draws[o, 0] * held)

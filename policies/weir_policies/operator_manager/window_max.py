@@ -97,17 +97,17 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
-    types, most = view.counts.shape[1], int(view.model["max_replicas"].max())
+    types, maximum = view.counts.shape[1], int(view.model["max_replicas"].max())
     simple = (view.model["sharing"] == EQUAL) & (view.model["aggregation"] == WORST)
     mixes = not simple.all() or bool((view.limit < NO_LIMIT).any())
-    pairs = types * (types - 1) // 2 * (most * (most - 1) // 2)
+    pairs = types * (types - 1) // 2 * (maximum * (maximum - 1) // 2)
     memory = WindowMaxMemory.allocate(
         view,
         factor=parameters.factor,
         window=int(parameters.window),
         mixes=mixes,
         node_types=types,
-        deployments=types * most + (pairs if mixes else 0),
+        deployments=types * maximum + (pairs if mixes else 0),
         budget=np.nan,  # no model yet
     )
     for o, row in enumerate(memory):
@@ -118,25 +118,25 @@ def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
 @compiled
 def cover(o: int, view: View, counts: Counts) -> float:
     """Return the largest rate at which a deployment `(t,)` keeps the budget, records/s."""
-    least, most = 0.0, capacity_of(o, view, counts)
+    minimum, maximum = 0.0, capacity_of(o, view, counts)
     for _ in range(HALVINGS):
-        rate = (least + most) / 2
+        rate = (minimum + maximum) / 2
         time, _ = predict_one(o, view, counts, rate)
         if time <= view.seen[o].budget:
-            least = rate
+            minimum = rate
         else:
-            most = rate
-    return least
+            maximum = rate
+    return minimum
 
 
 @compiled
 def cover_all(o: int, view: View, own: WindowMaxMemory) -> None:
     """Work out what every deployment covers, in the order in which `find_cheapest` asks."""
-    types, most = view.counts.shape[1], view.model[o].max_replicas
+    types, maximum = view.counts.shape[1], view.model[o].max_replicas
     counts, covered = own.counts, own.covered
     row = 0
     for one in range(types):
-        for first in range(1, most + 1):
+        for first in range(1, maximum + 1):
             counts[one] = first
             covered[row] = cover(o, view, counts)
             row += 1
@@ -144,8 +144,8 @@ def cover_all(o: int, view: View, own: WindowMaxMemory) -> None:
     if own.mixes:
         for one in range(types):
             for other in range(one + 1, types):
-                for first in range(1, most):
-                    for second in range(1, most - first + 1):
+                for first in range(1, maximum):
+                    for second in range(1, maximum - first + 1):
                         counts[one], counts[other] = first, second
                         covered[row] = cover(o, view, counts)
                         row += 1
@@ -200,36 +200,36 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def find_cheapest(o: int, view: View, own: WindowMaxMemory, rate: float) -> None:
     """Write the cheapest deployment that covers the rate; where none does, the one with most."""
-    types, most = view.counts.shape[1], view.model[o].max_replicas
+    types, maximum = view.counts.shape[1], view.model[o].max_replicas
     limit, price, covered = view.limit[o], view.price[o], own.covered
     best_one, best_other, best_first, best_second = -1, -1, 0, 0
-    least, greatest = np.inf, -1.0
+    minimum, greatest = np.inf, -1.0
     row = 0
     for one in range(types):
-        for first in range(1, most + 1):
+        for first in range(1, maximum + 1):
             if first <= limit[one]:
                 enough = covered[row] >= rate
                 cost = first * price[one]
-                if (enough and cost < least) or (least == np.inf and covered[row] > greatest):
+                if (enough and cost < minimum) or (minimum == np.inf and covered[row] > greatest):
                     best_one, best_other, best_first, best_second = one, one, first, 0
-                    least = cost if enough else np.inf
+                    minimum = cost if enough else np.inf
                     greatest = covered[row]
             row += 1
     if own.mixes:
         for one in range(types):
             for other in range(one + 1, types):
                 shared = view.pool[o, one] == view.pool[o, other]
-                for first in range(1, most):
-                    for second in range(1, most - first + 1):
+                for first in range(1, maximum):
+                    for second in range(1, maximum - first + 1):
                         held = first + second if shared else second
                         if first <= limit[one] and held <= limit[other]:
                             enough = covered[row] >= rate
                             cost = first * price[one] + second * price[other]
-                            more = least == np.inf and covered[row] > greatest
-                            if (enough and cost < least) or more:
+                            more = minimum == np.inf and covered[row] > greatest
+                            if (enough and cost < minimum) or more:
                                 best_one, best_other = one, other
                                 best_first, best_second = first, second
-                                least = cost if enough else np.inf
+                                minimum = cost if enough else np.inf
                                 greatest = covered[row]
                         row += 1
     for place in range(types):

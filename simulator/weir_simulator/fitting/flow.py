@@ -32,9 +32,9 @@ from weir_simulator.fitting.estimate import Estimate, estimate_ratio
 from weir_simulator.fitting.samples import IntervalSample
 from weir_simulator.traces import Trace
 
-LEAST_SECONDS = 86_400.0
+MIN_SECONDS = 86_400.0
 """Measured seconds from which on noise is known: without a night, a day looks like a drift."""
-LEAST_STRETCHES = 8
+MIN_STRETCHES = 8
 """Stretches of one length that tell how they scatter."""
 FEW = 1.0
 """Records that are taken to be expected at least: what comes of nearly none proves little."""
@@ -100,12 +100,12 @@ def find_passage_noise(passages: Sequence[Passage], selectivity: float) -> Passa
         passages: Of one edge, in order of time.
         selectivity: Fitted to them.
     """
-    if sum(each.seconds for each in passages) < LEAST_SECONDS:
+    if sum(each.seconds for each in passages) < MIN_SECONDS:
         return None
     passed = np.array([each.passed for each in passages])
     expected = np.array([each.taken for each in passages]) * selectivity
     dispersion, length = 1.0, 1
-    while (stretches := passed.size // length) >= LEAST_STRETCHES:
+    while (stretches := passed.size // length) >= MIN_STRETCHES:
         whole = stretches * length
         hoped = expected[:whole].reshape(stretches, length).sum(axis=1)
         misses = passed[:whole].reshape(stretches, length).sum(axis=1) - hoped
@@ -116,10 +116,10 @@ def find_passage_noise(passages: Sequence[Passage], selectivity: float) -> Passa
 
 NEGLIGIBLE = 1e-6
 """Part of a slot that rounding may leave of a neighbour's stretch."""
-MOST_JOINED = 18_000.0
+MAX_JOINED = 18_000.0
 """Seconds of a hole that is filled: what two days of history, each of which may lack a tenth of its
 minutes, can lack at the midnight between them. A line through more is traffic that never was."""
-LEAST_KEPT = 86_400.0
+MIN_KEPT = 86_400.0
 """Seconds that what follows a longer hole must last to be the trace: less knows no time of day."""
 
 
@@ -163,7 +163,7 @@ def trace_arrivals(
 def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
     """Return the arrivals that stretches of time had, slot by slot, as `trace_arrivals` does.
 
-    Of stretches with a hole of more than `MOST_JOINED` between them, one part becomes the trace.
+    Of stretches with a hole of more than `MAX_JOINED` between them, one part becomes the trace.
 
     Args:
         stretches: Begin and end, Unix seconds, and records/s between them, shape `(n, 3)`, n >= 1,
@@ -192,9 +192,9 @@ def trace_stretches(stretches: Floats, *, slot: float) -> ArrivalTrace:
 def _choose_part(stretches: Floats) -> Floats:
     """Return the last stretches without a long hole that last a day, or the last where none do."""
     ends = np.maximum.accumulate(stretches[:, 1])
-    holes = np.flatnonzero(stretches[1:, 0] - ends[:-1] > MOST_JOINED)
+    holes = np.flatnonzero(stretches[1:, 0] - ends[:-1] > MAX_JOINED)
     parts = np.split(stretches, holes + 1)
-    lasting = [each for each in parts if each[:, 1].max() - each[0, 0] >= LEAST_KEPT]
+    lasting = [each for each in parts if each[:, 1].max() - each[0, 0] >= MIN_KEPT]
     return (lasting or parts)[-1]
 
 

@@ -30,7 +30,7 @@ from weir_simulator.fitting.waiting import keeps_up
 
 BLOCK = 3600.0
 """Seconds that are held out together."""
-LEAST_BLOCKS = 8
+MIN_BLOCKS = 8
 """Blocks that a shorter time is cut into instead."""
 EVERY = 4
 """Every how many blocks one is held out: a quarter, spread over the time of day."""
@@ -85,7 +85,7 @@ def split_blocks(
 ) -> tuple[list[IntervalSample], list[IntervalSample], float]:
     """Return what to fit, what is held out, and the length of a block in seconds."""
     span = intervals[-1].time - intervals[0].time + intervals[0].seconds
-    length = min(BLOCK, span / LEAST_BLOCKS)
+    length = min(BLOCK, span / MIN_BLOCKS)
     fitted: list[IntervalSample] = []
     held_out: list[IntervalSample] = []
     for interval in intervals:

@@ -41,13 +41,13 @@ from weir_simulator.fitting.estimate import CONFIDENCE, Estimate, estimate_media
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
 
-LEAST_SCATTER = 0.005
+MIN_SCATTER = 0.005
 """Relative standard deviation between intervals that is always counted with: no machine is
 steadier, and a weight without bound would drown what the other operators tell."""
 TYPICAL_SCATTER = 0.05
 """The same where nothing ran for two intervals, so that it is unknown."""
 
-MOST_CORRELATED = 0.8
+MAX_CORRELATED = 0.8
 """Correlation of neighbouring intervals that is believed at most; what goes beyond is a drift."""
 
 
@@ -188,9 +188,9 @@ def find_noise(cells: Sequence[Cell]) -> Noise:
         return Noise(scatter=TYPICAL_SCATTER, correlation=0.0)
     excess = max(squares - counted, 0.0)
     return Noise(
-        scatter=max(math.sqrt(excess / freedom), LEAST_SCATTER),
+        scatter=max(math.sqrt(excess / freedom), MIN_SCATTER),
         # Counting is independent from interval to interval, so products come from the excess.
-        correlation=min(max(products / excess, 0.0), MOST_CORRELATED) if excess else 0.0,
+        correlation=min(max(products / excess, 0.0), MAX_CORRELATED) if excess else 0.0,
     )
 
 
@@ -293,7 +293,7 @@ def _pool_scvs(cells: Sequence[Cell]) -> dict[str, Estimate]:
     return {name: estimate_median(listed) for name, listed in varied.items() if listed}
 
 
-LEAST_MIXED = 3
+MIN_MIXED = 3
 """Mixed intervals below which the assumed rule stays."""
 CLEARLY = 0.5
 """Part of the assumed rule's squared miss that another must stay below to replace it."""
@@ -324,7 +324,7 @@ def fit_sharing(intervals: Sequence[IntervalSample], model: OperatorModel) -> Sh
     misses = {rule: _miss(replace(model, sharing=rule), mixed) for rule in Sharing}
     best = min(misses, key=misses.__getitem__)
     clear = misses[best] < CLEARLY * misses[model.sharing]
-    rule = best if clear and len(mixed) >= LEAST_MIXED else model.sharing
+    rule = best if clear and len(mixed) >= MIN_MIXED else model.sharing
     return SharingFit(rule=rule, intervals=len(mixed), miss=math.sqrt(misses[rule]))
 
 

@@ -55,7 +55,7 @@ FULL = 0.95
 """Utilisation from which an interval is not steady: its backlog grows."""
 DRAINING = 1.03
 """Records taken in per record that arrived, from which a backlog is being worked off."""
-MOST_SCV = 10.0
+MAX_SCV = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +126,7 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
             residuals,
             x0=guess,
             args=(predict(guess), noise),
-            bounds=([0.0, 0.0], [MOST_SCV, np.inf]),
+            bounds=([0.0, 0.0], [MAX_SCV, np.inf]),
             x_scale=[1.0, typical],
             loss="soft_l1",
         )

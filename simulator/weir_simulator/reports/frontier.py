@@ -159,7 +159,7 @@ def explain_gaps(found: Frontier) -> Iterator[str]:
         missing = [p for p in found.points if p.bound == bound and p.chosen is None]
         if not missing:
             continue
-        words, most = wording.seconds(bound), max(point.allowed for point in missing)
+        words, maximum = wording.seconds(bound), max(point.allowed for point in missing)
         kept = 100 - missing[0].unavoidable
         if any(point.impossible for point in missing):
             often = f"in more than {kept:.2f} % of the slots" if kept > 0 else "at all"
@@ -169,7 +169,7 @@ def explain_gaps(found: Frontier) -> Iterator[str]:
             )
         if not all(point.impossible for point in missing):
             yield (
-                f"No simulated settings meet {words} with at most {most:g} % missed; "
+                f"No simulated settings meet {words} with at most {maximum:g} % missed; "
                 "another policy, or weights found by weir tune, might."
             )
     for refusal in found.refusals:

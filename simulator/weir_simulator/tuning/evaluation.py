@@ -24,7 +24,7 @@ from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import Forecast, apply_tuning
 
-MOST_PARTS = 200
+MAX_PARTS = 200
 """Parts that a simulation is cut in at most: enough to see how far neighbours hang together, few
 enough to be sent from process to process."""
 MONEY, VIOLATIONS, RECONFIGURATIONS = range(3)
@@ -121,7 +121,7 @@ def _measure(history: Floats, bound: float) -> RunResult:
         axis=1,
     )
     slots = len(columns)
-    begins = np.arange(0, slots, -(-slots // MOST_PARTS))
+    begins = np.arange(0, slots, -(-slots // MAX_PARTS))
     lengths = np.diff(begins, append=slots).astype(np.float64)
     return RunResult(
         slots=slots,

@@ -38,13 +38,13 @@ LONG_ENOUGH = 5.0
 """Correlation times that a stretch lasts: the means of neighbours are then correlated by a tenth,
 and an autoregressive series of any correlation time is mistaken for a difference as seldom as is
 asked for (`test_judging`). With two, clearly more often."""
-MOST_STRETCHES = 20
+MAX_STRETCHES = 20
 """More of them say little more: 19 degrees of freedom are nearly a normal law's."""
-LEAST_STRETCHES = 5
+MIN_STRETCHES = 5
 """Fewer do not show their own scatter well, so shorter ones are used and count less."""
-LEAST_COUNTED = 2.0
+MIN_COUNTED = 2.0
 """Independent stretches below which a trace says nothing about other traffic."""
-LEAST_SEEDS = 2
+MIN_SEEDS = 2
 ROUNDING = 1e-12
 """Relative deviation from its mean up to which a series is constant."""
 
@@ -145,23 +145,23 @@ def certainty_of_keeping(point: Judged, limits: Limits) -> float | None:
 
     `None` where too little was simulated to say anything.
     """
-    least = 1.0
+    minimum = 1.0
     for column, limit, _ in _limited(limits):
         certainty = _certainty_of_at_most(limit, point.parts[:, :, column], point.lengths)
         if certainty is None:
             return None
-        least = min(least, certainty)
-    return least
+        minimum = min(minimum, certainty)
+    return minimum
 
 
 def explain_doubt(ours: Judged, theirs: Judged, limits: Limits) -> str:
     """Return why nothing can be said of what ours saves or keeps, a clause; empty where it can."""
     differences, lengths = _differences(ours, theirs, (MONEY,)), ours.lengths
     seeds, parts = differences.shape
-    if seeds < LEAST_SEEDS:
+    if seeds < MIN_SEEDS:
         return (
             f"it was simulated with {seeds} seed, but the effect of chance shows only "
-            f"with {LEAST_SEEDS}"
+            f"with {MIN_SEEDS}"
         )
     unknown = []
     if spread_of_mean(differences, lengths) is None:
@@ -175,7 +175,7 @@ def explain_doubt(ours: Judged, theirs: Judged, limits: Limits) -> str:
     slots = float(lengths.sum())
     series, what = unknown[0]
     time = correlation_time(series.mean(axis=0))
-    needed = max(LEAST_STRETCHES / parts, LEAST_COUNTED * LONG_ENOUGH * time / parts) * slots
+    needed = max(MIN_STRETCHES / parts, MIN_COUNTED * LONG_ENOUGH * time / parts) * slots
     return (
         f"{slots:.0f} slots were simulated, and {what} for so long that traffic shows only in "
         f"{math.ceil(needed)}"
@@ -195,9 +195,9 @@ def spread_of_mean(values: Floats, lengths: Floats) -> Spread | None:
     seeds, parts = values.shape
     series = values.mean(axis=0)  # n
     independent = parts / (LONG_ENOUGH * correlation_time(series))
-    if seeds < LEAST_SEEDS or parts < LEAST_STRETCHES or independent < LEAST_COUNTED:
+    if seeds < MIN_SEEDS or parts < MIN_STRETCHES or independent < MIN_COUNTED:
         return None
-    count = int(min(MOST_STRETCHES, max(LEAST_STRETCHES, independent)))
+    count = int(min(MAX_STRETCHES, max(MIN_STRETCHES, independent)))
     stretches = _means_of_stretches(series, lengths, count)
     of_traffic = float(stretches.var(ddof=1)) / min(count, independent)
     of_chance = float(np.average(values, axis=1, weights=lengths).var(ddof=1)) / seeds
@@ -251,8 +251,8 @@ def _certainty_of_at_most(limit: float, values: Floats, lengths: Floats) -> floa
     spread = spread_of_mean(values, lengths)
     if spread is None:
         series = values.mean(axis=0)
-        stretches = _means_of_stretches(series, lengths, min(LEAST_STRETCHES, series.size))
-        return 1.0 if len(values) >= LEAST_SEEDS and stretches.max() <= limit else None
+        stretches = _means_of_stretches(series, lengths, min(MIN_STRETCHES, series.size))
+        return 1.0 if len(values) >= MIN_SEEDS and stretches.max() <= limit else None
     return _probability_below(limit, values, lengths, spread, equal=1.0)
 
 

@@ -17,7 +17,7 @@ from weir_policies.application_manager.search.protocol import Limits, TrialOutco
 from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
-from weir_simulator.section import MOST_SEED, MOST_SLOTS, AtLeastZero, Duration, Probability
+from weir_simulator.section import MAX_SEED, MAX_SLOTS, AtLeastZero, Duration, Probability
 from weir_simulator.validation import Section, refusal
 
 DAY = 86_400.0
@@ -56,9 +56,9 @@ class TuningRequest(Section):
     """What the search models outcomes with; BoTorch's needs the extra `tune` and more time."""
     evaluations: int = Field(default=25, ge=1, le=100_000, examples=[25])
     """How much to simulate at most, counted in full evaluations; short ones count their part."""
-    slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[50_000])
+    slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS, examples=[50_000])
     """Slots of a full evaluation, from the trace's first one used; `None` is all of them."""
-    seed: int = Field(default=1, ge=0, le=MOST_SEED // 2, examples=[1])
+    seed: int = Field(default=1, ge=0, le=MAX_SEED // 2, examples=[1])
     """Decides what the search draws, and what happens by chance in the simulations."""
     batch: int = Field(default=2, ge=1, le=1000, examples=[2])
     """Evaluations that are proposed at once. The result depends on it, not on `workers`."""
@@ -70,7 +70,7 @@ class TuningRequest(Section):
     """Seeds, none of them seen by the search, on which the best is compared with the incumbent;
     with a single one nothing is sure. `None` is three, and six for policies that learn by trying,
     because those end up elsewhere with each seed."""
-    judging_slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS, examples=[525_533])
+    judging_slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS, examples=[525_533])
     """Slots of that comparison, from the trace's first one used; `None` is those of a full
     evaluation. More of them show seasons that the search did not see."""
     shortlist: int = Field(default=3, ge=1, le=1000, examples=[3])

@@ -27,7 +27,7 @@ from weir_simulator.traces import Trace
 from weir_simulator.training import Trained, train_policies
 from weir_simulator.tuning.evaluation import MONEY, RunResult, SimulationRun, forecast
 from weir_simulator.tuning.judging import (
-    LEAST_SEEDS,
+    MIN_SEEDS,
     Judged,
     certainty_of_keeping,
     certainty_of_less,
@@ -321,7 +321,7 @@ class _Search:
         if asked is None:
             learns = registry.learns_by_trying(self._order.experiment.policy.name)
             asked = JUDGING_SEEDS_OF_LEARNERS if learns else JUDGING_SEEDS
-        return min(asked, LEAST_SEEDS) if self._ended == "stopped" else asked
+        return min(asked, MIN_SEEDS) if self._ended == "stopped" else asked
 
     def _is_time(self) -> bool:
         """Return whether to stop, so that the judging is done by the deadline."""

@@ -30,7 +30,7 @@ from benchmarks.policies.live_apps import (
     describe,
     make_trace,
 )
-from benchmarks.policies.live_quotas import CORE, LEAST, QuotaError, limit_of
+from benchmarks.policies.live_quotas import CORE, MINIMUM, QuotaError, limit_of
 from benchmarks.registry import BenchmarkError
 from weir_operator.loop.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest
@@ -123,7 +123,7 @@ def test_a_replicas_quota_is_its_speeds_share_of_a_small_core(speed):
     quota, period = limit_of(speed)
 
     assert quota / period == pytest.approx(speed * CORE)
-    assert quota >= LEAST
+    assert quota >= MINIMUM
 
 
 def test_a_speed_whose_quota_the_kernel_refuses_is_told():

@@ -295,7 +295,9 @@ def an_external_job():
 def test_a_manifest_of_the_user_must_have_the_jobs_max_parallelism():
     external = an_external_job()
     job = {"jar": "/opt/flink/usrlib/trips.jar"}
-    right, wrong = (a_manifest(flink={"job": job, "maxParallelism": most}) for most in (128, 720))
+    right, wrong = (
+        a_manifest(flink={"job": job, "maxParallelism": maximum}) for maximum in (128, 720)
+    )
 
     assert plan(external, right).stops == ()
     assert plan(external, right).manifest == right

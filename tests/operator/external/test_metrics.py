@@ -146,7 +146,7 @@ async def test_an_answer_that_is_not_as_expected_does_not_end_the_sampling(
 
 
 async def test_a_job_of_too_many_series_is_told_the_limit(watch, clock, monkeypatch):
-    monkeypatch.setattr("weir_operator.external.metrics.MOST_SERIES", 3)
+    monkeypatch.setattr("weir_operator.external.metrics.MAX_SERIES", 3)
     start = clock.now()
     sampler = await sampled(watch, clock, seconds=10, every=10)
 

@@ -74,8 +74,8 @@ def ruled(am, proposals, *, failed=(), now=0.0):
 def test_operators_that_cannot_change_leave_the_rest_to_those_that_can():
     budgets = an_am().share(CHAIN, managers()).budgets
 
-    least = 0.004 / a_model().node_types[0].speedup
-    assert budgets["sink"] == pytest.approx(least)
+    minimum = 0.004 / a_model().node_types[0].speedup
+    assert budgets["sink"] == pytest.approx(minimum)
     assert budgets["source"] == 0.0
     assert sum(budgets.values()) == pytest.approx(0.5)
     assert budgets["match"] > budgets["count"]
@@ -85,15 +85,15 @@ def test_operators_that_cannot_change_leave_the_rest_to_those_that_can():
 def least_named(refusal, field):
     """The least bound that would do, s: the first time that is named after the field."""
     _, _, told = refusal.partition(f"{field}: ")
-    [least] = re.findall(r"\d+ ms", told)[:1]
-    return float(least.removesuffix(" ms")) / 1000
+    [minimum] = re.findall(r"\d+ ms", told)[:1]
+    return float(minimum.removesuffix(" ms")) / 1000
 
 
 def test_a_bound_below_the_service_time_is_told_and_what_comes_near_it_is_shared():
     shares = an_am(bound=0.001).share(CHAIN, managers())
 
-    least = least_named(shares.infeasible, "spec.objective.responseTime")
-    assert least < sum(shares.budgets.values()) <= WITHIN_REACH * least
+    minimum = least_named(shares.infeasible, "spec.objective.responseTime")
+    assert minimum < sum(shares.budgets.values()) <= WITHIN_REACH * minimum
 
 
 def test_a_bound_just_above_the_least_possible_is_shared():

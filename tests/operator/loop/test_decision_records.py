@@ -154,8 +154,8 @@ def test_what_is_older_than_a_month_goes(store):
 
 
 def test_the_file_stays_small_however_much_is_written(store, tmp_path, monkeypatch):
-    most = 400_000
-    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", most)
+    maximum = 400_000
+    monkeypatch.setattr("weir_operator.loop.decision_records.MAX_BYTES", maximum)
     monkeypatch.setattr("weir_operator.loop.decision_records.PRUNE_EVERY", 10)
     sizes = []
 
@@ -167,7 +167,7 @@ def test_the_file_stays_small_however_much_is_written(store, tmp_path, monkeypat
         )
         sizes.append(sum(each.stat().st_size for each in tmp_path.iterdir()))
 
-    assert max(sizes) < 2 * most
+    assert max(sizes) < 2 * maximum
     assert sizes[-1] < 2 * sizes[100]
     newest = store.decisions(limit=4000)
     assert {f"399-{name}" for name in "abcdefgh"} <= {each.id for each in newest}

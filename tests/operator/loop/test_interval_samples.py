@@ -7,8 +7,8 @@ import pytest
 
 from weir_operator.loop.decision_records import (
     INTERVALS_KEPT,
+    MAX_MEASURED,
     MOST_INTERVALS,
-    MOST_MEASURED,
     RecordStore,
 )
 from weir_operator.rescale.journal import Kind, Step, plan
@@ -112,7 +112,7 @@ def test_of_a_large_job_fewer_intervals_are_read_the_newest(tmp_path):
         (60.0, (IntervalSample(time=0.0, seconds=60.0, operators={}),), 8 * 1440),
         (5.0, (IntervalSample(time=0.0, seconds=5.0, operators={}),), MOST_INTERVALS),
         (5.0, tuple(a_large_interval(5.0 * tick) for tick in range(20)), MOST_INTERVALS),
-        (5.0, (replace(a_large_interval(0.0), operators=MANY),), MOST_MEASURED // 400),
+        (5.0, (replace(a_large_interval(0.0), operators=MANY),), MAX_MEASURED // 400),
     ],
     ids=["kept", "small", "large", "huge"],
 )

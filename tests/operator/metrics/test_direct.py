@@ -247,12 +247,12 @@ async def test_a_target_with_too_large_a_page_is_left_alone_for_a_while(a_source
 
 async def test_once_a_page_is_small_again_it_is_read(reporter, a_source, monkeypatch):
     monkeypatch.setattr("weir_operator.metrics.direct.RETRY_TOO_LARGE", 0.0)
-    monkeypatch.setattr("weir_operator.metrics.direct.MOST_PAGE", 20)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_PAGE", 20)
     source = a_source(Targets(reporter.url))
     with pytest.raises(TemporaryError, match="cannot read"):
         await scrape_and_look(source)
 
-    monkeypatch.setattr("weir_operator.metrics.direct.MOST_PAGE", 20_000)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_PAGE", 20_000)
     await scrape_and_look(source)
 
     assert len(await seen(source)) == 1
@@ -273,7 +273,7 @@ async def test_a_target_that_is_gone_holds_nobody_up_and_is_not_remembered(a_sou
 
 
 async def test_an_app_of_too_many_series_is_told_the_limit(reporter, a_source, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.MOST_SERIES", 3)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 3)
     reporter.samples = {OURS.replace("a_0", f"a_{number}"): 1.0 for number in range(3)}
     source = a_source(Targets(reporter.url))
 
@@ -299,7 +299,7 @@ async def test_a_line_of_too_many_bytes_is_told_the_limit(reporter, a_source):
 
 
 async def test_the_pages_of_one_app_together_are_bounded(a_source, a_target, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.MOST_HELD", 2**20)
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_HELD", 2**20)
     large = await a_target(a_page(b"#" * (2 * 2**20)))
     source = a_source(Targets(large))
 

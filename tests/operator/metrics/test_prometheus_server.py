@@ -122,7 +122,7 @@ async def test_a_crowd_is_asked_about_in_several_queries(connected):
 async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_with_it(
     connected, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.metrics.prometheus_server.MOST_ANSWERED", 2000)
+    monkeypatch.setattr("weir_operator.metrics.prometheus_server.MAX_ANSWERED", 2000)
     apps = [f"app{number}" for number in range(8)]
     answering = Answering(*apps, large="app5")
     server = await connected(answering)
@@ -135,7 +135,7 @@ async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_wit
 
 
 async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.prometheus.MOST_SERIES", 1)
+    monkeypatch.setattr("weir_operator.metrics.prometheus.MAX_SERIES", 1)
     server = await connected(Answering("one", "one"))
 
     with pytest.raises(TemporaryError, match="1 series of one"):

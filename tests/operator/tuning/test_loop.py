@@ -226,13 +226,13 @@ async def test_a_reset_forgets_tunings_and_fits_to_what_comes_then(setting_of):
 async def test_jobs_that_were_measured_before_are_fitted_soon_and_one_by_one(
     setting_of, phase, minutes
 ):
-    waits = await _waits_of(setting_of(phase=phase), most=2)
+    waits = await _waits_of(setting_of(phase=phase), maximum=2)
 
     assert waits == pytest.approx([minutes * 60, 3600])
 
 
 async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(setting_of):
-    waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4), most=4)
+    waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4), maximum=4)
 
     assert waits == pytest.approx([14 * 60, 35 * 60, 5 * 60, 5 * 60])
 
@@ -387,13 +387,13 @@ async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     assert tuning.cancelled()
 
 
-async def _waits_of(setting, *, most):
+async def _waits_of(setting, *, maximum):
     """Return the seconds before each of the loop's first attempts."""
     waits, waiting = [], asyncio.Event()
 
     async def sleep(seconds):
         waits.append(seconds)
-        if len(waits) == most:
+        if len(waits) == maximum:
             waiting.set()
             await asyncio.Event().wait()
 

@@ -33,7 +33,7 @@ async def test_a_restarted_controller_does_not_fit_to_what_was_before_a_drift(se
 
 
 async def test_a_job_that_passes_on_more_records_is_fitted_again(setting_of, monkeypatch):
-    monkeypatch.setattr(flow, "LEAST_SECONDS", 60.0 * len(HOURS))
+    monkeypatch.setattr(flow, "MIN_SECONDS", 60.0 * len(HOURS))
     setting = setting_of()
     await setting.loop.attempt()
 

@@ -53,21 +53,21 @@ def test_spare_time_goes_to_the_operators_that_no_exhausted_path_holds_back():
 def test_no_path_is_given_more_than_the_bound_and_every_operator_is_on_one_that_uses_it(
     flow, floors
 ):
-    least = dict(zip(flow.operators, floors, strict=False))
+    minimum = dict(zip(flow.operators, floors, strict=False))
 
-    budgets = share_budgets(flow, BOUND, least=least)
+    budgets = share_budgets(flow, BOUND, least=minimum)
 
     longest = max(on_path(budgets, path) for path in flow.paths())
     assert longest <= BOUND * (1 + 1e-9)
-    assert all(budgets[name] >= least[name] for name in flow.operators)
+    assert all(budgets[name] >= minimum[name] for name in flow.operators)
     through = flow.longest_through(budgets)
     assert all(length == pytest.approx(BOUND, rel=1e-6) for length in through.values())
 
 
 def test_three_quarters_of_the_spare_time_go_by_the_time_that_an_operator_cannot_do_without():
-    least = {"1": 0.15, "2": 0.01, "3": 0.01, "4": 0.01, "5": 0.01}
+    minimum = {"1": 0.15, "2": 0.01, "3": 0.01, "4": 0.01, "5": 0.01}
 
-    budgets = share_budgets(COMPLEX, BOUND, least=least)
+    budgets = share_budgets(COMPLEX, BOUND, least=minimum)
 
     spare = BOUND - 0.17
     assert budgets["1"] == pytest.approx(0.15 + spare * (0.25 / 3 + 0.75 * 0.15 / 0.17))
@@ -79,10 +79,10 @@ def test_without_least_times_the_quotas_are_equal():
 
 
 def test_an_objective_below_the_service_times_is_refused_with_the_least_possible_bound():
-    least = dict.fromkeys(COMPLEX.operators, 0.02)
+    minimum = dict.fromkeys(COMPLEX.operators, 0.02)
 
     with pytest.raises(InfeasibleObjectiveError, match=r"more than 60\.0 ms .* 1 -> 2 ") as refused:
-        share_budgets(COMPLEX, 0.05, least=least)
+        share_budgets(COMPLEX, 0.05, least=minimum)
 
     assert refused.value.least == pytest.approx(0.06)
 

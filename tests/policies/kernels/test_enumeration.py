@@ -52,11 +52,11 @@ def test_a_short_list_has_every_deployment_that_keeps_the_limits(limit):
 
     found = listed(a_view(types, 6))
 
-    most = limit or 6
+    maximum = limit or 6
     assert found == {
         tuple(each)
         for each in all_deployments(4, max_replicas=6).tolist()
-        if each[0] + each[1] <= most and each[2] + each[3] <= most
+        if each[0] + each[1] <= maximum and each[2] + each[3] <= maximum
     }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weir_policies.errors import ShapeError
 from weir_policies.kernels.percentiles import gamma_quantile, normal_quantile
-from weir_policies.model.queueing import least_response_time, predict
+from weir_policies.model.queueing import min_response_time, predict
 from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model, all_deployments
 
@@ -148,7 +148,7 @@ def test_an_idle_operator_takes_the_service_time_and_the_network_time(sharing):
 
     assert prediction.response_time == pytest.approx([0.013, 0.01 / 1.6 + 0.003])
     assert prediction.variance == pytest.approx([0.5 * 0.01**2, 0.5 * (0.01 / 1.6) ** 2])
-    assert least_response_time(model) == pytest.approx(0.01 / 1.6 + 0.003)
+    assert min_response_time(model) == pytest.approx(0.01 / 1.6 + 0.003)
 
 
 def test_the_worst_of_two_kinds_of_replicas_is_the_slow_one_and_the_average_lies_between():

@@ -184,14 +184,14 @@ def test_what_dqn_pds_knows_of_an_action_is_its_resources_and_the_reconfiguratio
         False, view, memory, np.array([[[1, 0]]]), np.zeros((1, 1), dtype=np.int64)
     )
 
-    most = 2 * 3.0  # two replicas of the dearest type
+    maximum = 2 * 3.0  # two replicas of the dearest type
     assert scores[0, 0].tolist() == pytest.approx(
         [
-            0.25 + 0.2 * 1 / most,
+            0.25 + 0.2 * 1 / maximum,
             np.inf,
             np.inf,
-            0.25 + 0.2 * 2 / most + 0.2,
-            0.25 + 0.2 * 4 / most + 0.2,
+            0.25 + 0.2 * 2 / maximum + 0.2,
+            0.25 + 0.2 * 4 / maximum + 0.2,
         ]
     )
 

@@ -19,7 +19,7 @@ ONE = (NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),)
 TWO = (NodeType(name="large/1", pool="large", speedup=2.0, price=0.09), *ONE)
 # Levels at 0 and 100 records/s.
 SETTINGS = {"levels": 2, "max_rate": 200, "alpha": 0.5, "gamma": 0.5}
-LEAST, WITHOUT_MOVING, VIOLATED = "values", "expected", "unknown"
+MINIMUM, WITHOUT_MOVING, VIOLATED = "values", "expected", "unknown"
 """Tables of a plan: the least Q, Q without the cost of moving there, expected violations."""
 WEIGHTS = CostWeights(violation=0.4, resources=0.4, reconfiguration=0.2)
 
@@ -83,7 +83,7 @@ def test_one_backup_by_hand():
 
     # Half a violation is expected at (1, 100/s); nothing follows the backup of zeros yet.
     np.testing.assert_allclose(kernels.table(WITHOUT_MOVING), [[0.2, 0.2 + 0.4 * 0.5], [0.4, 0.4]])
-    np.testing.assert_allclose(kernels.table(LEAST), [[0.2, 0.4], [0.4, 0.4]])
+    np.testing.assert_allclose(kernels.table(MINIMUM), [[0.2, 0.4], [0.4, 0.4]])
 
 
 def test_the_next_backup_takes_the_least_values_of_the_one_before():

@@ -285,10 +285,10 @@ def compile_default_policy() -> None:
 
 
 def _share_restarts(settings: ControllerSettings, clock: Clock) -> SharedRestarts | None:
-    most = settings.restarts_per_hour
-    if most is None:
+    maximum = settings.restarts_per_hour
+    if maximum is None:
         return None
-    return SharedRestarts(RestartBudget(size=most, refill_every=3600.0 / most), clock=clock)
+    return SharedRestarts(RestartBudget(size=maximum, refill_every=3600.0 / maximum), clock=clock)
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

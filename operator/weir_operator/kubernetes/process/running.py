@@ -44,8 +44,8 @@ def allow_open_files() -> None:
 
     Many systems allow 1,024 at first. Each StreamApp takes several: its records, its Flink.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
 async def run_on_cluster(settings: ControllerSettings) -> None:

@@ -78,14 +78,14 @@ def measure_memory(cgroup: Path) -> tuple[float, float]:
     ):
         try:
             used = float((folder / current).read_text())
-            most = (folder / limit).read_text().strip()
+            maximum = (folder / limit).read_text().strip()
             lines = (folder / "memory.stat").read_text().splitlines()
             stat = {key: float(value) for key, value in map(str.split, lines)}
             files = stat[f"{prefix}active_file"] + stat[f"{prefix}inactive_file"]
         except (OSError, KeyError, ValueError):
             continue  # of the other version, or no cgroup at all
-        bounded = most != "max" and float(most) < _UNBOUNDED
-        return used - files, float(most) if bounded else math.nan
+        bounded = maximum != "max" and float(maximum) < _UNBOUNDED
+        return used - files, float(maximum) if bounded else math.nan
     return math.nan, math.nan
 
 

@@ -58,7 +58,7 @@ NOISE = 1e-4
 """Variance of the noise, relative to that of the process."""
 LENGTHS = np.geomspace(0.05, 5.0, 16)
 """Length scales to choose from, for inputs of the order of 1."""
-LEAST_VARIANCE = 1e-8
+MIN_VARIANCE = 1e-8
 """Of the process: equal scores would give none, and then nothing could be explored."""
 
 
@@ -103,7 +103,7 @@ def fit(inputs: Floats, values: Floats) -> GaussianProcess:
         factor = np.linalg.cholesky(correlation)
         inverse = np.asarray(np.linalg.inv(factor), dtype=np.float64)
         white = inverse @ centred
-        variance = max(float(white @ white) / count, LEAST_VARIANCE)
+        variance = max(float(white @ white) / count, MIN_VARIANCE)
         loss = count * np.log(variance) / 2 + np.log(np.diag(factor)).sum()
         model = GaussianProcess(
             inputs=inputs,
@@ -158,8 +158,8 @@ def draw_candidates(
         without: Those known.
         rng: Draws them.
     """
-    if math.prod(top - least + 1 for least, top in zip(floor, most, strict=True)) <= ALL_BELOW:
-        ranges = [range(least, top + 1) for least, top in zip(floor, most, strict=True)]
+    if math.prod(top - minimum + 1 for minimum, top in zip(floor, most, strict=True)) <= ALL_BELOW:
+        ranges = [range(minimum, top + 1) for minimum, top in zip(floor, most, strict=True)]
         drawn = np.array([each for each in product(*ranges) if each not in without], dtype=np.int64)
         return drawn.reshape(-1, len(floor))
     low, high = np.array(floor), np.array(most)

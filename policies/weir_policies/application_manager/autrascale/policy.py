@@ -212,10 +212,12 @@ def choose_bootstrap(
     for step in range(uniform):
         level = round(low + step * (high - low) / steps)
         chosen.append(
-            tuple(max(min(level, top), least) for top, least in zip(most, floor, strict=True))
+            tuple(max(min(level, top), minimum) for top, minimum in zip(most, floor, strict=True))
         )
     for place, top in enumerate(most):
-        chosen.append(tuple(top if other == place else least for other, least in enumerate(floor)))
+        chosen.append(
+            tuple(top if other == place else minimum for other, minimum in enumerate(floor))
+        )
     return tuple(dict.fromkeys(chosen))
 
 
@@ -312,7 +314,7 @@ def advance(
 def _judge(
     plan: Plan,
     measured: Measurement,
-    most: Parallelism,
+    maximum: Parallelism,
     bound: float,
     now: float,
     settings: AutrascaleSettings,
@@ -322,7 +324,7 @@ def _judge(
     """Return what a steady application needs: the Scaling Manager's trigger."""
     searched = plan.settled_rate is not None and is_same_rate(plan.settled_rate, measured.rate)
     if not measured.keeps_up and not searched:
-        to = throughput.begin(measured, most)
+        to = throughput.begin(measured, maximum)
         if to.target != measured.parallelism:
             return replace(
                 plan,
@@ -332,7 +334,7 @@ def _judge(
                 reason=_describe_short(measured),
             )
     # Where the throughput is enough, no operator needs more than it has.
-    needed = throughput.count_needed(measured, most)
+    needed = throughput.count_needed(measured, maximum)
     floor = tuple(min(pair) for pair in zip(needed, measured.parallelism, strict=True))
     score = score_benefit(
         measured.parallelism,
@@ -343,11 +345,11 @@ def _judge(
     )
     late = measured.latency > bound
     if (late or score < settings.threshold) and not searched and measured.keeps_up:
-        search = _begin_latency(plan, measured, floor, most, bound, settings, profile)
+        search = _begin_latency(plan, measured, floor, maximum, bound, settings, profile)
         return _search_on(plan, search, measured, settings, rng)
     too_old = settings.event_time is not None and measured.age > settings.event_time
     if too_old and not late:
-        return _boost(plan, measured, most, now, settings, profile, rng)
+        return _boost(plan, measured, maximum, now, settings, profile, rng)
     reason = (
         f"the latency is {measured.latency * 1000:.3g} ms of {bound * 1000:.3g} ms, the benefit "
         f"score {score:.3f}"
@@ -359,12 +361,12 @@ def _begin_latency(
     plan: Plan,
     measured: Measurement,
     floor: Parallelism,
-    most: Parallelism,
+    maximum: Parallelism,
     bound: float,
     settings: AutrascaleSettings,
     profile: Profile,
 ) -> LatencySearch:
-    bootstrap = choose_bootstrap(floor, most, settings.uniform)
+    bootstrap = choose_bootstrap(floor, maximum, settings.uniform)
     old = None if settings.transfer is Transfer.NONE else find_nearest(plan.models, measured.rate)
     estimates = tuple(
         Sample(
@@ -380,7 +382,7 @@ def _begin_latency(
         for each in bootstrap
     )
     return latency.begin(
-        measured, floor, most, bound=bound, bootstrap=bootstrap, estimates=estimates, old=old
+        measured, floor, maximum, bound=bound, bootstrap=bootstrap, estimates=estimates, old=old
     )
 
 
@@ -423,7 +425,7 @@ def _settle(plan: Plan, target: Parallelism, rate: float, reason: str) -> Plan:
 def _boost(
     plan: Plan,
     measured: Measurement,
-    most: Parallelism,
+    maximum: Parallelism,
     now: float,
     settings: AutrascaleSettings,
     profile: Profile,
@@ -438,9 +440,9 @@ def _boost(
         age_bound=settings.event_time or 0.0,
         limit=allowed,
     )
-    here = tuple(min(pair) for pair in zip(measured.parallelism, most, strict=True))
+    here = tuple(min(pair) for pair in zip(measured.parallelism, maximum, strict=True))
     search = event_latency.begin(
-        wanted, here, most, bootstrap=choose_bootstrap(here, most, settings.uniform)
+        wanted, here, maximum, bootstrap=choose_bootstrap(here, maximum, settings.uniform)
     )
     while not search.over:  # ends: `event_latency` is capped by `settings.runs`
         found = profile.throughput(search.target)

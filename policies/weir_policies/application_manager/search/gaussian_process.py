@@ -35,7 +35,7 @@ LENGTH_RANGE = (-4.0, 5.0)
 """The same of a length scale; the cube has edges of 1."""
 ITERATIONS = 30
 """Of L-BFGS at most; from the former fit's result it needs a few."""
-LEAST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class GaussianProcess:
         means = covariance @ self.solved
         whitened = solve_triangular(self.factor, covariance.T, lower=True)
         variances = 1 + MEAN_VARIANCE - (whitened**2).sum(axis=0)
-        deviations = np.sqrt(np.maximum(variances, LEAST_VARIANCE))
+        deviations = np.sqrt(np.maximum(variances, MIN_VARIANCE))
         return self.centre + self.scale * means, self.scale * deviations
 
     def believe(self, point: Floats) -> GaussianProcess:

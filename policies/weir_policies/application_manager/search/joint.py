@@ -34,11 +34,11 @@ SHORT = 0.25
 VIOLATIONS, RECONFIGURATIONS = (0.3, 0.5, 0.7, 0.9), (0.5, 0.75, 0.95)
 """First weights, as coordinates of the cube, every pair of them. Where a reconfiguration is dearer
 than resources (above 0.5) lay the cheapest of 512 scattered points in all settings looked at."""
-MOST_SHORT = 0.2
+MAX_SHORT = 0.2
 """Part of the evaluations that they take at most; where that is not enough, some are left out."""
 PROMOTED = 3
 """Of them, tried in full."""
-MOST_PROMOTED = 0.2
+MAX_PROMOTED = 0.2
 """Part of the evaluations that these take at most, but for the first."""
 
 
@@ -76,13 +76,13 @@ class JointSearch:
                     fidelity=SHORT,
                     origin="weights",
                 )
-                for pair in pairs[: int(MOST_SHORT * evaluations / SHORT)]
+                for pair in pairs[: int(MAX_SHORT * evaluations / SHORT)]
             ),
         ]
         self._untold = len(starts)
         self._proposed = 0
         self._short: list[tuple[Trial, TrialOutcome]] = []
-        self._promoted = min(PROMOTED, max(1, int(MOST_PROMOTED * evaluations)))
+        self._promoted = min(PROMOTED, max(1, int(MAX_PROMOTED * evaluations)))
 
     def ask(self, count: int) -> list[Trial]:
         """Return up to `count` trials."""

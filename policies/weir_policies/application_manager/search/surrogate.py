@@ -23,7 +23,7 @@ from scipy.special import log_ndtr, ndtr
 from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.model.arrays import Floats
 
-LEAST = 1e-300
+MINIMUM = 1e-300
 """Below, a number has no logarithm worth comparing."""
 
 
@@ -42,7 +42,7 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Return the logarithm of the expected improvement, very small if there is none."""
-    return np.log(np.maximum(expected_improvement(mean, deviation, best), LEAST))
+    return np.log(np.maximum(expected_improvement(mean, deviation, best), MINIMUM))
 
 
 def log_probability_below(mean: Floats, deviation: Floats, limit: float) -> Floats:
@@ -50,7 +50,7 @@ def log_probability_below(mean: Floats, deviation: Floats, limit: float) -> Floa
     return log_ndtr((limit - mean) / deviation)
 
 
-LEAST_LIMIT = 0.001
+MIN_LIMIT = 0.001
 """Shares are distinguished down to a tenth of their limit, at least of this one."""
 SCATTERED, NEAR = 512, 128
 """Points that are compared: so many all over the cube, so many around each centre and distance."""
@@ -59,7 +59,7 @@ DISTANCES = (0.15, 0.04)
 """Standard deviations around the best points known."""
 LAST_DISTANCES = (0.03, 0.01)
 """The same around the best points weighed."""
-LEAST_MONEY = 1e-9
+MIN_MONEY = 1e-9
 
 
 class Surrogate(Protocol):
@@ -199,9 +199,9 @@ def _scatter(centre: Floats, low: Floats, high: Floats, rng: np.random.Generator
 
 
 def _log_money(outcome: TrialOutcome) -> float:
-    return float(np.log(max(outcome.money, LEAST_MONEY)))
+    return float(np.log(max(outcome.money, MIN_MONEY)))
 
 
 def _log_share(shares: Sequence[float], limit: float) -> Floats:
-    resolution = max(limit, LEAST_LIMIT) / 10
+    resolution = max(limit, MIN_LIMIT) / 10
     return np.log((np.array(shares) + resolution) / (limit + resolution))

@@ -24,11 +24,11 @@ WHOLE_EDGE = 1.0
 """Where it starts over: nearly everywhere."""
 NARROW_EDGE = 0.1
 """At and below, the search may be stuck beside something better."""
-LEAST_EDGE = 0.05
+MIN_EDGE = 0.05
 """Below, points differ by less than matters to the policies."""
 SUCCESSES = 2
 """In a row, until it doubles."""
-LEAST_FAILURES = 4
+MIN_FAILURES = 4
 """In a row, until it halves; one per dimension where that is more."""
 NOTICEABLE = 0.001
 """Part of the money by which a point must be cheaper to be a success."""
@@ -43,7 +43,7 @@ class TrustRegion:
     """
 
     def __init__(self, dimensions: int, limits: Limits) -> None:
-        self._patience, self._limits = max(LEAST_FAILURES, dimensions), limits
+        self._patience, self._limits = max(MIN_FAILURES, dimensions), limits
         self._edge = FIRST_EDGE
         self._successes = self._failures = 0
 
@@ -67,7 +67,7 @@ class TrustRegion:
             self._edge, self._successes = min(FIRST_EDGE, 2 * self._edge), 0
         elif self._failures == self._patience:
             half = self._edge / 2
-            self._edge = WHOLE_EDGE if half < LEAST_EDGE else half
+            self._edge = WHOLE_EDGE if half < MIN_EDGE else half
             self._failures = 0
 
     def _succeeds(self, outcome: TrialOutcome, best: TrialOutcome) -> bool:

@@ -280,18 +280,18 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     cluster = await open_cluster(readings_jar, RECORDS, SLOW, 2, out, agent=agent)
     plan = await cluster.plan()
     window = next(vertex for vertex in plan.vertices if "odd window" in vertex.name)
-    most = {name: 2 for name in plan.operators} | {plan.operators[0]: 1, window.operator: 1}
-    await cluster.provide(most)
+    maximum = {name: 2 for name in plan.operators} | {plan.operators[0]: 1, window.operator: 1}
+    await cluster.provide(maximum)
     count, again = (next(v for v in plan.vertices if v.name == n) for n in ("count", "again"))
     work = next(vertex for vertex in plan.vertices if vertex.name.startswith("work"))
 
     topologies = []
     for sizes in ({}, {"count": 2}, {work.operator: 2}):
-        topologies.append(await cluster.run({**dict.fromkeys(most, 1), **sizes}))
+        topologies.append(await cluster.run({**dict.fromkeys(maximum, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
         await cluster.stop()
     cluster.arguments = tuple(map(str, (RECORDS, FAST, 0, out)))
-    last = await cluster.run(most)
+    last = await cluster.run(maximum)
     await cluster.ended()
 
     # Records pass one to one from one keyed state into the other: they share slots.
@@ -333,16 +333,16 @@ async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     )
     first, second = await cluster.plan(), await cluster.plan()
     source, *others = first.operators
-    most = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
-    await cluster.provide(most)
+    maximum = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
+    await cluster.provide(maximum)
 
-    small = await cluster.run(dict.fromkeys(most, 1))
+    small = await cluster.run(dict.fromkeys(maximum, 1))
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
     cluster.arguments = tuple(
         statement.replace(f"'{SLOW}'", f"'{FAST}'") for statement in cluster.arguments
     )
-    large = await cluster.run(most)
+    large = await cluster.run(maximum)
     await cluster.ended()
 
     # Although SQL counts the names of functions up with each planning.
@@ -395,20 +395,20 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     plan = await cluster.plan()
     plan_of_same = await replace(cluster, arguments=("q.sql", same)).plan()
     source, *others = plan.operators
-    most = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
-    await cluster.provide(most)
+    maximum = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
+    await cluster.provide(maximum)
 
-    small = await cluster.run(dict.fromkeys(most, 1))
+    small = await cluster.run(dict.fromkeys(maximum, 1))
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
-    large = await cluster.run(most)
+    large = await cluster.run(maximum)
     await until_measured(cluster, others[0], least=20)
     await cluster.stop()
     cluster.arguments = (
         "q.sql",
         SCRIPT.format(records=RECORDS, rate=FAST, due=DUE, out=out, begin=begin),
     )
-    last = await cluster.run(dict.fromkeys(most, 1))
+    last = await cluster.run(dict.fromkeys(maximum, 1))
     await cluster.ended()
 
     # The planner numbers what it translates, over all jobs of a process: names differ by that.
@@ -420,7 +420,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     assert (plan.agent, plan.groups) == ("ready", frozenset())
     assert [pins(each) for each in (small, large)] == [
         {name: [replicas] for name, replicas in sizes.items()}
-        for sizes in (dict.fromkeys(most, 1), most)
+        for sizes in (dict.fromkeys(maximum, 1), maximum)
     ]
     assert ids(small) == ids(large) == ids(last)
     counted = [tuple(map(int, line.split(","))) for line in committed_lines(out / "counts")]

@@ -10,7 +10,7 @@ from weir_policies.application_manager.search.protocol import Limits, Trial, Tri
 from weir_policies.application_manager.search.surrogate import SurrogateSearch
 from weir_policies.application_manager.search.trust_region import (
     FIRST_EDGE,
-    LEAST_EDGE,
+    MIN_EDGE,
     WHOLE_EDGE,
     TrustRegion,
 )
@@ -62,10 +62,10 @@ def test_the_box_doubles_after_two_successes_and_not_beyond_its_greatest():
 
 
 def test_a_box_that_fails_at_its_least_begins_again_as_large_as_the_cube():
-    least = a_region([BEST] * 12)
+    minimum = a_region([BEST] * 12)
     renewed = a_region([BEST] * 16)
 
-    assert least.edge == LEAST_EDGE
+    assert minimum.edge == MIN_EDGE
     assert renewed.edge == WHOLE_EDGE
 
 
