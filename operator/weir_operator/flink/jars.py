@@ -33,6 +33,8 @@ PROGRAMS = tuple(
     for name in ("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders", "RunScript")
 )
 """What JobManagers run to answer a question of Weir's, and the job that is a SQL script."""
+STANDBY = REPOSITORY / "java/dev/weir/Standby.java"
+"""The agent with which a TaskManager waits for its operator."""
 JARS = REPOSITORY / "build/jars"
 EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -105,6 +107,8 @@ def build_jar(
     jar: Path,
     *,
     entry_class: str | None = None,
+    manifest: Mapping[str, str] = MappingProxyType({}),
+    services: Mapping[str, str] = MappingProxyType({}),
     home: Path | None = None,
 ) -> Path:
     """Compile Java sources into a jar, unless the jar was built from exactly these.
@@ -113,6 +117,8 @@ def build_jar(
         sources: Java files; a job that uses the helper lists `HELPER` among them.
         jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
         entry_class: What the jar's manifest names as its main class, if any.
+        manifest: What else it says.
+        services: The class that provides a service, by the service's interface.
         home: The folder of the Flink to compile against; `None` takes the installed one.
 
     Returns:
@@ -122,7 +128,9 @@ def build_jar(
         PermanentError: There is no compiler, a source is missing, or one does not compile; the
             compiler's first message is reported.
     """
-    digest = _digest(sources, entry_class, home or flink_home())
+    if entry_class:
+        manifest = {"Main-Class": entry_class, **manifest}
+    digest = _digest(sources, manifest, services, home or flink_home())
     if _digest_in(jar) == digest:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +138,7 @@ def build_jar(
         classes = Path(folder) / "classes"
         _compile(sources, classes, class_path(home))
         unfinished = Path(folder) / jar.name
-        _pack(classes, unfinished, entry_class=entry_class, digest=digest)
+        _pack(classes, unfinished, manifest=manifest, services=services, digest=digest)
         unfinished.replace(jar)
     return jar
 
@@ -150,12 +158,27 @@ def build_example(name: str, folder: Path = JARS) -> Path:
     return build_jar([HELPER, *sources], folder / f"{name}.jar", entry_class=entry_class)
 
 
+def build_standby_agent(folder: Path = JARS) -> Path:
+    """Build the agent with which a TaskManager waits for its operator; return the jar.
+
+    Raises:
+        PermanentError: As `build_jar`.
+    """
+    return build_jar(
+        [STANDBY],
+        folder / "weir-standby.jar",
+        manifest={"Premain-Class": "dev.weir.Standby"},
+        services={"org.apache.flink.runtime.rpc.RpcSystemLoader": "dev.weir.Standby$Loader"},
+    )
+
+
 def build_all(folder: Path = JARS) -> tuple[Path, ...]:
     """Build the repository's own jars: the helper, the example jobs, and one without the helper."""
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
         build_jar(PROGRAMS, folder / "weir-programs.jar"),
+        build_standby_agent(folder),
         *(build_example(name, folder) for name in EXAMPLES),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )
@@ -186,8 +209,10 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _digest(sources: Sequence[Path], entry_class: str | None, home: Path) -> str:
-    digest = hashlib.sha256(f"{home} {entry_class}".encode())
+def _digest(
+    sources: Sequence[Path], manifest: Mapping[str, str], services: Mapping[str, str], home: Path
+) -> str:
+    digest = hashlib.sha256(f"{home} {dict(manifest)} {dict(services)}".encode())
     for source in sources:
         try:
             digest.update(b"\0" + source.name.encode() + b"\0" + source.read_bytes())
@@ -213,13 +238,22 @@ def _compile(sources: Sequence[Path], classes: Path, libraries: str) -> None:
         raise PermanentError(f"javac: {_first_line(result.stderr or result.stdout)}")
 
 
-def _pack(classes: Path, jar: Path, *, entry_class: str | None, digest: str) -> None:
-    manifest = "Manifest-Version: 1.0\n"
-    if entry_class:
-        manifest += f"Main-Class: {entry_class}\n"
+def _pack(
+    classes: Path,
+    jar: Path,
+    *,
+    manifest: Mapping[str, str],
+    services: Mapping[str, str],
+    digest: str,
+) -> None:
+    lines = {"Manifest-Version": "1.0", **manifest}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("META-INF/MANIFEST.MF", manifest)  # Java looks for it at the front
+        archive.writestr(  # Java looks for it at the front
+            "META-INF/MANIFEST.MF", "".join(f"{key}: {value}\n" for key, value in lines.items())
+        )
         archive.writestr(_DIGEST, digest)
+        for interface, provider in services.items():
+            archive.writestr(f"META-INF/services/{interface}", f"{provider}\n")
         for path in sorted(classes.rglob("*.class")):
             archive.write(path, path.relative_to(classes))
 
