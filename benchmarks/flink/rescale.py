@@ -19,6 +19,7 @@ DURATION = "8 min"
 
 SEED = 20
 RANDOM_RESCALES = 20
+TWO_MORE_TIMES = 7
 SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
 
 
@@ -33,6 +34,8 @@ async def _run() -> list[Figure]:
         *await _gaps(6, match=2, aggregate=2, times=7, limit=1.0),
         *await _gaps(10, match=5, aggregate=3, times=3, limit=None),
         *await _gaps(20, match=10, aggregate=8, times=3, limit=None),
+        *await _two_more(standby=2, limit=2.0),
+        *await _two_more(standby=0, limit=6.0),
         *await _resize(),
         *await _overload(),
     ]
@@ -128,6 +131,51 @@ async def _gaps(
             figure=f"{name}: records that arrived while one was started, fewest",
             value=min(during_start),
             unit="records",
+        ),
+        at_most(
+            figure=f"{name}: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+    ]
+
+
+async def _two_more(*, standby: int, limit: float) -> list[Figure]:
+    """Give `match` two replicas more and take them away, with TaskManagers that wait or without."""
+    name = "two replicas more, standby" if standby else "two replicas more, cold"
+    trips = Trips(
+        name=f"rescale-standby-{standby}",
+        rates=[40.0],
+        initial=deployments({"large/1": 2}, {"large/1": 2}),
+        standby={"large": standby} if standby else {},
+    )
+    trips.clear()
+    more = deployments({"large/1": 4}, {"large/1": 2})
+    ends: list[RescaleJournal] = []
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        await asyncio.sleep(8.0)  # the JVMs compile what they run
+        for _ in range(TWO_MORE_TIMES):
+            await cluster.until_warm()
+            await asyncio.sleep(3.0)
+            ends.append(await cluster.change(more))
+            await asyncio.sleep(3.0)
+            await cluster.change(trips.initial)
+        ledger = await cluster.finish()
+    times = [end.times[str(Step.DONE)] - end.created for end in ends]
+    return [
+        at_most(
+            figure=f"{name}: decision to running, median of {len(ends)}",
+            value=statistics.median(times),
+            unit="s",
+            limit=limit,
+        ),
+        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
+        Figure(
+            figure=f"{name}: until both are registered, median",
+            value=_median(ends, Step.START, Step.STOP),
+            unit="s",
         ),
         at_most(
             figure=f"{name}: lost or doubled",

@@ -26,6 +26,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
+from weir_operator.runtime.standby import StandbyPool
 from weir_policies.policy import OperatorModel
 
 Where = TypeVar("Where", bound=Runtime)
@@ -86,6 +87,7 @@ class SteeredJob(Generic[Where]):
         initial: DeploymentMap,
         models: Mapping[str, OperatorModel] | None = None,
         directives: Callable[[], Directives] = Directives,
+        standby: Mapping[str, StandbyPool] | None = None,
     ) -> Lifecycle:
         """Put engine and lifecycle together."""
         rescaler = Rescaler(
@@ -111,4 +113,5 @@ class SteeredJob(Generic[Where]):
             directives=directives,
             models=models,
             settings=settings,
+            standby=standby,
         )

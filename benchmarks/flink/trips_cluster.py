@@ -6,6 +6,7 @@ ledger says which records arrived, its raw files when (`ledger`).
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
+from weir_operator.runtime.standby import StandbyPool
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -53,6 +55,8 @@ class Trips:
     """Flink's configuration beside Weir's and the example's own."""
     rescale: Callable[[RescaleSettings], RescaleSettings] = lambda settings: settings
     """Changes how long the steps of a change may take."""
+    standby: Mapping[str, int] = field(default_factory=dict)
+    """TaskManagers that wait for an operator, by pool."""
     full_pool: str | None = None
     """A pool in which nothing more can be started."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
@@ -157,6 +161,10 @@ class TripsCluster(SteeredJob[LocalRuntime]):
                 for name, each in assembly.operator_managers(app).items()
                 if each.fixed is None
             },
+            standby={
+                pool: StandbyPool(count=count, price=0.0)
+                for pool, count in self.trips.standby.items()
+            },
         )
         return self
 
@@ -176,6 +184,21 @@ class TripsCluster(SteeredJob[LocalRuntime]):
     def detach(self) -> None:
         """Leave everything running when the context ends."""
         self._detached = True
+
+    async def until_warm(self, limit: float = 120.0) -> tuple[str, ...]:
+        """Look after the job until all standby TaskManagers are warm; return their ids.
+
+        Raises:
+            RuntimeError: They are not within `limit` seconds.
+        """
+        began, wanted = self.clock.now(), sum(self.trips.standby.values())
+        while self.clock.now() - began < limit:
+            await self.lifecycle.heal()
+            warm = await self.runtime.standby()
+            if len(warm) == wanted:
+                return warm
+            await asyncio.sleep(0.2)
+        raise RuntimeError(f"Expected {wanted} warm TaskManagers within {limit:g} s, got fewer")
 
     async def change(self, target: DeploymentMap) -> RescaleJournal:
         """Take the job to `target`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from weir_operator.runtime.protocol import Deployments
+from weir_operator.runtime.standby import StandbyPool, standby_cost
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 
@@ -19,15 +21,20 @@ def prices(app: StreamApp) -> dict[str, float]:
 
 
 def cost_per_hour(
-    deployments: Deployments, prices: Mapping[str, float], *, job_manager: float
+    deployments: Deployments,
+    prices: Mapping[str, float],
+    *,
+    job_manager: float,
+    standby: Mapping[str, StandbyPool] = MappingProxyType({}),
 ) -> float:
-    """Return the currency per hour of all replicas and the JobManager.
+    """Return the currency per hour of all replicas, the JobManager and standby TaskManagers.
 
     A replica of a node type that the manifest has no more costs nothing that is known: it is left
     out until the next change has ended it.
     """
-    return job_manager + sum(
+    replicas = sum(
         count * prices.get(node_type, 0.0)
         for counts in deployments.values()
         for node_type, count in counts.items()
     )
+    return job_manager + standby_cost(deployments, standby) + replicas

@@ -66,6 +66,7 @@ WARNINGS = frozenset(
         "RolledBack",
         "SavepointFound",
         "ScalingRefused",
+        "StandbyMissing",
         "StateMissing",
         "StateNotRemoved",
         "SuspendFailed",

@@ -119,6 +119,8 @@ class TickRecord:
     """Records that wait at the sources."""
     cost_per_hour: Measured
     """In the currency of the manifest's prices, as everywhere here."""
+    standby: int = 0
+    """TaskManagers that wait for an operator; `cost_per_hour` has them in it."""
     cost: Measured
     """Paid since the run began."""
     healthy: bool

@@ -160,6 +160,10 @@ class FakeWorld:
         """Short names of places that no node offers."""
         self.about_to_go: set[str] = set()
         """TaskManagers whose end was announced while a job ran."""
+        self.standby: dict[str, int] = {}
+        """How many TaskManagers are to wait, by pool."""
+        self.no_standby = ""
+        """Why none can wait."""
         self._next = 0
         self._registered: set[str] = set()
 
@@ -213,6 +217,12 @@ class FakeWorld:
         if ids:
             self.on_deed()
         return tuple(ids)
+
+    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
+        """Note how many are to wait, unless configured to fail."""
+        if self.no_standby:
+            raise PermanentError(self.no_standby)
+        self.standby = dict(wanted)
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Note who is about to go while a job runs."""

@@ -12,6 +12,7 @@ from weir_operator.loop.decision_records import JobTick, LoopStart, RecordStore
 from weir_operator.loop.evaluation import ENDED, TO_BASELINE, EvaluatedInterval
 from weir_operator.reporting.evaluation import EvaluationReport, EvaluationTotals
 from weir_operator.rescale.journal import Kind, RescaleJournal
+from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring.replay import app_of_start
@@ -108,7 +109,12 @@ def _add_up(
 
 
 def _cost(app: StreamApp, tick: JobTick) -> float:
-    return cost_per_hour(tick.deployments, prices(app), job_manager=world.job_manager_price(app))
+    return cost_per_hour(
+        tick.deployments,
+        prices(app),
+        job_manager=world.job_manager_price(app),
+        standby=standby_pools(app),
+    )
 
 
 def _total(blocks: dict[int, BlockTotals], side: Side) -> EvaluationTotals:

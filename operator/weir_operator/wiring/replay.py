@@ -27,6 +27,7 @@ from weir_operator.loop.replay import (
     Totals,
     add_up,
 )
+from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Duration
@@ -208,7 +209,12 @@ def _begin(
         bound=app.spec.objective.response_time.bound.seconds,
         shares=bound is not None
         and bound != app_of_start(start).spec.objective.response_time.bound.seconds,
-        cost=partial(cost_per_hour, prices=prices(app), job_manager=world.job_manager_price(app)),
+        cost=partial(
+            cost_per_hour,
+            prices=prices(app),
+            job_manager=world.job_manager_price(app),
+            standby=standby_pools(app),
+        ),
         most_replicas=assembly.most_replicas(app, name),
     )
 

@@ -45,6 +45,7 @@ from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.runtime.standby import wanted_standby
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.model.cost import kind_of_change
 
@@ -248,6 +249,9 @@ class Telemetry:
             *APP,
         )
         self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
+        self.standby = gauge(
+            "weir_standby_taskmanagers", "TaskManagers that wait for an operator.", *APP
+        )
         self.response = gauge(
             "weir_response_time_seconds", "Response time, source to sink.", *APP, "statistic"
         )
@@ -329,6 +333,9 @@ class Telemetry:
             self.intervals.labels(*app).inc()
             self.violations.labels(*app).inc(int(tick.violated))
         self.cost.labels(*app).set(cost)
+        self.standby.labels(*app).set(
+            sum(wanted_standby(tick.deployments, settings.standby).values())
+        )
         statistic = settings.statistic
         self.response.labels(*app, statistic).set(tick.snapshot.response(statistic))
         self.objective.labels(*app, statistic).set(settings.bound)
@@ -362,6 +369,7 @@ class Telemetry:
         """
         for name, node_type in self._shown.get(key, set()):
             self.replicas.labels(key.namespace, key.name, name, node_type).set(0)
+        self.standby.labels(key.namespace, key.name).set(0)
         self.cost.labels(key.namespace, key.name).set(cost)
 
     def note_job(self, key: Key, *, runs: float) -> None:

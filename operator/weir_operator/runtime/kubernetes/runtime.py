@@ -264,6 +264,13 @@ class KubernetesRuntime:
             finally:
                 self._seen = None
 
+    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
+        """Have this many TaskManagers per pool started and without an operator; end the others.
+
+        Raises:
+            PodsPendingError: The cluster makes no such pods now.
+        """
+
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Tell the cluster which TaskManagers are the next to go."""
         async with self._changing:
