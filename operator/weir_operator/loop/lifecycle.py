@@ -456,6 +456,7 @@ class Lifecycle:
         progress = None if restarted else await self._jobs.progress(job)
         if progress is not None and await self._came_to_its_end(status, job):
             await self._store.save(status.model_copy(update={"finished": True}))
+            await self._runtime.keep_standby({})
             return Health.FINISHED
         if progress is None or progress.state not in LIVE_STATES:
             await self._recover(job, await self._find_cause(job, progress))

@@ -21,9 +21,7 @@ POOLS = [
 def test_only_pools_that_ask_for_them_have_standby_at_the_price_of_the_smallest_size():
     app = a_stream_app(nodePools=POOLS)
 
-    assert standby_pools(app) == {
-        "small": StandbyPool(count=2, price=pytest.approx(0.25 * 0.04), max_replicas=None)
-    }
+    assert standby_pools(app) == {"small": StandbyPool(count=2, price=0.01, max_replicas=None)}
 
 
 @pytest.mark.parametrize(("replicas", "waiting"), [(0, 3), (7, 3), (8, 2), (10, 0), (11, 0)])

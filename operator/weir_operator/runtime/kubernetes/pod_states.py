@@ -149,6 +149,17 @@ def condition(thing: Body, kind: str) -> Mapping[str, Any]:
     return {}
 
 
+def refusal(workload: Body | None) -> str | None:
+    """Return why the cluster makes no pods for a ReplicaSet as it is now, if it says so."""
+    if workload is None:
+        return None
+    seen = workload.get("status", {}).get("observedGeneration")
+    failure = condition(workload, "ReplicaFailure")
+    if failure.get("status") != "True" or seen != workload["metadata"].get("generation"):
+        return None  # a refusal of an earlier wish says nothing of this one
+    return str(failure.get("message", ""))
+
+
 def url(address: str, port: int, path: str = "") -> str:
     """Return a URL, of IPv6 too."""
     host = f"[{address}]" if ":" in address else address

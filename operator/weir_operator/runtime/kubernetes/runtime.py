@@ -101,6 +101,7 @@ class KubernetesRuntime:
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
         self._refusal: _Refusal | None = None
+        self._kept: tuple[Mark | None, Mapping[str, int], FlinkPods] | None = None
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -222,7 +223,7 @@ class KubernetesRuntime:
             if labels[COMPONENT] == manifests.JOB_MANAGER:
                 results = job_manager.results_of(workload)
                 files = job_manager.make_files(replace(pods, results=results))
-            elif labels[POOL] in pods.places:
+            elif labels.get(POOL) in pods.places:
                 files = task_managers.make_files(pods, labels[OPERATOR], labels[POOL])
             else:
                 continue  # a pool of before
@@ -269,7 +270,16 @@ class KubernetesRuntime:
 
         Raises:
             PodsPendingError: The cluster makes no such pods now.
+            PermanentError: Weir's agent for it is not installed.
         """
+        mark, asked = self._objects.mark(), dict(wanted)
+        kept = self._kept
+        if kept is not None and kept[:2] == (mark, asked) and kept[2] is self._pods:
+            return
+        async with self._changing:
+            await self._task_managers.keep_standby(self._pods, asked)
+        # What it has changed is a change, too: so it looks once more, and then no more.
+        self._kept = None if mark is None else (mark, asked, self._pods)
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Tell the cluster which TaskManagers are the next to go."""

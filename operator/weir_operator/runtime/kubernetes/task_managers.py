@@ -1,5 +1,8 @@
 """The TaskManagers of one StreamApp: ReplicaSets per (operator, pool), sized by Weir.
 
+Standby TaskManagers are bound before any is started; they stay in a ReplicaSet of their own, see
+`standby`.
+
 A ReplicaSet replaces lost pods without Weir. When it shrinks, Weir chooses which of its pods are
 removed, by `controller.kubernetes.io/pod-deletion-cost`. Weir counts the existing pods, not the
 number in the ReplicaSet, so repeating a step does no harm.
@@ -12,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from weir_operator.errors import PodsPendingError, TemporaryError
 from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
@@ -19,12 +23,22 @@ from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import config_map, task_manager_files
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pod_states import condition, is_alive, is_held, replica
-from weir_operator.runtime.kubernetes.pods import COMPONENT, OPERATOR, PLACE, POOL, SIZE, FlinkPods
+from weir_operator.runtime.kubernetes.pod_states import is_alive, is_held, refusal, replica
+from weir_operator.runtime.kubernetes.pods import (
+    COMPONENT,
+    OPERATOR,
+    PLACE,
+    POOL,
+    SIZE,
+    STANDBY,
+    FlinkPods,
+)
+from weir_operator.runtime.kubernetes.standby import (
+    DELETION_COST as DELETION_COST,
+)
+from weir_operator.runtime.kubernetes.standby import FIRST_TO_GO, StandbyPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-FIRST_TO_GO = "-2147483647"
 LIKE_ANY = "0"
 CREATION_LIMIT = 15.0
 """Seconds in which the cluster makes the pods of a ReplicaSet, wherever they are to run then."""
@@ -36,7 +50,8 @@ _POLL = 0.1
 _APPS = "apps/v1"
 
 Group = tuple[str, str]
-"""Operator and pool."""
+"""Operator and pool of a ReplicaSet; the operator is empty for a pool's standby TaskManagers, which
+stay in their ReplicaSet when they are bound."""
 
 
 class TaskManagerPods:
@@ -45,6 +60,11 @@ class TaskManagerPods:
     def __init__(self, objects: AppObjects, nodes: NodeNotices) -> None:
         self._objects = objects
         self._nodes = nodes
+        self._standby = StandbyPods(objects)
+
+    async def keep_standby(self, pods: FlinkPods, wanted: Mapping[str, int]) -> None:
+        """Have this many wait per pool, see `StandbyPods.keep`."""
+        await self._standby.keep(pods, wanted)
 
     async def replicas(self, pods: FlinkPods) -> tuple[Replica, ...]:
         """Return those that are alive or about to be, and those that are held, ordered by id."""
@@ -58,11 +78,16 @@ class TaskManagerPods:
     async def start(self, pods: FlinkPods, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one per spec and return their ids, once the cluster has made the pods.
 
+        Those that wait are bound before any is started.
+
         Raises:
             PodsPendingError: It does not make them; none is left behind.
         """
+        if not wanted:
+            return ()
+        bound, left = await self._standby.bind(pods, wanted)
         grouped: dict[Group, list[ReplicaSpec]] = {}
-        for spec in wanted:
+        for spec in left:
             grouped.setdefault((spec.operator, spec.pool), []).append(spec)
         before = {pod["metadata"]["name"] for pod in await self._alive()}
         started = await asyncio.gather(
@@ -80,7 +105,7 @@ class TaskManagerPods:
             raise failures[0]
         if grouped:
             await self._objects.prune_config_maps()
-        return tuple(
+        return bound + tuple(
             name for each in started if not isinstance(each, BaseException) for name in each
         )
 
@@ -93,7 +118,7 @@ class TaskManagerPods:
         chosen = set(ids)
         alive = await self._alive()
         for group in {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}:
-            await self._mark([pod for pod in alive if _group(pod) == group], chosen)
+            await self._mark(await self._members(group), chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
         """End these through their ReplicaSets, and wait until they are ending.
@@ -104,11 +129,9 @@ class TaskManagerPods:
         chosen = set(ids)
         alive = await self._alive()
         groups = {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}
+        members = {group: await self._members(group) for group in groups}
         await asyncio.gather(
-            *(
-                self._shrink(pods, group, [pod for pod in alive if _group(pod) == group], chosen)
-                for group in groups
-            )
+            *(self._shrink(pods, group, each, chosen) for group, each in members.items())
         )
 
     async def remember_sizes(self, sizes: Mapping[Group, str], pods: FlinkPods) -> None:
@@ -124,7 +147,7 @@ class TaskManagerPods:
         """Start replicas of one group, size by size: the template has one at a time."""
         started: list[str] = []
         for (size, avoid), count in sorted(Counter((s.size, s.avoid) for s in specs).items()):
-            before = {pod["metadata"]["name"] for pod in await self._alive(group)}
+            before = {pod["metadata"]["name"] for pod in await self._members(group)}
             replicas = len(before) + count
             await self._apply_set(pods, group, size, replicas, avoid)
             try:
@@ -163,10 +186,10 @@ class TaskManagerPods:
         """Return the names of the group's pods once there are enough."""
         deadline = _now() + CREATION_LIMIT
         while True:
-            present = {pod["metadata"]["name"] for pod in await self._alive(group)}
+            present = {pod["metadata"]["name"] for pod in await self._members(group)}
             if len(present) >= replicas:
                 return present
-            failure = _refusal(await self._set(pods, *group))
+            failure = refusal(await self._set(pods, *group))
             if failure is not None:
                 raise PodsPendingError(
                     f"The cluster rejects {group[0]} on {group[1]}: {failure}",
@@ -221,7 +244,7 @@ class TaskManagerPods:
     async def _wait_until_told(self, group: Group, names: set[str]) -> None:
         began = _now()
         named: set[str] = set()
-        while left := names & {pod["metadata"]["name"] for pod in await self._alive(group)}:
+        while left := names & {pod["metadata"]["name"] for pod in await self._members(group)}:
             waited = _now() - began
             if waited >= DELETION_LIMIT:
                 raise TemporaryError(
@@ -235,14 +258,22 @@ class TaskManagerPods:
                 named |= left
             await asyncio.sleep(_POLL)
 
-    async def _alive(self, group: Group | None = None) -> tuple[Body, ...]:
-        """Return the pods that their ReplicaSets count."""
-        return tuple(pod for pod in await self._all(group) if is_alive(pod))
+    async def _alive(self) -> tuple[Body, ...]:
+        """Return the replicas that their ReplicaSets count."""
+        return tuple(pod for pod in await self._all() if is_alive(pod))
 
-    async def _all(self, group: Group | None = None) -> tuple[Body, ...]:
-        labels = {COMPONENT: manifests.TASK_MANAGER}
-        if group is not None:
-            labels |= {OPERATOR: group[0], POOL: group[1]}
+    async def _members(self, group: Group) -> tuple[Body, ...]:
+        """Return the pods that a ReplicaSet counts."""
+        operator, pool = group
+        if not operator:
+            return await self._standby.members(pool)
+        labels = {OPERATOR: operator, POOL: pool}
+        return tuple(
+            pod for pod in await self._all(labels) if is_alive(pod) and _group(pod) == group
+        )
+
+    async def _all(self, labels: Mapping[str, str] = MappingProxyType({})) -> tuple[Body, ...]:
+        labels = {COMPONENT: manifests.TASK_MANAGER, **labels}
         found = [pod for pod in await self._objects.pods(labels) if _is_ours(pod)]
         return tuple(sorted(found, key=lambda pod: str(pod["metadata"]["name"])))
 
@@ -257,19 +288,13 @@ def make_files(pods: FlinkPods, operator: str, pool: str) -> Body:
     return config_map(pods, pods.workload(operator, pool), labels, files)
 
 
-def _refusal(workload: Body | None) -> str | None:
-    """Return why the cluster makes no pods for a ReplicaSet as it is now, if it says so."""
-    if workload is None:
-        return None
-    seen = workload.get("status", {}).get("observedGeneration")
-    failure = condition(workload, "ReplicaFailure")
-    if failure.get("status") != "True" or seen != workload["metadata"].get("generation"):
-        return None  # a refusal of an earlier wish says nothing of this one
-    return str(failure.get("message", ""))
-
-
 def _is_made_otherwise(pod: Body, pods: FlinkPods, group: Group) -> bool:
-    """Return whether a pod was made for another place than its group has now, if it has one."""
+    """Return whether a pod was made for another place than its group has now, if it has one.
+
+    Of standby TaskManagers, `StandbyPods.keep` sees to that.
+    """
+    if not group[0]:
+        return False
     labels = pod["metadata"]["labels"]
     return group[1] in pods.places and labels.get(PLACE, "") != pods.place_id(*group)
 
@@ -286,7 +311,8 @@ def _is_ours(pod: Body) -> bool:
 
 def _group(pod: Body) -> Group:
     labels = pod["metadata"]["labels"]
-    return labels[OPERATOR], labels[POOL]
+    standby = labels.get(STANDBY)
+    return (labels[OPERATOR], labels[POOL]) if standby is None else ("", standby)
 
 
 def _owner(pod: Body) -> str | None:
