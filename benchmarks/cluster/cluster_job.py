@@ -27,10 +27,12 @@ from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.kubernetes.pod_states import condition
 from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
@@ -145,6 +147,7 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
                 settings=replace(settings, via=via),
                 initial=self._initial,
                 directives=lambda: Directives(revision=self._revision()),
+                standby=standby_pools(self._app),
             )
             for via in ("Auto", "Savepoint", "Checkpoint")
         }
@@ -167,6 +170,28 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
                 f"Expected the job to get to {target}, got {end.step}: {end.failure}"
             )
         return end
+
+    async def until_warm(self, count: int, *, limit: float = 180.0) -> tuple[str, ...]:
+        """Look after the job until so many standby TaskManagers are warm; return their names.
+
+        Raises:
+            RuntimeError: They are not within `limit` seconds.
+        """
+
+        async def warm() -> tuple[str, ...] | None:
+            await self.lifecycle.heal()
+            ready = [
+                str(pod["metadata"]["name"])
+                for pod in await self.place.pods("standby")
+                if "deletionTimestamp" not in pod["metadata"]
+                and condition(pod, "Ready").get("status") == "True"
+            ]
+            return tuple(sorted(ready)) if len(ready) == count else None
+
+        found = await wait_until(warm, clock=self.clock, timeout=limit, period=0.5)
+        if found is None:
+            raise RuntimeError(f"Expected {count} warm TaskManagers within {limit:g} s, got fewer")
+        return found
 
     async def replica(self, operator: str) -> Replica:
         """Return the one replica of an operator."""

@@ -3,7 +3,7 @@
 One replica of `match` is moved between two pools and back, ten times; each move starts a pod while
 the job runs, and stops the job once the new TaskManager is registered. So every move gives both:
 the output gap with all TaskManagers registered, and the way from the decision to a running job with
-a pod to be started, part by part. Then two pods at once.
+a pod to be started, part by part. Then two pods at once, and two replicas more with pods that wait.
 
 The runtime is steered by hand (see `cluster_job`): the parts are the runtime's and Flink's. Pods
 are looked at every 50 ms; a container counts as started when its node says so, which the kubelet
@@ -15,20 +15,22 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
-from benchmarks.cluster.cluster_job import ClusterJob, Wanted
+from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
 ABOUT = "output gap and parts of a rescale on the Kubernetes cluster that KUBECONFIG names"
-DURATION = "5 min"
+DURATION = "9 min"
 
 MOVES = 10
 PAIRS = 4
+TWO_MORE_TIMES = 5
 RATE = 40.0
 """Records/s: a gap is known to some 25 ms."""
 LOOK = 0.05
@@ -112,6 +114,7 @@ async def _run() -> list[Figure]:
         double = await _move(job, TWO_MOVED, times=PAIRS)
         ledger = await job.finish()
         arrivals = read_arrivals(job.out)
+    more = [*await _two_more(standby=2, limit=4.0), *await _two_more(standby=0, limit=8.0)]
     gaps = [_gap(move.journal, arrivals) for move in (*single, *double)]
     return [
         at_least(
@@ -130,6 +133,51 @@ async def _run() -> list[Figure]:
             figure="rescales by checkpoint",
             value=sum(move.journal.by_checkpoint for move in (*single, *double)),
             unit="",
+        ),
+        *more,
+    ]
+
+
+async def _two_more(*, standby: int, limit: float) -> list[Figure]:
+    """Give `match` two replicas more and take them away, with pods that wait or without."""
+    name = "two replicas more, standby" if standby else "two replicas more, cold"
+    pools: Sequence[Mapping[str, Any]] = ({**POOLS[0], "standby": standby}, POOLS[1])
+    wanted = replace(JOB, pools=pools)
+    target = {**HOME, "match": {"first/500m": 4}}
+    ends: list[RescaleJournal] = []
+    async with (
+        open_place("weir-bench") as place,
+        ClusterJob(place, wanted.app(place), wanted.initial) as job,
+    ):
+        await job.lifecycle.bring_up()
+        await asyncio.sleep(WARM_UP)
+        for _ in range(TWO_MORE_TIMES):
+            await job.until_warm(standby)
+            await asyncio.sleep(PAUSE)
+            ends.append(await job.change(target))
+            await asyncio.sleep(PAUSE)
+            await job.change(HOME)
+        ledger = await job.finish()
+    times = [end.times[str(Step.DONE)] - end.created for end in ends]
+    started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
+    return [
+        at_most(
+            figure=f"{name}: decision to running, median of {len(ends)}",
+            value=statistics.median(times),
+            unit="s",
+            limit=limit,
+        ),
+        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
+        Figure(
+            figure=f"{name}: until both are registered, median",
+            value=statistics.median(started),
+            unit="s",
+        ),
+        at_most(
+            figure=f"{name}: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
         ),
     ]
 

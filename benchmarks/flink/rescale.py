@@ -14,8 +14,8 @@ from benchmarks.flink.ledger import longest_gap, read_arrivals
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
-ABOUT = "records lost or doubled, output gaps, resizes and overload on a real Flink"
-DURATION = "8 min"
+ABOUT = "records lost or doubled, output gaps, standby, resizes and overload on a real Flink"
+DURATION = "13 min"
 
 SEED = 20
 RANDOM_RESCALES = 20
@@ -24,7 +24,7 @@ SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
 
 
 def run() -> list[Figure]:
-    """Run all five experiments, each on a cluster of its own."""
+    """Run all seven experiments, each on a cluster of its own."""
     return asyncio.run(_run())
 
 

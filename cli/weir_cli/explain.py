@@ -31,7 +31,8 @@ def explain(
     """Show measurements, candidates, expectations and results of decisions.
 
     If weights and latency budgets were tuned, the last tunings come first, each with the reason why
-    it was kept or rolled back.
+    it was kept or rolled back. The last line says what standby TaskManagers would have saved in the
+    day before, if changes have waited for TaskManagers.
     """
     from weir_operator.loop.decision_records import RecordStore
     from weir_operator.reporting.explanation import explain_at, to_plain
@@ -51,10 +52,13 @@ def explain(
 
         from weir_operator.reporting.explanation import render_explanations
         from weir_operator.reporting.tunings_view import render_tunings
+        from weir_operator.wiring.replay import advise_standby
 
         versions = () if tunings is None else tunings.latest(MAX_TUNINGS, until=until)
         if versions:
             Console().print(render_tunings(app, versions))
         Console().print(render_explanations(app, explanations))
+        if advice := advise_standby(records, until=until):
+            Console().print(f"Last day: {advice}", highlight=False, markup=False)
     finally:
         records.close()

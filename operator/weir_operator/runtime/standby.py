@@ -29,13 +29,20 @@ class StandbyPool:
     """Of the pool, those that wait included; `None` where there is no limit."""
 
 
+def standby_prices(app: StreamApp) -> dict[str, float]:
+    """Return what one standby TaskManager costs, currency per hour, by pool."""
+    return {
+        pool.name: min(pool.sizes).cores * world.price_per_core(app, pool.name)
+        for pool in app.spec.node_pools
+    }
+
+
 def standby_pools(app: StreamApp) -> dict[str, StandbyPool]:
     """Return the pools of a StreamApp that have standby TaskManagers."""
+    prices = standby_prices(app)
     return {
         pool.name: StandbyPool(
-            count=pool.standby,
-            price=min(pool.sizes).cores * world.price_per_core(app, pool.name),
-            max_replicas=pool.max_replicas,
+            count=pool.standby, price=prices[pool.name], max_replicas=pool.max_replicas
         )
         for pool in app.spec.node_pools
         if pool.standby

@@ -27,7 +27,8 @@ from weir_operator.loop.replay import (
     Totals,
     add_up,
 )
-from weir_operator.runtime.standby import standby_pools
+from weir_operator.reporting.standby_advice import DAY, judge_standby, say_standby
+from weir_operator.runtime.standby import standby_pools, standby_prices
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Duration
@@ -217,6 +218,30 @@ def _begin(
         ),
         most_replicas=assembly.most_replicas(app, name),
     )
+
+
+def advise_standby(records: RecordStore, *, until: float) -> str:
+    """Return what standby TaskManagers would have saved in the last day, see `say_standby`.
+
+    Empty where no change has added replicas, and where Weir does not run the job.
+
+    Args:
+        records: Of the StreamApp.
+        until: Unix seconds.
+    """
+    starts = [each for each in records.starts() if each.time <= until]
+    if not starts:
+        return ""
+    app = app_of_start(starts[-1])
+    if app.spec.flink.ref is not None:
+        return ""
+    since = until - DAY
+    advice = judge_standby(
+        (each for each in records.changes(since=since) if each.created <= until),
+        (each for each in records.job_ticks(until=until) if each.time > since),
+    )
+    counts = {name: pool.count for name, pool in standby_pools(app).items()}
+    return say_standby(advice, standby_prices(app), counts)
 
 
 def app_of_start(start: LoopStart, objective: str | None = None) -> StreamApp:

@@ -1,0 +1,118 @@
+"""What standby TaskManagers would have saved in the past, and what they cost. Pure.
+
+A change that adds replicas first waits for their TaskManagers, while the old job runs on. Standby
+takes most of that wait away. Whether it pays is judged by the intervals in that wait that exceeded
+the bound: without any, nothing was missed that standby could have kept.
+
+Only what was recorded is counted. An interval may have exceeded the bound in any case, so the
+number is what standby could have saved at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from weir_operator.loop.decision_records import JobTick
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.runtime.protocol import Deployments
+from weir_simulator.reports import wording
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StandbyAdvice:
+    """What changes have waited for."""
+
+    changes: int
+    """How many added replicas."""
+    waited: float
+    """Seconds for which they waited for TaskManagers."""
+    late: int
+    """Intervals over the bound that overlap with such a wait."""
+    needed: Mapping[str, int]
+    """The most replicas that one of them added, by pool."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether standby could have kept the objective more often."""
+        return self.late > 0
+
+
+def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -> StandbyAdvice:
+    """Return what standby would have been for.
+
+    Args:
+        changes: That were carried out.
+        ticks: Of the same time.
+    """
+    waits: list[tuple[float, float]] = []
+    needed: Counter[str] = Counter()
+    for change in changes:
+        added = _added(change.source, change.target)
+        begin, end = (change.times.get(str(step)) for step in (Step.START, Step.STOP))
+        if change.kind is not Kind.RESCALE or not added or begin is None or end is None:
+            continue
+        waits.append((begin, end))
+        needed |= added
+    late = sum(
+        tick.violated is True
+        and any(begin < tick.time and tick.time - tick.seconds < end for begin, end in waits)
+        for tick in ticks
+    )
+    return StandbyAdvice(
+        changes=len(waits),
+        waited=sum(end - begin for begin, end in waits),
+        late=late,
+        needed=dict(needed),
+    )
+
+
+def say_standby(
+    advice: StandbyAdvice, prices: Mapping[str, float], standby: Mapping[str, int]
+) -> str:
+    """Return the advice in one or two sentences; empty where no change has added replicas.
+
+    Args:
+        advice: What changes have waited for.
+        prices: Of one standby TaskManager, currency per hour, by pool.
+        standby: How many wait already, by pool.
+    """
+    if not advice.changes:
+        return ""
+    waits = (
+        f"{wording.counted(advice.changes, 'change')} that added replicas waited"
+        f" {wording.seconds(advice.waited)} for TaskManagers, in which"
+        f" {wording.counted(advice.late, 'interval')} exceeded the bound."
+    )
+    if not advice.pays:
+        spare = " remove it to save its cost" if any(standby.values()) else " none is needed"
+        return f"{waits} Standby would have saved nothing:{spare}."
+    more = {
+        pool: count
+        for pool, count in sorted(advice.needed.items())
+        if count > standby.get(pool, 0) and pool in prices
+    }
+    if not more:
+        return f"{waits} Each pool has as much standby as a change needed."
+    asked = ", ".join(f"standby: {count} in pool {pool}" for pool, count in more.items())
+    cost = 24 * sum((count - standby.get(pool, 0)) * prices[pool] for pool, count in more.items())
+    return f"{waits} To save up to that, set {asked}, for {wording.money(cost)} per day."
+
+
+def _added(source: Deployments, target: Deployments) -> Counter[str]:
+    """Return how many replicas a change adds, by pool."""
+    added: Counter[str] = Counter()
+    for operator in target:
+        before, after = _by_pool(source.get(operator, {})), _by_pool(target[operator])
+        added += after - before
+    return added
+
+
+def _by_pool(counts: Mapping[str, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for node_type, count in counts.items():
+        found[node_type.partition("/")[0]] += count
+    return found
