@@ -1,8 +1,10 @@
 package example;
 
 import dev.weir.Weir;
+import java.io.IOException;
 import java.time.Duration;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
@@ -35,7 +37,8 @@ import org.apache.flink.util.ParameterTool;
  * --payload-bytes 100       width of a record beside its own fields
  * --service.bid-ms 2        mean service time of a bid at speed 1; of a bid in one window: 0
  * --scv.bid 0.5             its squared coefficient of variation; count: 0
- * --out DIR                 source.json goes there
+ * --out DIR                 source.json goes there, and raw-*.csv: a line for each window, when it
+ *                           is reported; its id is the number of windows that could have been before
  * --commit DIR              end of the window (Unix ms), item, its bids, all bids: a line each
  * </pre>
  */
@@ -46,6 +49,7 @@ public final class HotItems {
     public static void main(String[] args) throws Exception {
         ParameterTool settings = ParameterTool.fromArgs(args);
         long seed = settings.getLong("seed", 7);
+        String directory = settings.get("out", null);
         String committed = settings.get("commit", null);
         TraceSource source =
                 new TraceSource(
@@ -54,7 +58,7 @@ public final class HotItems {
                         settings.getInt("payload-bytes", 100),
                         seed,
                         settings.getLong("start-at", 0),
-                        settings.get("out", null));
+                        directory);
         Bid bid =
                 new Bid(
                         Arguments.service(settings, "bid", 2, 0.5, seed),
@@ -107,7 +111,7 @@ public final class HotItems {
                                                 .uid("hottest"),
                                         "sink",
                                         args)
-                                .process(Weir.latency(new Line()))
+                                .process(Weir.latency(new Line(directory, slide)))
                                 .name("line")
                                 .uid("line"),
                         "sink",
@@ -129,12 +133,38 @@ public final class HotItems {
 
     /** Writes a window as a line. */
     private static final class Line extends ProcessFunction<Tuple3<Integer, Long, Long>, String> {
+        private final String directory;
+        private final long slide;
+        private transient Arrivals arrivals;
+
+        /**
+         * @param directory where arrivals go, or null for nowhere
+         */
+        Line(String directory, Duration slide) {
+            this.directory = directory;
+            this.slide = slide.toMillis();
+        }
+
+        @Override
+        public void open(OpenContext context) throws IOException {
+            arrivals = new Arrivals(directory);
+        }
+
         @Override
         public void processElement(
-                Tuple3<Integer, Long, Long> hottest, Context context, Collector<String> out) {
+                Tuple3<Integer, Long, Long> hottest, Context context, Collector<String> out)
+                throws IOException {
             // A window's results carry its last millisecond.
             long end = context.timestamp() + 1;
+            arrivals.enter(end / slide, end, hottest.f0, hottest.f2);
             out.collect(end + " " + hottest.f0 + " " + hottest.f1 + " " + hottest.f2);
+        }
+
+        @Override
+        public void close() throws IOException {
+            if (arrivals != null) { // open failed
+                arrivals.close();
+            }
         }
     }
 }

@@ -27,14 +27,17 @@ final class Arguments {
         return new Schedule(rates, slot, seed, end.equals("hold"));
     }
 
-    /** Returns an operator's work: {@code --service.NAME-ms}, {@code --scv.NAME}, {@code --work}. */
+    /**
+     * Returns an operator's work: {@code --service.NAME-ms}, {@code --scv.NAME}, {@code --work.NAME}
+     * or else {@code --work}.
+     */
     static Service service(
             ParameterTool settings, String operator, double meanMs, double scv, long seed) {
         return new Service(
                 settings.getDouble("service." + operator + "-ms", meanMs) / 1000,
                 settings.getDouble("scv." + operator, scv),
                 Draws.bits(seed, operator.hashCode()),
-                Work.named(settings.get("work", "wait")));
+                Work.named(settings.get("work." + operator, settings.get("work", "wait"))));
     }
 
     /** Returns an environment with quick checkpoints and restarts: {@code --checkpoint-seconds}. */

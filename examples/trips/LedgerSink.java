@@ -1,11 +1,6 @@
 package example;
 
 import java.io.IOException;
-import java.io.Writer;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.time.Instant;
-import java.util.UUID;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.CheckpointListener;
 import org.apache.flink.api.common.state.ListState;
@@ -30,7 +25,7 @@ final class LedgerSink extends ProcessFunction<Trip, Trip>
     private transient ListState<byte[]> state;
     private transient Ledger ledger;
     private transient Report report;
-    private transient Writer arrivals;
+    private transient Arrivals arrivals;
 
     /**
      * @param directory where the files go, or null for no files
@@ -61,30 +56,13 @@ final class LedgerSink extends ProcessFunction<Trip, Trip>
         group.gauge("ledger_doubled", (Gauge<Long>) () -> ledger.doubled());
         group.gauge("ledger_missing", (Gauge<Long>) () -> ledger.missing());
         group.gauge("ledger_sequence_errors", (Gauge<Long>) () -> ledger.sequenceErrors());
-        if (directory != null) {
-            Files.createDirectories(Path.of(directory));
-            Path file = Path.of(directory, "raw-" + UUID.randomUUID() + ".csv");
-            arrivals = Files.newBufferedWriter(file);
-            arrivals.write("id,event_ms,arrival_ms,zone,number\n");
-        }
+        arrivals = new Arrivals(directory);
     }
 
     @Override
     public void processElement(Trip trip, Context context, Collector<Trip> out) throws IOException {
         ledger.enter(trip.id, trip.zone, trip.number);
-        if (arrivals != null) {
-            Instant now = Instant.now();
-            arrivals.write(
-                    String.format(
-                            "%d,%d,%d.%03d,%d,%d%n",
-                            trip.id,
-                            context.timestamp(),
-                            now.toEpochMilli(),
-                            now.getNano() / 1000 % 1000,
-                            trip.zone,
-                            trip.number));
-            arrivals.flush(); // at once: a killed TaskManager must not take arrivals with it
-        }
+        arrivals.enter(trip.id, context.timestamp(), trip.zone, trip.number);
         out.collect(trip);
     }
 
@@ -102,7 +80,7 @@ final class LedgerSink extends ProcessFunction<Trip, Trip>
 
     @Override
     public void close() throws IOException {
-        if (arrivals != null) {
+        if (arrivals != null) { // open failed
             arrivals.close();
         }
     }

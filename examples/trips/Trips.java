@@ -27,6 +27,8 @@ import org.apache.flink.util.ParameterTool;
  * --scv.match 1.0           its squared coefficient of variation; aggregate: 0.5
  * --work wait               what the time goes into: wait (no CPU), burn (CPU) or limited (the same
  *                           CPU at every speed: what limits a replica's CPU makes it slow)
+ * --work.match              the same for one operator, such as wait for a slow external call;
+ *                           aggregate, too
  * --checkpoint-seconds 2
  * --out DIR                 raw-*.csv, ledger.json and source.json go there
  * --commit DIR              a transactional sink writes the ids of what arrived there
