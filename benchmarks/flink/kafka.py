@@ -7,10 +7,8 @@ records only.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import uuid
@@ -32,7 +30,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from weir_operator.flink.jars import JARS, REPOSITORY, find_java
+from benchmarks.flink.maven import digest_of, package, run_maven
+from weir_operator.flink.jars import REPOSITORY, find_java
 from weir_operator.runtime.local.processes import LOOPBACK, free_ports
 
 SOURCES = REPOSITORY / "benchmarks/jobs/kafka"
@@ -41,8 +40,6 @@ CONNECTORS: Mapping[str, str] = MappingProxyType(
     {"1.20": "3.4.0-1.20", "2.0": "4.0.1-2.0", "2.1": "5.0.0-2.1", "2.2": "5.0.0-2.2"}
 )
 """Flink's Kafka connector by version of Flink; later ones take the last."""
-MAVEN_LIMIT = 900.0
-"""Seconds; the first build fetches some 60 MB."""
 START_LIMIT = 60.0
 """Seconds until the broker answers."""
 CLIENT: Mapping[str, str | int | bool] = MappingProxyType({"log_level": 0})
@@ -195,51 +192,19 @@ def build_job(home: Path) -> Path:
     [dist] = (home / "lib").glob("flink-dist-*.jar")
     version = re.sub(r"flink-dist-(\d+\.\d+).*", r"\1", dist.name)
     connector = CONNECTORS.get(version, CONNECTORS["2.2"])
-    files = [SOURCES / "pom.xml", *sorted(SOURCES.rglob("*.java"))]
-    jar = JARS / f"payments-{connector}-{_digest(files)}.jar"
-    if not jar.exists():
-        JARS.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=JARS, prefix=".payments-") as outputs:
-            _run_maven(
-                SOURCES / "pom.xml",
-                "package",
-                f"-Dflink.dist={dist}",
-                f"-Dconnector={connector}",
-                f"-Doutputs={outputs}",
-            )
-            (Path(outputs) / "payments.jar").replace(jar)
-    return jar
+    properties = {"connector": connector, "flink.dist": str(dist)}
+    return package(SOURCES, "payments", properties=properties)
 
 
 def _resolve_broker() -> Path:
     pom = SOURCES / "broker.xml"
-    folder = BUILD / f"broker-{_digest([pom])}"
+    folder = BUILD / f"broker-{digest_of([pom])}"
     if not folder.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD) as outputs:
-            _run_maven(pom, "dependency:copy-dependencies", f"-DoutputDirectory={outputs}/jars")
+            run_maven(pom, "dependency:copy-dependencies", f"-DoutputDirectory={outputs}/jars")
             (Path(outputs) / "jars").replace(folder)
     return folder
-
-
-def _digest(files: Iterable[Path]) -> str:
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:8]
-
-
-def _run_maven(pom: Path, *arguments: str) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise RuntimeError("No mvn on PATH: install Maven (on Debian maven)")
-    done = subprocess.run(
-        [maven, "--quiet", "--batch-mode", "--file", str(pom), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=MAVEN_LIMIT,
-        check=False,
-    )
-    if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        raise RuntimeError(f"mvn: {' '.join(lines[:3]) or done.stderr.strip()}")
 
 
 def _configure(folder: Path, port: int, controller: int) -> str:

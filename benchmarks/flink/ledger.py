@@ -29,6 +29,8 @@ class Arrival:
     """A record at the sink."""
 
     id: int
+    due: float
+    """Its event time, Unix seconds."""
     time: float
     """Unix seconds."""
 
@@ -40,7 +42,8 @@ def read_arrivals(out: Path) -> list[Arrival]:
         with path.open(newline="") as file:
             for row in csv.reader(file):
                 if len(row) == 5 and row[0].isdigit():  # not the heading, nor a line cut by a crash
-                    arrivals.append(Arrival(int(row[0]), float(row[2]) / 1000))
+                    number, due, time = int(row[0]), int(row[1]) / 1000, float(row[2]) / 1000
+                    arrivals.append(Arrival(number, due, time))
     return sorted(arrivals, key=lambda arrival: arrival.time)
 
 

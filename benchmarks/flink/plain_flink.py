@@ -1,8 +1,9 @@
-"""A standalone Flink of one TaskManager as its users start it, with nothing of Weir in it.
+"""A standalone Flink as its users start it, with nothing of Weir in it.
 
 Flink's Python distribution has no shell scripts. What they would do is done here: class path, log
-file, the modules that Flink's own configuration file opens, and the options about memory that
-Flink's tool works out. Compilers, collector and their threads are the JVM's own choice.
+file, the modules that Flink's own configuration file opens, the options about memory that Flink's
+tool works out, and the user's `env.java.opts`. Without these, compilers, collector and their
+threads are the JVM's own choice.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from weir_operator.flink.commands import (
     Installation,
     agent_options,
     flink_environment,
+    java_options,
     job_manager_options,
     memory_command,
     parse_memory_arguments,
@@ -39,7 +41,7 @@ JOB_MANAGER, TASK_MANAGER = "jobmanager", "taskmanager"
 JOB_MANAGER_MEMORY = 1600
 """MiB of the process, as in Flink's own configuration file."""
 LIMIT = 150.0
-"""Seconds for the TaskManager to register."""
+"""Seconds for the TaskManagers to register."""
 
 
 @dataclass(kw_only=True)
@@ -49,14 +51,19 @@ class PlainFlink:
     folder: Path
     """An absolute path; the processes' configuration and logs go there."""
     memory: int
-    """MiB of the TaskManager's process."""
+    """MiB of a TaskManager's process."""
+    job_manager_memory: int = JOB_MANAGER_MEMORY
+    """MiB of the JobManager's process."""
+    count: int = 1
+    """How many TaskManagers there are."""
     slots: int = 1
+    """Of each of them."""
     user: Mapping[str, str] = field(default_factory=dict)
-    """The user's keys for both processes."""
+    """The user's keys for all processes."""
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Further keys for `JOB_MANAGER` or `TASK_MANAGER` alone."""
+    """Further keys for the `JOB_MANAGER`, or for each `TASK_MANAGER`, alone."""
     agent: Path | None = None
-    """Weir's agent in both processes; a plain Flink has none."""
+    """Weir's agent in all processes; a plain Flink has none."""
     home: Path = field(default_factory=flink_home)
     """The Flink to run."""
     ports: Sequence[int] = field(default_factory=lambda: free_ports(2))
@@ -68,6 +75,14 @@ class PlainFlink:
         """Of the REST interface."""
         return f"http://{LOOPBACK}:{self.ports[0]}"
 
+    def task_managers(self) -> Mapping[str, ProcessIdentity]:
+        """Return the processes of the TaskManagers, by the names of their folders."""
+        return {
+            place.name: identity
+            for place, identity in self.started.items()
+            if place.name != JOB_MANAGER
+        }
+
     def alive(self) -> set[int]:
         """Return the ids of the processes that live."""
         return {
@@ -77,10 +92,10 @@ class PlainFlink:
         }
 
     async def __aenter__(self) -> Self:
-        """Start both processes, and wait until the TaskManager has registered.
+        """Start all processes, and wait until every TaskManager has registered.
 
         Raises:
-            TemporaryError: It does not.
+            TemporaryError: One does not.
         """
         try:
             await self._start_all()
@@ -95,46 +110,46 @@ class PlainFlink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End both processes."""
+        """End all processes."""
         await processes.end(self.started, grace=5.0)
 
     async def _start_all(self) -> None:
         installation = Installation(java=Path(find_java()), flink_home=self.home)
-        places = {name: self._prepare(name) for name in (JOB_MANAGER, TASK_MANAGER)}
+        first, *others = self._names()
+        job_manager, place = self._prepare(JOB_MANAGER, JOB_MANAGER), self._prepare(first)
         tool = await asyncio.to_thread(
             subprocess.run,
-            memory_command(installation, places[TASK_MANAGER]),
+            memory_command(installation, place),
             capture_output=True,
             text=True,
             check=True,
         )
         split = parse_memory_arguments(tool.stdout)
-        heap = split_job_manager({}, process=JOB_MANAGER_MEMORY).jvm
-        for name, options, arguments in (
-            (JOB_MANAGER, (*heap, JOB_MANAGER_CLASS), ("--executionMode", "cluster")),
-            (TASK_MANAGER, (*split.jvm, TASK_MANAGER_CLASS), split.dynamic),
-        ):
-            self.started[places[name]] = _start(
-                installation,
-                places[name],
-                (*agent_options(self.agent), *options),
-                arguments,
-            )
+        heap = split_job_manager({}, process=self.job_manager_memory).jvm
+        self._start(
+            installation, job_manager, (*heap, JOB_MANAGER_CLASS), ("--executionMode", "cluster")
+        )
+        for task_manager in (place, *map(self._prepare, others)):
+            self._start(installation, task_manager, (*split.jvm, TASK_MANAGER_CLASS), split.dynamic)
         async with FlinkRest(self.url) as client:
 
             async def is_registered() -> bool | None:
                 try:
-                    return bool(await client.task_managers()) or None
+                    return len(await client.task_managers()) >= self.count or None
                 except TemporaryError:
                     return None  # it has not elected itself yet
 
             if not await wait_until(is_registered, clock=SystemClock(), timeout=LIMIT):
                 raise TemporaryError(
-                    f"Expected a TaskManager to register within {LIMIT:g} s, got none: "
-                    f"see the logs in {self.folder}"
+                    f"Expected TaskManagers ({self.count}) to register within {LIMIT:g} s, got "
+                    f"fewer: see the logs in {self.folder}"
                 )
 
-    def _prepare(self, name: str) -> Path:
+    def _names(self) -> Sequence[str]:
+        """Return the names of the TaskManagers' folders."""
+        return [TASK_MANAGER, *(f"{TASK_MANAGER}-{number}" for number in range(2, self.count + 1))]
+
+    def _prepare(self, name: str, role: str = TASK_MANAGER) -> Path:
         place = self.folder / name
         place.mkdir(parents=True)
         rest, rpc = self.ports
@@ -154,24 +169,29 @@ class PlainFlink:
             "io.tmp.dirs": str(self.folder),
             "web.upload.dir": str(self.folder),
             **self.user,
-            **self.more.get(name, {}),
+            **self.more.get(role, {}),
         }
         (place / "config.yaml").write_text(render_yaml(configuration))
         (place / "log4j.properties").write_text(render_log4j(place / "flink.log"))
         return place
 
-
-def _start(
-    installation: Installation, place: Path, options: Sequence[str], arguments: Sequence[str]
-) -> processes.ProcessIdentity:
-    *memory, main = options
-    modules = [each for each in job_manager_options(()) if each.startswith("--add-")]
-    return processes.spawn(
-        [
-            *(str(installation.java), *memory, *modules),
-            f"-Dlog4j.configurationFile={place / 'log4j.properties'}",
-            *("-cp", installation.class_path(), main, "--configDir", str(place), *arguments),
-        ],
-        environment=flink_environment(installation),
-        output=place / "output.txt",
-    )
+    def _start(
+        self,
+        installation: Installation,
+        place: Path,
+        options: Sequence[str],
+        arguments: Sequence[str],
+    ) -> None:
+        *memory, main = options
+        modules = [each for each in job_manager_options(()) if each.startswith("--add-")]
+        role = JOB_MANAGER if place.name == JOB_MANAGER else TASK_MANAGER
+        self.started[place] = processes.spawn(
+            [
+                *(str(installation.java), *agent_options(self.agent), *memory, *modules),
+                *java_options(self.user, role),
+                f"-Dlog4j.configurationFile={place / 'log4j.properties'}",
+                *("-cp", installation.class_path(), main, "--configDir", str(place), *arguments),
+            ],
+            environment=flink_environment(installation),
+            output=place / "output.txt",
+        )

@@ -41,6 +41,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ from benchmarks.policies.live_apps import (
     describe,
     make_trace,
 )
-from benchmarks.policies.live_quotas import Quotas
+from benchmarks.policies.live_quotas import Quotas, find_replicas
 from benchmarks.policies.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
 from benchmarks.rows import RESULTS
@@ -274,7 +275,7 @@ def run_rates(
     if learned is not None:
         for known, name in KNOWN[arm].items():
             shutil.copy2(learned / known, states.path / name)
-    with Quotas(states, operators=app.work):
+    with Quotas(partial(find_replicas, states, operators=app.work)):
         return run_weir_local(
             path,
             seconds=rates.size * INTERVAL + 2,

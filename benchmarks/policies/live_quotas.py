@@ -1,12 +1,13 @@
-"""Limits the CPU of a local run's replicas by cgroup quotas, as a container's limit would.
+"""Limits the CPU of TaskManagers by cgroup quotas, as a container's limit would.
 
 The quota of a replica is its node type's speed times `CORE`, and holds for the thread that runs its
-operator. The rest of the JVM (heartbeats, metrics, compiling) is left alone: it would not shrink
-with the core that is scaled down here so that a job of many cores fits on a small machine.
+operator; a TaskManager of a Flink that knows nothing of operators may run any of them. The rest of
+the JVM (heartbeats, metrics, compiling) is left alone: it would not shrink with the core that is
+scaled down here so that a job of many cores fits on a small machine.
 
 Weir's local runtime knows nothing of this. It tells a replica's speed by a file, again after every
-resize, which is where the quota is read from. The job must do the same work at every speed
-(`--work limited`), or the speed would count twice.
+resize, which is where its quota is read from (`find_replicas`). The job must do the same work at
+every speed (`--work limited`), or the speed would count twice.
 
 Uses the CPU controller of cgroups version 1, which limits single threads.
 """
@@ -16,12 +17,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from weir_operator.runtime.local.folders import AppFolder, TaskManagerFolder
+from weir_operator.runtime.local.folders import AppFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2
@@ -58,13 +60,39 @@ def limit_of(speed: float) -> tuple[int, int]:
     return round(share * period), period
 
 
-class Quotas:
-    """Keeps the quotas of one StreamApp's replicas while it is entered."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limited:
+    """A TaskManager whose operator's thread is limited."""
 
-    def __init__(self, app: AppFolder, *, operators: Collection[str]) -> None:
-        """Take over which folder to watch and whose threads to limit."""
-        self._app = app
-        self._operators = frozenset(operators)
+    id: str
+    pid: int
+    operators: Collection[str]
+    """Those that it may run; the threads of others are left alone."""
+    speed: float
+    """The present one."""
+
+
+def find_replicas(app: AppFolder, *, operators: Collection[str]) -> Iterator[Limited]:
+    """Yield the replicas of a local run that serve one of these operators."""
+    if not (app.path / "tm").is_dir():
+        return
+    for folder in app.task_managers():
+        record, identity = folder.replica(), folder.alive()
+        if record is None or identity is None or record.operator not in operators:
+            continue
+        try:
+            speed = float(folder.speed.read_text())
+        except FileNotFoundError:
+            continue  # it has ended
+        yield Limited(id=folder.id, pid=identity.pid, operators=(record.operator,), speed=speed)
+
+
+class Quotas:
+    """Keeps the quotas of TaskManagers while it is entered."""
+
+    def __init__(self, find: Callable[[], Iterator[Limited]]) -> None:
+        """Take over what tells whose threads to limit, again and again."""
+        self._find = find
         self._group = _own_group() / f"weir-live-{time.time_ns()}"
         self._replicas: dict[str, _Replica] = {}
         self._over = threading.Event()
@@ -111,34 +139,27 @@ class Quotas:
                 return
 
     def _look(self) -> None:
-        if not (self._app.path / "tm").is_dir():
-            return
-        for folder in self._app.task_managers():
-            known = self._replicas.get(folder.id)
-            if known is None:
-                record, identity = folder.replica(), folder.alive()
-                if record is None or identity is None or record.operator not in self._operators:
-                    continue
-                known = _Replica(folder, identity.pid, record.operator, self._group / folder.id)
-                self._replicas[folder.id] = known
-            known.look()
+        for limited in self._find():
+            if limited.id not in self._replicas:
+                self._replicas[limited.id] = _Replica(limited, self._group / limited.id)
+            self._replicas[limited.id].look(limited.speed)
 
 
 class _Replica:
     """One TaskManager, its group, and which of its threads are in it."""
 
-    def __init__(self, folder: TaskManagerFolder, pid: int, operator: str, group: Path) -> None:
-        self._folder, self._pid, self._group = folder, pid, group
+    def __init__(self, limited: Limited, group: Path) -> None:
+        self._pid, self._group = limited.pid, group
         # Flink names a thread `match (1/3)#0`; the kernel keeps the first 15 letters.
-        self._name = f"{operator} ("[:15]
+        self._names = tuple(f"{operator} ("[:15] for operator in limited.operators)
         self._looks: dict[str, int] = {}
         self._limit = (0, 0)
         group.mkdir()
 
-    def look(self) -> None:
+    def look(self, speed: float) -> None:
         """Put new threads of the operator in the group, and obey a new speed."""
+        limit = limit_of(speed)
         try:
-            limit = limit_of(float(self._folder.speed.read_text()))
             threads = {path.name for path in Path(f"/proc/{self._pid}/task").iterdir()}
         except FileNotFoundError:
             return  # it has ended
@@ -164,7 +185,7 @@ class _Replica:
             name = Path(f"/proc/{self._pid}/task/{thread}/comm").read_text()
         except (FileNotFoundError, ProcessLookupError):
             return False
-        return name.startswith(self._name) and _move(thread, self._group)
+        return name.startswith(self._names) and _move(thread, self._group)
 
 
 def _move(thread: str, group: Path) -> bool:

@@ -108,7 +108,9 @@ def test_time_to_recover_is_counted_from_the_end_of_the_fault():
 
 
 def test_a_pause_of_output_counts_where_it_touches_the_fault_the_longest_of_a_kind():
-    arrivals = [Arrival(number, time) for number, time in enumerate((90.0, 105.0, 112.0, 150.0))]
+    arrivals = [
+        Arrival(number, time, time) for number, time in enumerate((90.0, 105.0, 112.0, 150.0))
+    ]
 
     assert longest_pauses([an_outcome()], arrivals) == {"kill": 38.0}
     assert longest_pauses([an_outcome(recovered=111.0)], arrivals) == {"kill": 15.0}
