@@ -25,7 +25,10 @@ from benchmarks.rows import Row
 FOLDER = Path(__file__).parent / "results"
 ROOT = FOLDER.parent.parent
 _NO_SETTINGS = ("ABOUT", "DURATION")
-_CHOICES = ("AM_", "ANY_", "CHAOS_", "CPU_", "FIT_", "LIVE_", "SOAK_", "STATE_", "TUNE_", "WEIR_")
+_CHOICES = (
+    *("AM_", "ANY_", "CHAOS_", "CPU_", "FIT_", "LIVE_", "MATCH_", "SOAK_", "STATE_", "TUNE_"),
+    "WEIR_",
+)
 """Beginnings of the variables by which a caller chooses."""
 
 
