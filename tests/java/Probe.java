@@ -19,6 +19,7 @@ import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.DataStreamSink;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.util.ParameterTool;
 
 /** Lets the tests call the parts of the example job: one question per run, answers as lines. */
 public final class Probe {
@@ -132,12 +133,14 @@ public final class Probe {
     }
 
     /** NAME MS RECORDS: ms that passed, and ms of CPU that were taken, serving records. */
+    /** Number of records, then arguments of the job, of which those of `match` count. */
     private static void work(String[] args) throws Exception {
-        Service service = new Service(Double.parseDouble(args[1]) / 1000, 0, 7, Work.named(args[0]));
+        ParameterTool settings = ParameterTool.fromArgs(Arrays.copyOfRange(args, 1, args.length));
+        Service service = Arguments.service(settings, "match", 0, 0, 7);
         service.serve(-1); // loads the classes and reads the speed
         long began = System.nanoTime();
         long burned = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
-        for (int id = 0; id < Integer.parseInt(args[2]); id++) {
+        for (int id = 0; id < Integer.parseInt(args[0]); id++) {
             service.serve(id);
         }
         burned = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - burned;

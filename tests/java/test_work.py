@@ -15,9 +15,9 @@ def twice_as_fast(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_SPEED_FILE", str(file))
 
 
-def serve(ask, work):
+def serve(ask, work, *options):
     """Return the ms that serving all records took, and the ms of CPU."""
-    (answer,) = ask("work", work, EACH_MS, RECORDS)
+    (answer,) = ask("work", RECORDS, "--work", work, "--service.match-ms", EACH_MS, *options)
     passed, burned = (float(number) for number in answer.split())
     return passed, burned
 
@@ -38,7 +38,13 @@ def test_burned_cpu_follows_the_speed_unless_something_else_limits_it(
     assert burned == pytest.approx(RECORDS * EACH_MS / speed, rel=0.3)
 
 
+def test_one_operator_may_wait_while_the_others_burn(ask):
+    passed, burned = serve(ask, "limited", "--work.match", "wait")
+
+    assert burned < passed / 2
+
+
 def test_work_of_an_unknown_kind_is_refused_by_name(run_java):
-    answer = run_java("Probe", "work", "sleep", "1", "1")
+    answer = run_java("Probe", "work", "1", "--work", "sleep")
 
     assert "Expected wait, burn or limited after --work, got sleep" in answer.stderr
