@@ -14,6 +14,16 @@ def pages(root, own_files):
     return {path: (root / path).read_text() for path in own_files if path.suffix == ".md"}
 
 
+def test_no_page_has_the_marks_of_a_merge(pages):
+    marked = [
+        str(path)
+        for path, text in pages.items()
+        if re.search(r"^(<{7}|>{7}) ", text, flags=re.MULTILINE)
+    ]
+
+    assert marked == []
+
+
 def test_every_link_between_pages_leads_to_a_file(root, pages):
     broken = [
         f"{page}: {target}"
