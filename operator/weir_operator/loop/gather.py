@@ -392,6 +392,7 @@ class Gatherer:
             now=view.now,
             length=view.now - max(view.start, self._run_since),
             source_backlog=app.backlog,
+            source_rate=sum_of_sources(app, self._topology),
         )
         first = () if self._topology is None else first_behind_sources(self._topology)
         return {

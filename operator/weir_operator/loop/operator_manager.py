@@ -51,6 +51,8 @@ class Interval:
     """Seconds that the measurement averages over."""
     source_backlog: float
     """Records that wait at the sources; NaN where none reports it."""
+    source_rate: float = math.nan
+    """Records/s that arrive at all sources together; NaN where that is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +104,13 @@ class PendingTransition:
             ),
             next_observation=after,
         )
+
+
+def _share_of_backlog(arriving: float, interval: Interval) -> float:
+    """Return how many records will arrive at an operator of those that wait at the sources."""
+    if not interval.source_rate > 0:
+        return math.nan
+    return interval.source_backlog * arriving / interval.source_rate
 
 
 class ObservedOperator:
@@ -229,6 +238,8 @@ class ObservedOperator:
             budget=budget,
             weights=CostWeights() if weights is None else weights,
             most_replicas=self._most_replicas,
+            offered_rate=arriving,
+            upstream_backlog=0.0 if first else _share_of_backlog(arriving, interval),
         )
 
     def forget(self) -> None:
