@@ -203,7 +203,7 @@ def decide_after(observations):
 
 def test_the_records_of_a_usual_queue_do_not_keep_it_from_scaling_in():
     roomy = Deployment((0, 10))
-    calm = [observe(MODEL, roomy, 100.0, tick) for tick in range(6)]
+    calm = [observe(MODEL, roomy, 100.0, tick) for tick in range(30)]
     queues = [replace(seen, backlog=seen.rate * seen.response_time) for seen in calm]
 
     decision = decide_after(queues)
@@ -216,7 +216,7 @@ def test_more_than_a_usual_queue_keeps_it_from_scaling_in():
     behind = 1.1 * 100.0 * BUDGET
 
     decision = decide_after(
-        [observe(MODEL, roomy, 100.0, tick, backlog=behind) for tick in range(6)]
+        [observe(MODEL, roomy, 100.0, tick, backlog=behind) for tick in range(30)]
     )
 
     assert decision.target == roomy
