@@ -11,6 +11,7 @@ and in the live controller.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -168,6 +169,11 @@ class Observation:
     restarts_anyway: bool = False
     """Whether the job is restarted at this tick for another operator, so that one for this operator
     costs nothing more. Policies that make use of it are asked a second time."""
+    offered_rate: float = math.nan
+    """Records/s that would arrive if nothing waited upstream: what arrives at the sources, passed
+    on. NaN where that is unknown."""
+    upstream_backlog: float = math.nan
+    """Records that wait upstream, as many as will arrive of them. NaN where that is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,6 +117,10 @@ class PlainOperator:
     passed: float = 0.0
     response: float = 0.0
     offered_response: float = 0.0
+    offered_rate: float = math.nan
+    """What is measured of that."""
+    upstream_backlog: float = math.nan
+    """Records that wait upstream, as many as will arrive."""
     before: Observation | None = None
     """What it observed a slot earlier; `None` where that was not measured."""
     reconfigured: bool = False
@@ -420,6 +424,7 @@ class _World:
         """Ask the managers for decisions; return what the change of all operators takes."""
         for operator in self.operators.values():
             operator.target = operator.deployment
+        self.look_upstream(t)
         if self.policies.application is not None:
             self.manage_all(self.policies.application, t)
         for name, policy in self.policies.operators.items():
@@ -427,6 +432,27 @@ class _World:
         if self.provisioned_at <= t:
             self.join_restart()
         return self.cut_targets()
+
+    def look_upstream(self, t: int) -> None:
+        """Find what would arrive at every operator if nothing waited upstream, and what does."""
+        if not self.queues:
+            return
+        noise, processed = self.experiment.world.noise, {}
+        for name in self.dataflow.order:
+            operator = self.operators[name]
+            error = draw_factor(self.seed, t, operator.row, RATE_NOISE, noise)
+            if self.is_missing(operator, t):
+                error = math.nan
+            processed[name] = operator.passed * error
+            rate = operator.rate * error
+            operator.offered_rate, operator.upstream_backlog = rate, 0.0
+            if feeding := [edge.source for edge in self.dataflow.into(name)]:
+                above = [self.operators[each] for each in feeding]
+                passed = sum(processed[each] for each in feeding)
+                gain = rate / passed if passed > 0 else math.nan
+                operator.offered_rate = gain * sum(each.offered_rate for each in above)
+                waits = sum(each.upstream_backlog + each.backlog for each in above)
+                operator.upstream_backlog = gain * waits
 
     def join_restart(self) -> None:
         """Where an operator's target restarts the job, let the others decide again."""
@@ -540,6 +566,8 @@ class _World:
             weights=self.experiment.weights,
             dearest=self.experiment.dearest,
             most_replicas=operator.most_replicas,
+            offered_rate=operator.offered_rate,
+            upstream_backlog=operator.upstream_backlog,
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:

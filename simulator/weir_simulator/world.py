@@ -225,7 +225,35 @@ def _observe_all(
         measured = measured and complete
         for place in range(view.target.shape[1]):
             view.target[o, place] = view.counts[o, place]
+    if rules.queues:
+        _observe_upstream(state, view)
     return measured
+
+
+@compiled
+def _observe_upstream(state: WorldState, view: View) -> None:
+    """Fill in what would arrive at every operator if nothing waited upstream, and what waits there.
+
+    How many records arrive for one that is processed upstream is measured, as in the live
+    controller. An operator is found again with each edge that reaches it, the last time when all
+    before it have been found.
+    """
+    for o in range(view.counts.shape[0]):
+        if state.source[o]:
+            view.seen[o].offered = view.seen[o].rate if state.complete[o] == 1 else np.nan
+            view.seen[o].upstream = 0.0
+    for last in range(view.edges.shape[0]):
+        below = view.edges[last, 1]
+        passed, offered, waits = 0.0, 0.0, 0.0
+        for edge in range(last + 1):
+            if view.edges[edge, 1] != below:
+                continue
+            above = view.edges[edge, 0]
+            passed += view.seen[above].processed if state.complete[above] == 1 else np.nan
+            offered += view.seen[above].offered
+            waits += view.seen[above].upstream + view.seen[above].backlog
+        gain = view.seen[below].rate / passed if passed > 0 else np.nan
+        view.seen[below].offered, view.seen[below].upstream = gain * offered, gain * waits
 
 
 @compiled

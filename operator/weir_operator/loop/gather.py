@@ -376,6 +376,7 @@ class Gatherer:
         app = snapshot.app
         if app is None:
             return {}
+        source_rate = sum_of_sources(app, self._topology)
         first = () if self._topology is None else first_behind_sources(self._topology)
         return {
             name: self._managers[name].observe(
@@ -391,6 +392,7 @@ class Gatherer:
                 },
                 budget=budgets.get(name, math.nan),
                 first=name in first,
+                source_rate=source_rate,
                 weights=weights,
             )
             for name in app.operators

@@ -330,6 +330,8 @@ def _read_seen(observation: Observation) -> tuple[float, ...]:
         observation.time_of_week,
         observation.interval,
         observation.restarts_anyway,
+        observation.offered_rate,
+        observation.upstream_backlog,
     )
 
 

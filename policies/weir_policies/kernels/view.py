@@ -35,6 +35,10 @@ class Seen:
     interval: float
     restarts_anyway: bool
     """The job is restarted at this tick for another operator."""
+    offered: float
+    """Records/s that would arrive if nothing waited upstream; NaN where that is unknown."""
+    upstream: float
+    """Records that wait upstream and will arrive; NaN where that is unknown."""
 
 
 class Cost:

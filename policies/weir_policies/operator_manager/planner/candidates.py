@@ -416,6 +416,21 @@ def waits_beyond_budget(seen: Seen) -> float:
 
 
 @compiled
+def waits_upstream(seen: Seen) -> float:
+    """Return the records that wait upstream beyond usual queues, 0 where that is unknown."""
+    return seen.upstream if seen.upstream > seen.offered * seen.budget else 0.0
+
+
+@compiled
+def demand_of(seen: Seen) -> float:
+    """Return the records/s that arrive, or would if nothing waited upstream.
+
+    While something does, what arrives is only what operators before this one manage to process.
+    """
+    return seen.offered if waits_upstream(seen) > 0 else seen.rate
+
+
+@compiled
 def is_behind(seen: Seen) -> bool:
     """Return whether more waits than that."""
     return waits_beyond_budget(seen) > 0
@@ -508,7 +523,7 @@ def note_violation(o: int, view: View, own: PlannerMemory) -> None:
         own.restart_violations *= EXPERIENCE_FADES
     if view.cost[o].violation < 0.5:
         return
-    enough = view.seen[o].rate <= capacity_here(o, view, own)
+    enough = demand_of(view.seen[o]) <= capacity_here(o, view, own)
     if enough and own.since_change < AFTER_CHANGE:
         own.restart_violations += 1
     else:
@@ -523,7 +538,7 @@ def note_streak(o: int, view: View, own: PlannerMemory) -> None:
     After one interval and after several in a row are two things: a blip, and a new level.
     """
     streak = own.streak
-    lasted = view.seen[o].rate > own.last_capacity
+    lasted = demand_of(view.seen[o]) > own.last_capacity
     if streak > 0:
         kind = 0 if streak == 1 else 1
         own.tried[kind] = EXPERIENCE_FADES * own.tried[kind] + 1
@@ -531,7 +546,7 @@ def note_streak(o: int, view: View, own: PlannerMemory) -> None:
         if lasted:
             own.lasted[kind] += 1
     capacity = capacity_here(o, view, own)
-    exceeds = view.seen[o].rate > capacity
+    exceeds = demand_of(view.seen[o]) > capacity
     own.streak = (streak + 1 if lasted else 1) if exceeds else 0
     own.last_capacity = capacity
 

@@ -30,6 +30,7 @@ from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.operator_manager.planner.candidates import (
+    demand_of,
     find_capacity,
     fits_pools,
     price_of_excess,
@@ -37,6 +38,7 @@ from weir_policies.operator_manager.planner.candidates import (
     price_of_staying_exceeded,
     room_in_pools,
     waits_beyond_budget,
+    waits_upstream,
 )
 from weir_policies.operator_manager.planner.rate import place_gap, place_level, read_tail
 from weir_policies.operator_manager.planner.state import (
@@ -284,13 +286,19 @@ RESIZE = 0.02
 
 @compiled
 def rate_to_carry(o: int, view: View, own: PlannerMemory) -> float:
-    """Return the arriving records/s plus what is needed to work off a backlog.
+    """Return the arriving records/s plus what is needed to work off a backlog, upstream included.
 
     A usual queue is none: else a deployment would be left for it, and gone back to where there is
-    less of it.
+    less of it. A backlog that grows, other than by a restart, does so for an interval more at
+    least, until another deployment is there.
     """
-    waits = max(waits_beyond_budget(view.seen[o]), 0.0)
-    return view.seen[o].rate + waits / own.catch_up
+    seen = view.seen[o]
+    demand = demand_of(seen)
+    waits = max(waits_beyond_budget(seen), 0.0) + waits_upstream(seen)
+    growth = demand - seen.processed
+    if waits > 0 and growth > 0 and own.since_change > 0:
+        waits += growth * seen.interval
+    return demand + waits / own.catch_up
 
 
 @compiled

@@ -26,11 +26,16 @@ Where the job is restarted for another operator anyway, a plan counts no restart
 scales out as soon as the target of a restart of its own would be larger.
 
 Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
-measured rates, according to the model. It first follows `SHORT_RULE`, and changes to the expert
-with the lowest cost when the difference is more than chance and the cost of a change. Costs decay
-over two days. They do not include backlog and provisioning time, except for what excesses have cost
-on average so far, or the response time of deployments that did not run. Until there is a plan, its
-cost is that of `SHORT_RULE`.
+measured rates, according to the model. It first follows `SHORT_RULE`. After three hours, it changes
+to the expert with the lowest cost when the difference is more than chance and the cost of a change.
+Costs decay over two days. They do not include backlog and provisioning time, except for what
+excesses have cost on average so far, or the response time of deployments that did not run. Until
+there is a plan, its cost is that of `SHORT_RULE`.
+
+While records wait upstream of an operator, what arrives there is only what the operators before it
+manage to process. So the planner then takes what would arrive without that (`demand_of`), and what
+waits upstream as a part of the operator's own backlog. Else the operators of a dataflow that falls
+behind would outgrow their deployments one after the other, each with a restart.
 """
 
 from __future__ import annotations
@@ -58,6 +63,7 @@ from weir_policies.operator_manager.planner.candidates import (
     SATURATED,
     choose_candidates,
     correct,
+    demand_of,
     find_capacity,
     find_point,
     fits_pools,
@@ -70,6 +76,7 @@ from weir_policies.operator_manager.planner.candidates import (
     put_corrections,
     remove_corrections,
     same_per_pool,
+    waits_upstream,
 )
 from weir_policies.operator_manager.planner.plan import (
     block_of_plan,
@@ -128,7 +135,7 @@ LONG_HEADROOM = 0.05
 @compiled
 def note_rate(o: int, view: View, own: PlannerMemory) -> None:
     """Enter the rate of the interval that just ended."""
-    rate = view.seen[o].rate
+    rate = demand_of(view.seen[o])
     own.rates[own.seen_intervals % SHORT_WINDOW] = rate
     own.long_peak = max(own.long_peak, rate)
     own.seen_intervals += 1
@@ -212,7 +219,8 @@ def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) 
     for place in range(SHORT_WINDOW):
         least, most = min(least, rates[place]), max(most, rates[place])
     late = view.seen[o].response_time > view.seen[o].budget or is_behind(view.seen[o])
-    rises = view.seen[o].rate > least * (1 + HEADROOM)
+    late = late or waits_upstream(view.seen[o]) > 0
+    rises = demand_of(view.seen[o]) > least * (1 + HEADROOM)
     if late or rises or own.seen_intervals < SHORT_WINDOW:
         return -1
     need = most * (1 + HEADROOM) * (1 + max(MARGIN, chance_of(o, view, most)))
@@ -332,6 +340,10 @@ RESTARTS_LOST = 2.0
 PART_LOST = 0.03
 """Part of the followed expert's cost by which it must be cheaper besides: what two good experts
 differ by over two days by chance."""
+FIRST_COMPARISON = 18
+"""Blocks before which `SHORT_RULE` is followed whatever the costs: what is there in a cluster after
+minutes, with a backlog, is there at once on paper, and in the first hours this is most of the
+difference."""
 UNKNOWN = -1.0
 """Stands for what a deployment carries, until it is worked out."""
 
@@ -473,7 +485,7 @@ def _charge(o: int, view: View, own: PlannerMemory, expert: int) -> None:
     if own.carries[expert] == UNKNOWN:
         own.carries[expert] = find_capacity(o, view, own, there)
     cost = model.weight_resources * price_of(o, view, there) / model.top_cost
-    if view.seen[o].rate > own.carries[expert]:
+    if demand_of(view.seen[o]) > own.carries[expert]:
         excess = price_of_excess(o, view, own)
         if own.exceeded[expert] == 0:
             cost += excess
@@ -488,6 +500,8 @@ def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
     """Follow another expert if its cost is lower by more than a restart and a margin."""
     followed = own.followed
     best = followed
+    if own.blocks < FIRST_COMPARISON:
+        return
     for expert in range(EXPERTS):
         exists = expert != PLAN or own.plans > 0
         if exists and own.expert_cost[expert] < own.expert_cost[best]:
@@ -679,10 +693,11 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
         highest=-np.inf,
         wait_factor=1.0,
         # As good as ten blocks with an excess, each of which cost 1.2 intervals, and a quarter of a
-        # restart without violations: the first restarts show what they bring.
+        # restart that brought a violation: the first restarts show what they bring.
         exceeded_blocks=10.0,
         exceeded_intervals=12.0,
         restarts=0.25,
+        restart_violations=0.25,
         since_change=1000,
         next_plan=FIRST_PLAN,
     )
@@ -742,7 +757,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     correct(o, view, own)
     note_violation(o, view, own)
     note_streak(o, view, own)
-    rate = view.seen[o].rate
+    rate = demand_of(view.seen[o])
     first = own.highest_rate == 0
     own.highest_rate = max(own.highest_rate, rate_to_carry(o, view, own))
     own.block_peak = max(own.block_peak, rate)

@@ -203,7 +203,7 @@ def decide_after(observations):
 
 def test_the_records_of_a_usual_queue_do_not_keep_it_from_scaling_in():
     roomy = Deployment((0, 10))
-    calm = [observe(MODEL, roomy, 100.0, tick) for tick in range(6)]
+    calm = [observe(MODEL, roomy, 100.0, tick) for tick in range(30)]
     queues = [replace(seen, backlog=seen.rate * seen.response_time) for seen in calm]
 
     decision = decide_after(queues)
@@ -216,7 +216,7 @@ def test_more_than_a_usual_queue_keeps_it_from_scaling_in():
     behind = 1.1 * 100.0 * BUDGET
 
     decision = decide_after(
-        [observe(MODEL, roomy, 100.0, tick, backlog=behind) for tick in range(6)]
+        [observe(MODEL, roomy, 100.0, tick, backlog=behind) for tick in range(30)]
     )
 
     assert decision.target == roomy
@@ -412,3 +412,49 @@ def test_a_restart_for_another_operator_is_joined_before_there_is_a_need_of_ones
     assert joined.target.size > TWO_SLOW.size or joined.target.counts[1] > 0
     assert "restarted for another operator" in joined.reason
     assert again == alone
+
+
+def carries_enough(decision, rate):
+    """Return whether the target is predicted to meet the budget at a rate."""
+    times, _ = predict_means(MODEL, np.array([decision.target.counts]), rate)
+    return float(times[0]) <= BUDGET
+
+
+def test_behind_an_operator_that_is_too_slow_it_prepares_for_what_would_arrive():
+    policy = a_planner()
+    observations, _ = follow(policy, [60.0, 60.0, 60.0])
+    held_back = replace(observations[-1], offered_rate=400.0, upstream_backlog=20_000.0)
+
+    decision = policy.decide(held_back)
+
+    assert not carries_enough(policy.decide(observations[-1]), 400.0)
+    assert carries_enough(decision, 400.0)
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [
+        {"offered_rate": math.nan, "upstream_backlog": 20_000.0},
+        {"offered_rate": 400.0, "upstream_backlog": math.nan},
+        {"offered_rate": 400.0, "upstream_backlog": 0.0},
+    ],
+)
+def test_without_a_known_backlog_upstream_the_measured_rate_counts(upstream):
+    policy = a_planner()
+    observations, _ = follow(policy, [60.0, 60.0, 60.0])
+    seen = observations[-1]
+
+    decision = policy.decide(replace(seen, **upstream))
+
+    assert decision.target == policy.decide(seen).target
+
+
+def test_a_backlog_that_grows_needs_more_than_one_that_falls():
+    policy = a_planner()
+    observations, _ = follow(policy, [150.0, 150.0, 150.0])
+    seen = replace(observations[-1], rate=400.0, backlog=20_000.0)
+
+    grows = policy.decide(replace(seen, processed=200.0))
+    falls = policy.decide(replace(seen, processed=450.0))
+
+    assert grows.expectation.cost_per_hour > falls.expectation.cost_per_hour
