@@ -47,7 +47,7 @@ from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 log = structlog.get_logger()
 
 WORKED_OFF = 2.0
-"""MeasuredInterval of a run that count for nothing: they work off the gap before it."""
+"""Intervals of a run that count for nothing: they work off the gap before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -376,7 +376,6 @@ class Gatherer:
         app = snapshot.app
         if app is None:
             return {}
-        source_rate = sum_of_sources(app, self._topology)
         first = () if self._topology is None else first_behind_sources(self._topology)
         return {
             name: self._managers[name].observe(
@@ -392,7 +391,6 @@ class Gatherer:
                 },
                 budget=budgets.get(name, math.nan),
                 first=name in first,
-                source_rate=source_rate,
                 weights=weights,
             )
             for name in app.operators

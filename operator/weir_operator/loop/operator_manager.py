@@ -93,11 +93,6 @@ class PendingTransition:
         )
 
 
-def _share_of_backlog(arriving: float, backlog: float, source_rate: float) -> float:
-    """Return how many records will arrive at an operator of those that wait at the sources."""
-    return backlog * arriving / source_rate if source_rate > 0 else math.nan
-
-
 class ObservedOperator:
     """One operator as its loop knows it: what is believed of it, and what was measured."""
 
@@ -153,7 +148,6 @@ class ObservedOperator:
         deployment: Deployment,
         budget: float,
         first: bool,
-        source_rate: float = math.nan,
         full: Collection[str] = (),
         weights: CostWeights | None = None,
     ) -> Observation:
@@ -165,7 +159,6 @@ class ObservedOperator:
             deployment: The same as counts.
             budget: Seconds of response time granted by the AM.
             first: Whether a source feeds it, so that what waits there waits for it.
-            source_rate: Records/s that arrive at all sources together; NaN where that is unknown.
             full: Pools without room for more of its replicas.
             weights: How much each part of its cost matters; `None` takes the paper's. They come
                 with each observation and are no part of what was learned, which they leave as it
@@ -225,9 +218,8 @@ class ObservedOperator:
             weights=CostWeights() if weights is None else weights,
             most_replicas=self._most_replicas,
             offered_rate=arriving,
-            upstream_backlog=0.0
-            if first
-            else _share_of_backlog(arriving, app.backlog, source_rate),
+            # What waits at the sources waits for the first operators: it is their own backlog.
+            upstream_backlog=0.0 if first else measurement.upstream_backlog,
         )
 
     def forget(self) -> None:

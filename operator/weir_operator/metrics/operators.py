@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.output import Flow, response_times
-from weir_operator.metrics.rates import arrival_rates, last_value, ratio, slope
+from weir_operator.metrics.rates import arrival_rates, last_value, pass_down, ratio, slope
 from weir_operator.metrics.replica import measure_replica
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
@@ -42,6 +42,12 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
         emitted=emitted,
         backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
     )
+    waiting = pass_down(
+        {name: pending for name, (pending, _) in backlogs.items()},
+        layout,
+        processed=processed,
+        emitted=emitted,
+    )
     service_means = {name: mean for name, (mean, _) in services.items()}
     flow = Flow(layout=layout, service_means=service_means, emitted=emitted)
     responses = response_times(flow, series)
@@ -62,6 +68,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             response_from=responses[name].origin,
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
+            upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
             splits=_splits(layout.operators[name], series.of_operator(layout, name)),
         )
         for name in layout.downstream_order()

@@ -211,16 +211,39 @@ def arrival_rates(
         backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
             reports no backlog, which takes what it took in for what there was.
     """
+    demands = {
+        name: source_demand(processed[name], backlog_growth[name])
+        for name, operator in layout.operators.items()
+        if not operator.upstream
+    }
+    return pass_down(demands, layout, processed=processed, emitted=emitted)
+
+
+def pass_down(
+    at_sources: Mapping[str, float],
+    layout: JobLayout,
+    *,
+    processed: Mapping[str, float],
+    emitted: Mapping[str, float],
+) -> dict[str, float]:
+    """Return how much of what is at the sources reaches each operator, NaN if unknown.
+
+    Args:
+        at_sources: Records, or records/s, of each source.
+        layout: The dataflow.
+        processed: Records/s that each operator took in.
+        emitted: Records/s that each operator gave out.
+    """
     downstream = layout.downstream()
-    arrivals: dict[str, float] = {}
+    reaching: dict[str, float] = {}
     for name in layout.downstream_order():
         upstream = layout.operators[name].upstream
         if not upstream:
-            arrivals[name] = source_demand(processed[name], backlog_growth[name])
+            reaching[name] = at_sources[name]
             continue
-        arrivals[name] = sum(
+        reaching[name] = sum(
             _along(
-                arrivals[feeder],
+                reaching[feeder],
                 processed[feeder],
                 received=processed[name]
                 if len(upstream) == 1 and len(downstream[feeder]) > 1
@@ -228,7 +251,7 @@ def arrival_rates(
             )
             for feeder in upstream
         )
-    return arrivals
+    return reaching
 
 
 def source_demand(processed: float, backlog_growth: float) -> float:
@@ -250,8 +273,8 @@ def source_demand(processed: float, backlog_growth: float) -> float:
     return 0.0 if demand < 0 else demand
 
 
-def _along(arriving: float, processed: float, *, received: float) -> float:
-    """Scale what passed an edge from what the feeder processed up to what arrives at it."""
-    if arriving == 0 and received == 0:
+def _along(reaching: float, processed: float, *, received: float) -> float:
+    """Scale what passed an edge from what the feeder processed up to what reaches it."""
+    if reaching == 0 and received == 0:
         return 0.0
-    return arriving * ratio(received, processed)
+    return reaching * ratio(received, processed)

@@ -101,6 +101,9 @@ class OperatorMeasurement:
     """Records pending outside at a source; NaN where it reports none, and at other operators."""
     backlog_growth: float
     """Records/s by which `backlog` grew."""
+    upstream_backlog: float
+    """Of the records that wait at sources upstream, how many will reach it; 0 at a source, NaN
+    where one of those sources reports no backlog."""
     splits: float = math.nan
     """Parts of its input that a source shares among its replicas, such as partitions: more replicas
     would have nothing to read. NaN where it does not say, and at other operators."""

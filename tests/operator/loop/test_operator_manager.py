@@ -89,7 +89,6 @@ def observed(
     first=False,
     now=1060.0,
     source_backlog=math.nan,
-    source_rate=math.nan,
 ):
     app = replace(
         measure_app(),
@@ -104,7 +103,6 @@ def observed(
         deployment=deployment,
         budget=0.1,
         first=first,
-        source_rate=source_rate,
     )
 
 
@@ -334,22 +332,18 @@ def test_learned_state_of_another_version_is_refused():
 
 
 def test_an_operator_behind_the_first_knows_what_waits_at_the_sources_and_will_arrive():
-    measurement = replace(a_measurement(), arrival_rate=20.0)
+    measurement = replace(a_measurement(), arrival_rate=20.0, upstream_backlog=1500.0)
 
-    observation = observed(a_manager(), measurement, source_backlog=3000.0, source_rate=40.0)
+    observation = observed(a_manager(), measurement, source_backlog=3000.0)
 
     assert observation.offered_rate == 20.0
     assert observation.upstream_backlog == 1500.0
 
 
 def test_nothing_waits_upstream_of_the_first_operator():
-    observation = observed(a_manager(), a_measurement(), first=True, source_backlog=3000.0)
+    measurement = replace(a_measurement(), upstream_backlog=3000.0)
+
+    observation = observed(a_manager(), measurement, first=True, source_backlog=3000.0)
 
     assert observation.upstream_backlog == 0.0
     assert observation.backlog >= 3000.0
-
-
-def test_what_waits_upstream_is_unknown_without_a_backlog_or_rate_at_the_sources():
-    observation = observed(a_manager(), a_measurement(), source_backlog=3000.0)
-
-    assert math.isnan(observation.upstream_backlog)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
-from weir_operator.metrics.rates import arrival_rates
+from weir_operator.metrics.rates import arrival_rates, pass_down
 
 NAN = math.nan
 
@@ -115,3 +115,23 @@ def test_a_feeder_that_is_blocked_altogether_tells_nothing_of_its_selectivity():
 
     assert found["gen"] == 50
     assert math.isnan(found["split"])
+
+
+def test_what_waits_at_a_source_reaches_only_the_operators_behind_it_by_their_selectivities():
+    layout = a_dataflow(a=(), b=(), of_a=("a",), of_b=("b",), join=("of_a", "of_b"))
+    rates = {"a": 10, "b": 40, "of_a": 10, "of_b": 40, "join": 25}
+    emitted = {"a": 10, "b": 40, "of_a": 5, "of_b": 20, "join": 0}
+
+    waiting = pass_down({"a": 300.0, "b": 0.0}, layout, processed=rates, emitted=emitted)
+
+    assert waiting == {"a": 300, "b": 0, "of_a": 300, "of_b": 0, "join": 150}
+
+
+def test_how_much_will_arrive_is_unknown_behind_a_source_that_reports_no_backlog():
+    layout = a_dataflow(a=(), b=(), of_a=("a",), join=("of_a", "b"))
+    rates = {"a": 10, "b": 40, "of_a": 10, "join": 50}
+
+    waiting = pass_down({"a": 300.0, "b": NAN}, layout, processed=rates, emitted=rates)
+
+    assert waiting["of_a"] == 300
+    assert math.isnan(waiting["join"])

@@ -26,7 +26,7 @@ Where the job is restarted for another operator anyway, a plan counts no restart
 scales out as soon as the target of a restart of its own would be larger.
 
 Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
-measured rates, according to the model. It first follows `SHORT_RULE`. After three hours, it changes
+measured rates, according to the model. It first follows `SHORT_RULE`. After 18 blocks, it changes
 to the expert with the lowest cost when the difference is more than chance and the cost of a change.
 Costs decay over two days. They do not include backlog and provisioning time, except for what
 excesses have cost on average so far, or the response time of deployments that did not run. Until
@@ -341,9 +341,9 @@ PART_LOST = 0.03
 """Part of the followed expert's cost by which it must be cheaper besides: what two good experts
 differ by over two days by chance."""
 FIRST_COMPARISON = 18
-"""Blocks before which `SHORT_RULE` is followed whatever the costs: what is there in a cluster after
-minutes, with a backlog, is there at once on paper, and in the first hours this is most of the
-difference."""
+"""Blocks before which `SHORT_RULE` is followed whatever the costs, three hours with intervals of a
+minute: what is there in a cluster after minutes, with a backlog, is there at once on paper, and in
+the first hours this is most of the difference."""
 UNKNOWN = -1.0
 """Stands for what a deployment carries, until it is worked out."""
 
@@ -498,10 +498,10 @@ def _charge(o: int, view: View, own: PlannerMemory, expert: int) -> None:
 @compiled
 def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
     """Follow another expert if its cost is lower by more than a restart and a margin."""
-    followed = own.followed
-    best = followed
     if own.blocks < FIRST_COMPARISON:
         return
+    followed = own.followed
+    best = followed
     for expert in range(EXPERTS):
         exists = expert != PLAN or own.plans > 0
         if exists and own.expert_cost[expert] < own.expert_cost[best]:
