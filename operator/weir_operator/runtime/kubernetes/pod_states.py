@@ -149,7 +149,7 @@ def condition(thing: Body, kind: str) -> Mapping[str, Any]:
     return {}
 
 
-def refusal(workload: Body | None) -> str | None:
+def find_refusal(workload: Body | None) -> str | None:
     """Return why the cluster makes no pods for a ReplicaSet as it is now, if it says so."""
     if workload is None:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -19,8 +20,8 @@ from weir_operator.flink.stored_state import (
     remove_empty_folders,
     savepoint_stopped_job,
 )
-from weir_operator.kubernetes.api.client import KubernetesApi
-from weir_operator.runtime.kubernetes import job_manager, manifests, task_managers
+from weir_operator.kubernetes.api.client import Body, KubernetesApi
+from weir_operator.runtime.kubernetes import job_manager, manifests, standby, task_managers
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
 from weir_operator.runtime.kubernetes.configuration import JAR_ID
 from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
@@ -30,6 +31,7 @@ from weir_operator.runtime.kubernetes.pods import (
     COMPONENT,
     OPERATOR,
     POOL,
+    STANDBY,
     AgentImage,
     FlinkPods,
 )
@@ -220,12 +222,16 @@ class KubernetesRuntime:
             return
         for workload in await self._objects.without_files():
             labels = workload["metadata"]["labels"]
+            files: Body | None = None
             if labels[COMPONENT] == manifests.JOB_MANAGER:
                 results = job_manager.results_of(workload)
                 files = job_manager.make_files(replace(pods, results=results))
+            elif labels.get(STANDBY) in pods.places:
+                with suppress(PermanentError):  # the job runs without; `keep_standby` says why
+                    files = standby.make_usual_files(pods, labels[STANDBY])
             elif labels.get(POOL) in pods.places:
                 files = task_managers.make_files(pods, labels[OPERATOR], labels[POOL])
-            else:
+            if files is None:
                 continue  # a pool of before
             volumes = workload["spec"]["template"]["spec"]["volumes"]
             if files["metadata"]["name"] in {

@@ -13,17 +13,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
 from weir_operator.errors import PodsPendingError, TemporaryError
-from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
+from weir_operator.kubernetes.api.client import Body, NotFoundError
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import config_map, task_manager_files
+from weir_operator.runtime.kubernetes.deletion_order import mark_first_to_go
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pod_states import is_alive, is_held, refusal, replica
+from weir_operator.runtime.kubernetes.pod_states import (
+    find_refusal,
+    is_alive,
+    is_held,
+    replica,
+)
 from weir_operator.runtime.kubernetes.pods import (
     COMPONENT,
     OPERATOR,
@@ -33,13 +39,9 @@ from weir_operator.runtime.kubernetes.pods import (
     STANDBY,
     FlinkPods,
 )
-from weir_operator.runtime.kubernetes.standby import (
-    DELETION_COST as DELETION_COST,
-)
-from weir_operator.runtime.kubernetes.standby import FIRST_TO_GO, StandbyPods
+from weir_operator.runtime.kubernetes.standby import StandbyPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 
-LIKE_ANY = "0"
 CREATION_LIMIT = 15.0
 """Seconds in which the cluster makes the pods of a ReplicaSet, wherever they are to run then."""
 CHOICE_LIMIT = 2.0
@@ -85,11 +87,11 @@ class TaskManagerPods:
         """
         if not wanted:
             return ()
+        before = {pod["metadata"]["name"] for pod in await self._alive()}
         bound, left = await self._standby.bind(pods, wanted)
         grouped: dict[Group, list[ReplicaSpec]] = {}
         for spec in left:
             grouped.setdefault((spec.operator, spec.pool), []).append(spec)
-        before = {pod["metadata"]["name"] for pod in await self._alive()}
         started = await asyncio.gather(
             *(self._start_group(pods, group, specs) for group, specs in grouped.items()),
             return_exceptions=True,
@@ -118,7 +120,7 @@ class TaskManagerPods:
         chosen = set(ids)
         alive = await self._alive()
         for group in {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}:
-            await self._mark(await self._members(group), chosen)
+            await mark_first_to_go(self._objects, await self._members(group), chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
         """End these through their ReplicaSets, and wait until they are ending.
@@ -189,7 +191,7 @@ class TaskManagerPods:
             present = {pod["metadata"]["name"] for pod in await self._members(group)}
             if len(present) >= replicas:
                 return present
-            failure = refusal(await self._set(pods, *group))
+            failure = find_refusal(await self._set(pods, *group))
             if failure is not None:
                 raise PodsPendingError(
                     f"The cluster rejects {group[0]} on {group[1]}: {failure}",
@@ -208,7 +210,7 @@ class TaskManagerPods:
     ) -> None:
         """Remove only the chosen pods from a group."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
-        await self._mark(members, chosen)
+        await mark_first_to_go(self._objects, members, chosen)
         name, staying = _owner(leaving[0]), len(members) - len(leaving)
         if any(_is_made_otherwise(pod, pods, group) for pod in leaving):
             # What replaces a lost one must not be made as those that leave.
@@ -223,23 +225,6 @@ class TaskManagerPods:
                     {"spec": {"replicas": staying}},
                 )
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
-
-    async def _mark(self, members: Sequence[Body], chosen: Collection[str]) -> None:
-        """Mark only the chosen pods of a group as the first to remove."""
-        if all(pod["metadata"]["name"] in chosen for pod in members):
-            return  # there is nothing to choose
-        for pod in members:
-            name = pod["metadata"]["name"]
-            cost = FIRST_TO_GO if name in chosen else LIKE_ANY
-            annotations = pod["metadata"].get("annotations") or {}
-            if annotations.get(DELETION_COST, LIKE_ANY) == cost:
-                continue
-            # It may have gone by itself, or change while it goes.
-            with suppress(NotFoundError, ConflictError):
-                await self._objects.api.patch(
-                    self._objects.path("Pod", name),
-                    {"metadata": {"annotations": {DELETION_COST: cost}}},
-                )
 
     async def _wait_until_told(self, group: Group, names: set[str]) -> None:
         began = _now()
@@ -291,7 +276,7 @@ def make_files(pods: FlinkPods, operator: str, pool: str) -> Body:
 def _is_made_otherwise(pod: Body, pods: FlinkPods, group: Group) -> bool:
     """Return whether a pod was made for another place than its group has now, if it has one.
 
-    Of standby TaskManagers, `StandbyPods.keep` sees to that.
+    Those in a pool's ReplicaSet of standby TaskManagers are compared in `StandbyPods.keep`.
     """
     if not group[0]:
         return False

@@ -1,5 +1,6 @@
 """Pods that wait for an operator, against a cluster in memory; and the JVM that takes a binding."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import pytest
 from tests.operator.runtime.kubernetes.test_manifests import manifest
 from tests.operator.runtime.kubernetes.test_task_managers import LARGE, SMALL, Cluster, NoNotices
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import PodsPendingError, TemporaryError
+from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
 from weir_operator.flink.commands import Installation, MemoryArguments, task_manager_command
 from weir_operator.flink.jars import build_standby_agent, find_java, flink_home
 from weir_operator.flink.standby import find_standby_agent, waiting_options
+from weir_operator.kubernetes.api.client import ConflictError, RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests, standby
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.kubernetes.standby import BINDING, send_binding
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.local import processes
@@ -23,6 +26,8 @@ from weir_operator.streamapp.loading import parse_manifest
 
 class WarmCluster(Cluster):
     """A cluster whose pods are ready at once."""
+
+    guard = None
 
     def _make(self, workload) -> None:
         super()._make(workload)
@@ -46,13 +51,14 @@ def pods():
 
 @pytest.fixture
 def bindings(monkeypatch):
-    """Which pod was told which operator, and what is raised instead, if anything is."""
+    """Which pod was told which operator, and what is raised instead, by the pod's token."""
     sent: list[tuple[str, str]] = []
-    failures: list[Exception] = []
+    failures: dict[str, Exception] = {}
 
     async def send(address, *, token, operator, configuration):
-        for failure in failures:
-            raise failure
+        if token in failures:
+            raise failures[token]
+        await asyncio.sleep(0)
         sent.append((token, operator))
 
     monkeypatch.setattr(standby, "send_binding", send)
@@ -142,19 +148,108 @@ async def test_nobody_waits_where_nobody_is_asked_for_any_more(
     assert [each.id for each in await task_managers.replicas(pods)] == list(ids)
 
 
-async def test_one_that_does_not_take_its_binding_is_deleted_and_another_started(
+async def test_a_bound_one_that_was_once_to_go_stays_when_none_waits_any_more(
     task_managers, pods, cluster, bindings
 ):
-    _, failures = bindings
-    await task_managers.keep_standby(pods, {"small": 1})
-    [warm] = waiting(cluster)
-    failures.append(TemporaryError("It does not answer"))
-
+    await task_managers.keep_standby(pods, {"small": 2})
+    older, newer = waiting(cluster)
+    [ready] = cluster.pods()[older]["status"]["conditions"]
+    ready["status"] = "False"
     ids = await task_managers.start(pods, [SMALL])
+    ready["status"] = "True"
+    await task_managers.prepare_stop(ids)  # of a change that is then withdrawn
 
-    assert warm not in ids
-    assert warm not in cluster.pods()
+    await task_managers.keep_standby(pods, {})
+
+    assert ids == (newer,)
+    assert waiting(cluster) == []
+    assert [each.id for each in await task_managers.replicas(pods)] == [newer]
+
+
+@pytest.mark.parametrize("wanted", [{"small": 1}, {}], ids=["one", "none"])
+async def test_a_bound_one_that_restarts_stays_when_fewer_wait(
+    wanted, task_managers, pods, cluster, bindings
+):
+    await task_managers.keep_standby(pods, {"small": 2})
+    ids = await task_managers.start(pods, [SMALL])
+    await task_managers.keep_standby(pods, {"small": 2})
+    [ready] = cluster.pods()[ids[0]]["status"]["conditions"]
+    ready["status"] = "False"
+
+    await task_managers.keep_standby(pods, wanted)
+    during = set(cluster.pods())
+    ready["status"] = "True"
+    await task_managers.keep_standby(pods, wanted)
+
+    assert ids[0] in during
+    assert len(waiting(cluster)) == sum(wanted.values())
     assert [each.id for each in await task_managers.replicas(pods)] == list(ids)
+
+
+async def test_a_bound_one_stays_when_those_that_wait_are_made_otherwise_and_fewer(
+    task_managers, pods, cluster, bindings
+):
+    await task_managers.keep_standby(pods, {"small": 2})
+    ids = await task_managers.start(pods, [SMALL])
+    await task_managers.keep_standby(pods, {"small": 2})
+    await task_managers.prepare_stop(ids)
+    old, upgraded = waiting(cluster), replace(pods, revision="another")
+
+    await task_managers.keep_standby(upgraded, {"small": 1})
+
+    assert len(waiting(cluster)) == 1
+    assert not set(old) & set(waiting(cluster))
+    assert [each.id for each in await task_managers.replicas(pods)] == list(ids)
+
+
+async def test_what_was_bound_is_not_left_behind_where_the_rest_cannot_be_made(
+    task_managers, pods, cluster, bindings
+):
+    await task_managers.keep_standby(pods, {"small": 1})
+    cluster.quota = 1
+
+    with pytest.raises(PodsPendingError):
+        await task_managers.start(pods, [SMALL, SMALL])
+
+    assert await task_managers.replicas(pods) == ()
+
+
+async def test_files_of_standby_that_somebody_deleted_are_made_again(pods, cluster):
+    runtime = KubernetesRuntime(cluster, pods, NoNotices())
+    await runtime.keep_standby({"small": 1})
+    [files] = [path for path, body in cluster.objects.items() if body["kind"] == "ConfigMap"]
+    before = cluster.objects.pop(files)
+
+    await runtime._restore_files()
+
+    assert cluster.objects[files]["data"] == before["data"]
+    assert cluster.objects[files]["binaryData"] == before["binaryData"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TemporaryError("It does not answer"),
+        PermanentError("Its memory cannot be split"),
+        ConflictError("It has changed"),
+        RefusedByKubernetesError("It may not be changed", 403),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_one_that_does_not_take_its_binding_is_deleted_and_another_started(
+    failure, task_managers, pods, cluster, bindings
+):
+    _, failures = bindings
+    await task_managers.keep_standby(pods, {"small": 2})
+    refusing, other = waiting(cluster)
+    failures[f"uid of {refusing}"] = failure
+
+    ids = await task_managers.start(pods, [SMALL, SMALL])
+
+    assert refusing not in cluster.pods()
+    assert other in ids
+    assert len(ids) == 2
+    assert sorted(each.id for each in await task_managers.replicas(pods)) == sorted(ids)
 
 
 async def test_one_that_may_have_been_bound_before_a_controller_died_is_deleted(
@@ -192,13 +287,13 @@ async def test_an_operator_with_memory_of_another_kind_starts_its_own(
     assert warm not in ids
 
 
-async def test_a_quota_that_is_used_up_is_told(task_managers, pods, cluster):
+async def test_a_quota_that_is_used_up_is_reported(task_managers, pods, cluster):
     cluster.quota = 0
-    with_a_refusal = {"small": 1}
+    wanted = {"small": 1}
 
-    await task_managers.keep_standby(pods, with_a_refusal)
+    await task_managers.keep_standby(pods, wanted)
     with pytest.raises(PodsPendingError):
-        await task_managers.keep_standby(pods, with_a_refusal)
+        await task_managers.keep_standby(pods, wanted)
 
 
 def test_what_waits_has_the_smallest_size_and_no_operator(pods):

@@ -12,10 +12,11 @@ from tests.operator.runtime.kubernetes.test_manifests import pods_of
 from weir_operator.errors import PodsPendingError
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.runtime.kubernetes import task_managers as task_managers_module
+from weir_operator.runtime.kubernetes.deletion_order import DELETION_COST
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_spec import merge
-from weir_operator.runtime.kubernetes.task_managers import DELETION_COST, TaskManagerPods
+from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import ReplicaSpec
 
@@ -26,7 +27,8 @@ LARGE = ReplicaSpec(operator="match", pool="large", size="1")
 class Cluster:
     """An API server with a controller of ReplicaSets that acts at once, and as the real one would.
 
-    Pods that do not run go first, then those of the lowest deletion cost, then the newest.
+    Pods that do not run go first, then those that are not ready, then those of the lowest deletion
+    cost, then the newest.
     """
 
     def __init__(self) -> None:
@@ -90,6 +92,7 @@ class Cluster:
         own.sort(
             key=lambda pod: (
                 pod["status"]["phase"] == "Running",
+                {"type": "Ready", "status": "False"} not in pod["status"].get("conditions", ()),
                 int(pod["metadata"]["annotations"].get(DELETION_COST, 0)),
                 -int(pod["metadata"]["name"].rpartition("-")[2]),
             )
