@@ -29,6 +29,8 @@ TOGETHER = {
     "chromium": "chromium",
 }
 """Fixtures of a session that take long to start, by the name of the group that shares one."""
+LONGEST = ("Flink end to end", "API server", "Flink")
+"""Groups that take minutes. They begin first, so that none is left over at the end."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
@@ -37,6 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Whatever else is in a file stays together, too.
     """
+    ranks: dict[str, int] = {}
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         shared = [group for fixture, group in TOGETHER.items() if fixture in fixtures]
@@ -45,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             shared = ["Flink end to end" if end_to_end else "Flink"]
         group = shared[0] if shared else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+        ranks[item.nodeid] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
+    items.sort(key=lambda item: ranks[item.nodeid])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
