@@ -121,7 +121,8 @@ class LocalTaskManagers:
     ) -> tuple[str, ...]:
         """Start one per spec for the JobManager at an address; return their ids.
 
-        Those that wait and are warm are bound before any is started.
+        Those that wait and are warm are bound before any is started. Others that wait are ended
+        where there would be too many processes.
 
         Raises:
             PermanentError: A node type is unknown, or there would be too many processes.
@@ -153,6 +154,7 @@ class LocalTaskManagers:
             place: self._bind(folder, wanted[place], address=address, storage=storage)
             for place, folder in taken.items()
         }
+        await self._make_room(len(wanted) - len(taken))
         for place, spec in enumerate(wanted):
             if place not in ids:
                 ids[place] = await self._start(
@@ -192,6 +194,15 @@ class LocalTaskManagers:
         alive, limit = len(self._alive()), self._settings.max_processes
         if missing and not warming and 1 + alive < limit and not self._has_just_failed():
             await self._start_standby(missing[0])
+
+    async def _make_room(self, starting: int) -> None:
+        """End TaskManagers that wait, as far as too many processes would exist with new ones."""
+        alive = self._alive()
+        surplus = max(0, 1 + len(alive) + starting - self._settings.max_processes)
+        waiting = [folder for folder in alive if _waits(folder)]
+        waiting.sort(key=lambda folder: folder.is_warm)
+        if surplus:
+            await self._end(waiting[:surplus])
 
     def _has_just_failed(self) -> bool:
         """Return whether the one that was started last ended by itself before it was warm."""

@@ -1,12 +1,21 @@
-"""Where a TaskManager's reporter listens, while its other ports come up."""
+"""How many TaskManagers there are at once, and where the reporter of one listens."""
 
 import socket
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from weir_operator.runtime.local import processes
+from weir_operator.flink.commands import Installation, MemoryArguments
+from weir_operator.flink.configuration import ClusterAddress, Storage
+from weir_operator.flink.standby import READY_FILE
+from weir_operator.runtime.local import processes, task_managers
+from weir_operator.runtime.local.class_archive import ClassArchive
+from weir_operator.runtime.local.folders import AppFolder
 from weir_operator.runtime.local.task_managers import LocalTaskManagers
+from weir_operator.runtime.protocol import ReplicaSpec
+from weir_operator.runtime.settings import LocalSettings
 
 REPORTER, RPC = 50807, 45421
 
@@ -50,3 +59,76 @@ def test_a_port_on_which_somebody_listens_is_not_free(monkeypatch):
         listening.bind(("", taken))
 
         assert taken not in processes.free_ports(1)
+
+
+SMALL = ReplicaSpec(operator="work", pool="small", size="1")
+LARGE = ReplicaSpec(operator="work", pool="large", size="1")
+ADDRESS = ClusterAddress(host="127.0.0.1", rpc_port=6123, rest_port=8081)
+STORAGE = Storage(checkpoints="file:///checkpoints", savepoints="file:///savepoints")
+
+
+@pytest.fixture
+async def crowded(tmp_path, monkeypatch):
+    """TaskManagers of a StreamApp with room for three; their processes do nothing."""
+
+    async def memory(installation, *, cache, configuration):
+        return MemoryArguments(jvm=(), dynamic=())
+
+    def command(installation, *, configuration_dir, **_):
+        waits = "import signal; signal.pause()"
+        return (sys.executable, "-c", waits, "--configDir", str(configuration_dir))
+
+    async def options(archive, memory):
+        return ()
+
+    monkeypatch.setattr(task_managers, "memory_arguments", memory)
+    monkeypatch.setattr(ClassArchive, "options", options)
+    monkeypatch.setattr(task_managers, "task_manager_command", command)
+    monkeypatch.setattr(task_managers, "find_standby_agent", lambda: Path("agent.jar"))
+    settings = LocalSettings(
+        root=tmp_path,
+        namespace="streams",
+        name="crowded",
+        installation=Installation(java=Path("java"), flink_home=tmp_path),
+        job_jar=Path("job.jar"),
+        cache=tmp_path / "cache",
+        speeds={"small/1": 1.0, "large/1": 1.0},
+        max_processes=4,
+    )
+    app = AppFolder(tmp_path / "app")
+    app.create()
+    managers = LocalTaskManagers(settings, app, now=lambda: 7.0)
+    yield managers
+    await managers.end_all()
+
+
+async def warm(managers, count):
+    """Have so many wait, each warm at once."""
+    for _ in range(count):
+        await managers.keep_standby({"small": count})
+        for folder in managers._alive():
+            (folder.configuration / READY_FILE).touch()
+
+
+async def test_those_that_wait_make_room_for_replicas_that_cannot_take_them(crowded):
+    await warm(crowded, 2)
+
+    [bound] = await crowded.start([SMALL], address=ADDRESS, storage=STORAGE)
+    still_waiting = len(crowded.standby())
+    ids = await crowded.start([LARGE, LARGE], address=ADDRESS, storage=STORAGE)
+
+    assert still_waiting == 1
+    assert crowded.standby() == ()
+    assert {folder.id for folder in crowded._alive()} == {bound, *ids}
+
+
+async def test_only_as_many_as_are_in_the_way_of_replicas_are_ended(crowded):
+    await warm(crowded, 2)
+
+    await crowded.start([LARGE], address=ADDRESS, storage=STORAGE)
+    enough = len(crowded.standby())
+    await crowded.start([LARGE], address=ADDRESS, storage=STORAGE)
+
+    assert enough == 2
+    assert len(crowded.standby()) == 1
+    assert len(crowded.replicas()) == 2
