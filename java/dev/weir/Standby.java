@@ -38,15 +38,17 @@ import org.apache.flink.runtime.taskexecutor.TaskManagerRunner;
  *
  * <p>It waits for {@code config.yaml} in a folder, the one that {@code --configDir} names. Whoever
  * shares the disk writes it, {@code operator} before it. Where nobody does, as on Kubernetes, it
- * comes in a request to a port, which needs the token of the variable {@code WEIR_STANDBY_TOKEN}. The
- * folder outlives the process, so a container that restarts is bound as before.
+ * comes in a request to a port, which needs the token of the variable {@code WEIR_STANDBY_TOKEN};
+ * without one, the JVM ends. The folder outlives the process, so a container that restarts is bound
+ * as before.
  */
 public final class Standby {
 
     private static final String CONFIGURATION = "config.yaml";
     private static final String OPERATOR = "operator";
     private static final String READY = "ready";
-    private static final int LONGEST_CONFIGURATION = 1 << 20;
+    private static final String TOKEN = "WEIR_STANDBY_TOKEN";
+    private static final int MAX_CONFIGURATION = 1 << 20;
 
     /** What a task needs beside the TaskManager, in Flink 2; a name that is unknown is left out. */
     private static final String[] TASK_CLASSES = {
@@ -82,22 +84,26 @@ public final class Standby {
     /**
      * Warm up, and return once the TaskManager is bound to an operator.
      *
-     * @param nothing the properties {@code weir.standby.*} say what is needed: {@code configuration}
-     *     and {@code temporary} name folders, {@code port} is only there where a request will come
+     * @param unused the settings are the properties {@code weir.standby.*}: {@code configuration} and
+     *     {@code temporary} name folders, {@code port} is only there where a request will come
      */
-    public static void premain(String nothing) throws Exception {
+    public static void premain(String unused) throws Exception {
         Path folder = Files.createDirectories(Paths.get(System.getProperty("weir.standby.configuration")));
+        Integer port = Integer.getInteger("weir.standby.port");
+        String token = System.getenv(TOKEN);
+        if (port != null && (token == null || token.isEmpty())) {
+            throw new IllegalStateException("Expected a token in " + TOKEN + ", got none");
+        }
         if (!Files.exists(folder.resolve(CONFIGURATION))) {
             try {
                 warmUp(System.getProperty("weir.standby.temporary"));
             } catch (Exception | LinkageError failure) {
                 System.err.println("weir standby: less warm, because the warm-up failed: " + failure);
             }
-            Integer port = Integer.getInteger("weir.standby.port");
             if (port == null) {
                 await(folder);
             } else {
-                receive(folder, port);
+                receive(folder, port, token);
             }
         }
         setVariable("WEIR_OPERATOR", Files.readString(folder.resolve(OPERATOR)).trim());
@@ -134,8 +140,8 @@ public final class Standby {
                 system.remoteServiceBuilder(configuration, "127.0.0.1", "0")
                         .withBindAddress("127.0.0.1")
                         .createAndStart()) {
-            String nobody = "pekko.tcp://flink@127.0.0.1:1/user/rpc/nobody";
-            service.connect(nobody, RpcGateway.class).get(5, TimeUnit.SECONDS);
+            String noCluster = "pekko.tcp://flink@127.0.0.1:1/user/rpc/none";
+            service.connect(noCluster, RpcGateway.class).get(5, TimeUnit.SECONDS);
         } catch (ExecutionException | TimeoutException refused) {
             // As it must be: it has loaded what a connection needs.
         }
@@ -169,17 +175,21 @@ public final class Standby {
         }
     }
 
-    private static void receive(Path folder, int port) throws IOException, InterruptedException {
-        byte[] expected = ("Bearer " + System.getenv("WEIR_STANDBY_TOKEN")).getBytes(StandardCharsets.UTF_8);
+    private static void receive(Path folder, int port, String token)
+            throws IOException, InterruptedException {
+        byte[] expected = ("Bearer " + token).getBytes(StandardCharsets.UTF_8);
         Object bound = new Object();
         HttpServer server = HttpServer.create(new InetSocketAddress(port), 0);
         server.createContext(
                 "/binding",
                 exchange -> {
                     synchronized (bound) {
-                        exchange.sendResponseHeaders(bind(exchange, expected, folder), -1);
-                        exchange.close();
-                        bound.notifyAll();
+                        try {
+                            exchange.sendResponseHeaders(bind(exchange, expected, folder), -1);
+                        } finally {
+                            bound.notifyAll(); // it may be bound although the answer was not sent
+                            exchange.close();
+                        }
                     }
                 });
         server.start();
@@ -198,9 +208,12 @@ public final class Standby {
             return 403;
         }
         String operator = exchange.getRequestHeaders().getFirst("Weir-Operator");
-        byte[] content = exchange.getRequestBody().readNBytes(LONGEST_CONFIGURATION);
+        byte[] content = exchange.getRequestBody().readNBytes(MAX_CONFIGURATION + 1);
         if (!"PUT".equals(exchange.getRequestMethod()) || operator == null || content.length == 0) {
             return 400;
+        }
+        if (content.length > MAX_CONFIGURATION) {
+            return 413;
         }
         Files.writeString(folder.resolve(OPERATOR), operator);
         Path unfinished = Files.write(folder.resolve(CONFIGURATION + ".part"), content);

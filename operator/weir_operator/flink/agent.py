@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.jars import JARS, REPOSITORY, flink_home
+from weir_operator.flink.jars import JARS, REPOSITORY, find_own_jar, flink_home
 
 JAR = "weir-agent.jar"
 SOURCES = REPOSITORY / "java/agent"
@@ -31,9 +31,8 @@ _TIME_LIMIT = 900.0  # seconds; the first build fetches Maven's plugins
 
 def find_agent() -> Path | None:
     """Return the agent's jar, installed beside Weir or built in a checkout; `None` without."""
-    for place in (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR):
-        if place.is_file():
-            return place
+    with suppress(PermanentError):
+        return find_own_jar(JAR)
     return None
 
 

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -100,6 +101,19 @@ def find_java() -> Path:
             f"install it or point JAVA_HOME to it"
         )
     return java
+
+
+def find_own_jar(name: str) -> Path:
+    """Return a jar of Weir's own: installed with Weir, or built in a checkout.
+
+    Raises:
+        PermanentError: It is in neither place.
+    """
+    places = (Path(sys.prefix) / "share/weir" / name, JARS / name)
+    for place in places:
+        if place.is_file():
+            return place
+    raise PermanentError(f"Expected {name} in {places[0].parent}, got nothing: run `make jars`")
 
 
 def build_jar(

@@ -12,13 +12,11 @@ a query in SQL, upload included, once the JobManager has planned one.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.causes import root_cause
-from weir_operator.flink.jars import JARS
+from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.job_graph import JobGraph, Plan, parse_graph, parse_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_failure, read_refusal
@@ -41,7 +39,7 @@ async def ask_program(
         TemporaryError: The JobManager does not answer.
         PermanentError: The programs are not installed beside Weir.
     """
-    jar = await rest.upload_jar(str(find_programs()))
+    jar = await rest.upload_jar(str(find_own_jar(JAR)))
     try:
         await rest.plan_jar(
             jar,
@@ -70,19 +68,6 @@ def read_lines(trace: str, mark: str) -> tuple[str, ...] | None:
     if "end" not in lines[first:]:
         return None
     return tuple(lines[first + 1 : lines.index("end", first)])
-
-
-def find_programs() -> Path:
-    """Return the programs' jar: installed with Weir, or built in a checkout.
-
-    Raises:
-        PermanentError: It is in neither place.
-    """
-    places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
-    for place in places:
-        if place.is_file():
-            return place
-    raise PermanentError(f"Expected {JAR} in {places[0].parent}, got nothing: run `make jars`")
 
 
 MAIN = "dev.weir.ReadGraph"

@@ -7,30 +7,13 @@ the same class path, archive of classes and main class. Flink reads which operat
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-from weir_operator.errors import PermanentError
-from weir_operator.flink.jars import JARS
 
 JAR = "weir-standby.jar"
 OPERATOR_FILE = "operator"
 """Beside `config.yaml`, written before it: the operator's name, for `WEIR_OPERATOR`."""
 READY_FILE = "ready"
 """Which a JVM that waits for files writes once it is warm."""
-
-
-def find_standby_agent() -> Path:
-    """Return the agent's jar, installed with Weir or built in a checkout.
-
-    Raises:
-        PermanentError: It is in neither place.
-    """
-    places = (Path(sys.prefix) / "share/weir" / JAR, JARS / JAR)
-    for place in places:
-        if place.is_file():
-            return place
-    raise PermanentError(f"Expected {JAR} in {places[0].parent}, got nothing: run `make jars`")
 
 
 def waiting_options(

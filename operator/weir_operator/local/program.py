@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink import programs
+from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.job_graph import Plan
-from weir_operator.flink.programs import find_programs
 from weir_operator.flink.scripts import find_python_jar, python_configuration
 from weir_operator.naming import plain_name
 from weir_operator.streamapp.loading import find_jar, load_manifest
@@ -84,7 +85,7 @@ def find_program(app: StreamApp, manifest: Path) -> Path:
     """
     job = app.spec.flink.job
     if job is not None and job.sql is not None:
-        return find_programs()
+        return find_own_jar(programs.JAR)
     if job is not None and job.python is not None:
         if not (manifest.parent / job.python.file).is_file():
             raise PermanentError(

@@ -17,7 +17,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from weir_operator.flink import standby
+from weir_operator.flink import programs, standby
 from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
     TASK_MANAGER_CLASS,
@@ -34,10 +34,10 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
+from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.memory import split_job_manager, split_memory
-from weir_operator.flink.programs import find_programs
 from weir_operator.flink.scripts import CLIENT, FIND_PYFLINK
-from weir_operator.flink.standby import find_standby_agent, waiting_options
+from weir_operator.flink.standby import waiting_options
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, HELD_FOR
 from weir_operator.runtime.kubernetes.pods import (
@@ -313,7 +313,7 @@ def standby_jars() -> dict[str, bytes]:
     Raises:
         PermanentError: It is not installed here.
     """
-    jar = find_standby_agent()
+    jar = find_own_jar(standby.JAR)
     return {jar.name: jar.read_bytes()}
 
 
@@ -376,7 +376,7 @@ def job_manager_jars(pods: FlinkPods) -> dict[str, bytes]:
     """
     if pods.make.jar != PROGRAMS_JAR:
         return {}
-    jar = find_programs()
+    jar = find_own_jar(programs.JAR)
     return {jar.name: jar.read_bytes()}
 
 

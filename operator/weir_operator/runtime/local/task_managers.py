@@ -30,7 +30,9 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.flink.standby import find_standby_agent, waiting_options
+from weir_operator.flink.jars import find_own_jar
+from weir_operator.flink.standby import JAR as STANDBY_JAR
+from weir_operator.flink.standby import waiting_options
 from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.class_archive import ClassArchive, memory_arguments
 from weir_operator.runtime.local.folders import (
@@ -307,7 +309,7 @@ class LocalTaskManagers:
         [number] = self._app.take_numbers(1)
         folder = self._app.task_manager(f"tm-standby-{pool}-{number}")
         memory = await self._memory(await self._usual_operator(pool), pool)
-        agent = find_standby_agent()
+        agent = find_own_jar(STANDBY_JAR)
         folder.record_standby(StandbyRecord(pool=pool, layout=_layout(memory)))
         self._last_standby = folder, self._now()
         await self._spawn(

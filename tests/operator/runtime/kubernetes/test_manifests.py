@@ -332,7 +332,7 @@ def test_the_jar_is_quoted_where_it_is_named():
 
 def test_a_script_is_run_by_weirs_jar_out_of_the_job_managers_config_map(tmp_path, monkeypatch):
     (tmp_path / "weir-programs.jar").write_bytes(b"its classes")
-    monkeypatch.setattr(configuration, "find_programs", lambda: tmp_path / "weir-programs.jar")
+    monkeypatch.setattr(configuration, "find_own_jar", lambda name: tmp_path / "weir-programs.jar")
     app = parse_manifest(manifest(job={"sql": {"script": "INSERT INTO b SELECT x FROM a"}}))
     pods = pods_of(job={"sql": {"script": "INSERT INTO b SELECT x FROM a"}})
 

@@ -1,9 +1,13 @@
 """Pods that wait for an operator, against a cluster in memory; and the JVM that takes a binding."""
 
 import asyncio
+import io
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.operator.runtime.kubernetes.test_manifests import manifest
@@ -12,7 +16,7 @@ from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PermanentError, PodsPendingError, TemporaryError
 from weir_operator.flink.commands import Installation, MemoryArguments, task_manager_command
 from weir_operator.flink.jars import build_standby_agent, find_java, flink_home
-from weir_operator.flink.standby import find_standby_agent, waiting_options
+from weir_operator.flink.standby import waiting_options
 from weir_operator.kubernetes.api.client import ConflictError, RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests, standby
 from weir_operator.runtime.kubernetes.objects import AppObjects
@@ -70,7 +74,7 @@ def jar(tmp_path, monkeypatch):
     jar = tmp_path / "weir-standby.jar"
     jar.write_bytes(b"its classes")
     monkeypatch.setattr(
-        "weir_operator.runtime.kubernetes.configuration.find_standby_agent", lambda: jar
+        "weir_operator.runtime.kubernetes.configuration.find_own_jar", lambda name: jar
     )
 
 
@@ -313,30 +317,43 @@ def test_what_waits_has_the_smallest_size_and_no_operator(pods):
     assert {"WEIR_POOL", "WEIR_STANDBY_TOKEN"} <= environment
 
 
+def waiting_command(folder, *, port):
+    """Return the command of a JVM that waits for its configuration in a folder."""
+    (folder / "tmp").mkdir()
+    return task_manager_command(
+        Installation(java=Path(find_java()), flink_home=Path(flink_home())),
+        configuration_dir=folder / "conf",
+        memory=MemoryArguments(jvm=(), dynamic=()),
+        waiting=waiting_options(
+            build_standby_agent(),
+            configuration_dir=folder / "conf",
+            temporary=folder / "tmp",
+            port=port,
+        ),
+    )
+
+
+async def put(address, *, token, operator, content):
+    """Send what `send_binding` sends, of any length; return the status of the answer."""
+    headers = {"Authorization": f"Bearer {token}", "Weir-Operator": operator}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.put(address, headers=headers, data=io.BytesIO(content)) as answer,
+    ):
+        return answer.status
+
+
 @pytest.mark.flink
-async def test_a_jvm_that_waits_takes_only_a_binding_with_its_token(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    build_standby_agent()
-    installation = Installation(java=Path(find_java()), flink_home=Path(flink_home()))
+async def test_a_jvm_that_waits_takes_only_a_whole_binding_with_its_token(tmp_path):
     [port] = processes.free_ports(1)
     configuration = tmp_path / "conf"
-    (tmp_path / "tmp").mkdir()
     identity = processes.spawn(
-        task_manager_command(
-            installation,
-            configuration_dir=configuration,
-            memory=MemoryArguments(jvm=(), dynamic=()),
-            waiting=waiting_options(
-                find_standby_agent(),
-                configuration_dir=configuration,
-                temporary=tmp_path / "tmp",
-                port=port,
-            ),
-        ),
+        waiting_command(tmp_path, port=port),
         environment={"WEIR_STANDBY_TOKEN": "secret"},
         output=tmp_path / "output.txt",
     )
     address = f"http://127.0.0.1:{port}/binding"
+    too_long = b"a" * ((1 << 20) + 1)
 
     async def listens():
         return port in processes.listening_ports(identity.pid) or None
@@ -345,11 +362,30 @@ async def test_a_jvm_that_waits_takes_only_a_binding_with_its_token(tmp_path, mo
         assert await wait_until(listens, clock=SystemClock(), timeout=120.0)
         with pytest.raises(TemporaryError, match="403"):
             await send_binding(address, token="other", operator="match", configuration="a: b")
+        status = await put(address, token="secret", operator="match", content=too_long)
         refused = (configuration / "config.yaml").exists()
         await send_binding(address, token="secret", operator="match", configuration="a: b")
     finally:
         await processes.end({configuration: identity}, grace=5.0)
 
+    assert status == 413
     assert not refused
     assert (configuration / "config.yaml").read_text() == "a: b"
     assert (configuration / "operator").read_text() == "match"
+
+
+@pytest.mark.flink
+@pytest.mark.parametrize("token", [{}, {"WEIR_STANDBY_TOKEN": ""}], ids=["unset", "empty"])
+def test_a_jvm_that_anybody_could_bind_does_not_wait(token, tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_STANDBY_TOKEN", raising=False)
+    [port] = processes.free_ports(1)
+
+    ended = subprocess.run(
+        waiting_command(tmp_path, port=port),
+        env={**os.environ, **token},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode != 0

@@ -84,7 +84,7 @@ async def crowded(tmp_path, monkeypatch):
     monkeypatch.setattr(task_managers, "memory_arguments", memory)
     monkeypatch.setattr(ClassArchive, "options", options)
     monkeypatch.setattr(task_managers, "task_manager_command", command)
-    monkeypatch.setattr(task_managers, "find_standby_agent", lambda: Path("agent.jar"))
+    monkeypatch.setattr(task_managers, "find_own_jar", lambda name: Path("agent.jar"))
     settings = LocalSettings(
         root=tmp_path,
         namespace="streams",
