@@ -48,7 +48,7 @@ from weir_operator.rescale.stopping import (
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.standby import StandbyPool, wanted_standby
+from weir_operator.runtime.standby import StandbyPool, replicas_per_pool, wanted_standby
 from weir_policies.policy import OperatorModel
 from weir_simulator.reports.wording import counted
 
@@ -607,9 +607,7 @@ class Lifecycle:
         """Return whether an upgrade, which stops the job first, would find no place to run."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
-        pools = {
-            node_type.partition("/")[0] for each in journal.target.values() for node_type in each
-        }
+        pools = set(replicas_per_pool(journal.target))
         misfit = await self._runtime.find_misfit(journal.revision, pools)
         if not misfit:
             return False

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from weir_operator.loop.decision_records import JobTick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.runtime.protocol import Deployments
+from weir_operator.runtime.standby import replicas_per_pool
 from weir_simulator.reports import wording
 
 DAY = 86_400.0
@@ -70,7 +71,7 @@ def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -
     )
 
 
-def say_standby(
+def describe_standby(
     advice: StandbyAdvice, prices: Mapping[str, float], standby: Mapping[str, int]
 ) -> str:
     """Return the advice in one or two sentences; empty where no change has added replicas.
@@ -106,13 +107,6 @@ def _added(source: Deployments, target: Deployments) -> Counter[str]:
     """Return how many replicas a change adds, by pool."""
     added: Counter[str] = Counter()
     for operator in target:
-        before, after = _by_pool(source.get(operator, {})), _by_pool(target[operator])
-        added += after - before
+        before = replicas_per_pool({operator: source.get(operator, {})})
+        added += replicas_per_pool({operator: target[operator]}) - before
     return added
-
-
-def _by_pool(counts: Mapping[str, int]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for node_type, count in counts.items():
-        found[node_type.partition("/")[0]] += count
-    return found

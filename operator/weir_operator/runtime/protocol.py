@@ -132,6 +132,7 @@ class Runtime(Protocol):
         Raises:
             PodsPendingError: They cannot be made at all now.
         """
+        ...
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Get ready to end these TaskManagers, so that `stop` takes no longer than it must.

@@ -49,15 +49,21 @@ def standby_pools(app: StreamApp) -> dict[str, StandbyPool]:
     }
 
 
+def replicas_per_pool(deployments: Deployments) -> Counter[str]:
+    """Return how many replicas operators have in each pool, of all its sizes."""
+    found: Counter[str] = Counter()
+    for counts in deployments.values():
+        for node_type, count in counts.items():
+            found[node_type.partition("/")[0]] += count
+    return found
+
+
 def wanted_standby(deployments: Deployments, pools: Mapping[str, StandbyPool]) -> dict[str, int]:
     """Return how many TaskManagers wait in each pool beside the replicas of all operators.
 
     A pool that is nearly full has fewer, because replicas come first.
     """
-    used: Counter[str] = Counter()
-    for counts in deployments.values():
-        for node_type, count in counts.items():
-            used[node_type.partition("/")[0]] += count
+    used = replicas_per_pool(deployments)
     return {
         name: pool.count
         if pool.max_replicas is None

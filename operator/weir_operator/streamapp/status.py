@@ -151,8 +151,8 @@ class StreamAppStatus(Section):
     """Replicas of all operators. If unset, the job does not run."""
 
     standby: int | None = Field(default=None, ge=0)
-    """TaskManagers that wait for an operator, as the pools ask for them beside the replicas; the
-    cost has them in it. If unset, no pool asks for any."""
+    """TaskManagers that are to wait for an operator, as the pools' `standby` asks for them beside
+    the replicas. They are included in the cost. If unset, no pool asks for any."""
 
     rate: str | None = Field(default=None, max_length=64)
     """Records that enter the job per second. If unset, it is not known."""

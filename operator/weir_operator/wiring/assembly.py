@@ -360,7 +360,7 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
         mode="json",
         by_alias=True,
         include={"objective": True, "operators": True, "node_pools": True},
-        exclude={"node_pools": {"__all__": {"standby"}}},  # no tuning asks for it
+        exclude={"node_pools": {"__all__": {"standby"}}},  # tuning does not depend on it
     )
     return TuningSettings(
         interval=interval,

@@ -27,7 +27,7 @@ from weir_operator.loop.replay import (
     Totals,
     add_up,
 )
-from weir_operator.reporting.standby_advice import DAY, judge_standby, say_standby
+from weir_operator.reporting.standby_advice import DAY, describe_standby, judge_standby
 from weir_operator.runtime.standby import standby_pools, standby_prices
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
@@ -221,7 +221,7 @@ def _begin(
 
 
 def advise_standby(records: RecordStore, *, until: float) -> str:
-    """Return what standby TaskManagers would have saved in the last day, see `say_standby`.
+    """Return what standby TaskManagers would have saved in the last day, see `describe_standby`.
 
     Empty where no change has added replicas, and where Weir does not run the job.
 
@@ -241,7 +241,7 @@ def advise_standby(records: RecordStore, *, until: float) -> str:
         (each for each in records.job_ticks(until=until) if each.time > since),
     )
     counts = {name: pool.count for name, pool in standby_pools(app).items()}
-    return say_standby(advice, standby_prices(app), counts)
+    return describe_standby(advice, standby_prices(app), counts)
 
 
 def app_of_start(start: LoopStart, objective: str | None = None) -> StreamApp:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.recorded import a_tick
-from weir_operator.reporting.standby_advice import StandbyAdvice, judge_standby, say_standby
+from weir_operator.reporting.standby_advice import StandbyAdvice, describe_standby, judge_standby
 from weir_operator.rescale.journal import Kind, Step, plan
 
 SOURCE = {"match": {"small/250m": 1}, "sink": {"small/250m": 1}}
@@ -63,18 +63,18 @@ def test_the_most_that_one_change_added_is_needed():
 def test_it_is_advised_with_its_cost_where_the_objective_was_missed():
     advice = StandbyAdvice(changes=2, waited=60.0, late=3, needed={"small": 2, "large": 1})
 
-    said = say_standby(advice, {"small": 0.01, "large": 0.05}, {"large": 1})
+    text = describe_standby(advice, {"small": 0.01, "large": 0.05}, {"large": 1})
 
-    assert "standby: 2 in pool small" in said
-    assert "large" not in said
-    assert "0.480" in said
+    assert "standby: 2 in pool small" in text
+    assert "large" not in text
+    assert "0.480" in text
 
 
 def test_it_is_advised_against_where_nothing_was_missed():
     advice = StandbyAdvice(changes=2, waited=60.0, late=0, needed={"small": 2})
 
-    assert "standby:" not in say_standby(advice, {"small": 0.01}, {})
-    assert say_standby(advice, {"small": 0.01}, {}) != say_standby(
+    assert "standby:" not in describe_standby(advice, {"small": 0.01}, {})
+    assert describe_standby(advice, {"small": 0.01}, {}) != describe_standby(
         advice, {"small": 0.01}, {"small": 1}
     )
-    assert say_standby(replace(advice, changes=0), {"small": 0.01}, {}) == ""
+    assert describe_standby(replace(advice, changes=0), {"small": 0.01}, {}) == ""

@@ -250,7 +250,10 @@ class Telemetry:
         )
         self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
         self.standby = gauge(
-            "weir_standby_taskmanagers", "TaskManagers that wait for an operator.", *APP
+            "weir_standby_taskmanagers",
+            "TaskManagers that are to wait for an operator, as the pools' standby asks for them"
+            " beside the replicas.",
+            *APP,
         )
         self.response = gauge(
             "weir_response_time_seconds", "Response time, source to sink.", *APP, "statistic"

@@ -202,7 +202,7 @@ def job_runs(facts: Facts) -> float:
 
 
 def standby_of(facts: Facts) -> int | None:
-    """Return how many TaskManagers wait for an operator; `None` where no pool asks for any."""
+    """Return how many TaskManagers are to wait; `None` where no pool asks for any."""
     if facts.settings is None or not facts.settings.standby:
         return None
     if not facts.deployments:

@@ -182,14 +182,24 @@ def disruption_budget(pods: FlinkPods) -> Body:
 
     Node autoscalers leave a node alone whose pods have a budget of 0. An evicted TaskManager works
     on until Weir has moved its operator, see `configuration.hold_script`.
+
+    TaskManagers that wait are counted, too. Kubernetes compares the pods that the selector finds
+    with the size of their ReplicaSets, and a pool's standby and those that were bound share one.
     """
+    selector = pods.selector(TASK_MANAGER)
+    del selector[COMPONENT]
     return _object(pods, "policy/v1", "PodDisruptionBudget", pods.account) | {
         "spec": {
             "maxUnavailable": 1,
             "selector": {
-                "matchLabels": pods.selector(TASK_MANAGER),
-                # Their ReplicaSet counts those that wait, too, which are no disruption.
-                "matchExpressions": [{"key": STANDBY, "operator": "DoesNotExist"}],
+                "matchLabels": selector,
+                "matchExpressions": [
+                    {
+                        "key": COMPONENT,
+                        "operator": "In",
+                        "values": [TASK_MANAGER, STANDBY_TASK_MANAGER],
+                    }
+                ],
             },
             # One that never came to run protects nothing.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
