@@ -178,11 +178,11 @@ def write_result(result: Result, folder: Path = FOLDER) -> Path:
     """Write a result as JSON; return the path."""
     path = folder / f"{result.benchmark}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_say(asdict(result)), encoding="utf-8")
+    path.write_text(_format_values(asdict(result)), encoding="utf-8")
     return path
 
 
-def _say(values: Mapping[str, Any]) -> str:
+def _format_values(values: Mapping[str, Any]) -> str:
     """Return JSON with a line for each figure, row and outcome, which a diff can show."""
     parts = []
     for name, value in values.items():

@@ -286,7 +286,7 @@ def table_of(result: Result) -> Table:
             (
                 title,
                 *(
-                    _say(outcomes.get((job, version))) if _exists(job, version) else ""
+                    _format_outcome(outcomes.get((job, version))) if _exists(job, version) else ""
                     for version in (*VERSIONS, *UPGRADES)
                 ),
             )
@@ -295,7 +295,7 @@ def table_of(result: Result) -> Table:
     )
 
 
-def _say(outcome: JobOutcome | None) -> str:
+def _format_outcome(outcome: JobOutcome | None) -> str:
     if outcome is None:
         return "not run"
     if outcome.refused:

@@ -13,7 +13,7 @@ from weir_operator.flink.testing import committed_lines
 from weir_operator.streamapp.loading import load_manifest
 
 EXAMPLE = REPOSITORY / "examples/routes"
-TICK_MS, TICKS, MAXIMUM = 1000, 30, 10
+TICK_MS, TICKS, MAX_ROUTES = 1000, 30, 10
 WEST, SOUTH, CELL, COLUMNS, ROWS = -74.30, 40.50, 0.01, 60, 50
 
 
@@ -56,7 +56,7 @@ def rank_plainly(rides):
     rows = []
     for tick in range(taken[0][0], taken[-1][0] + TICKS):
         counts = Counter(route for at, route in taken if tick - TICKS < at <= tick)
-        first = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MAXIMUM]
+        first = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MAX_ROUTES]
         ends = (tick + 1) * TICK_MS - 1
         rows += [f"{ends},{rank},{route},{count}" for rank, (route, count) in enumerate(first, 1)]
     return rows

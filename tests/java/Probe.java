@@ -132,8 +132,7 @@ public final class Probe {
         System.out.println(mean + " " + (squares / draws / mean / mean - 1));
     }
 
-    /** NAME MS RECORDS: ms that passed, and ms of CPU that were taken, serving records. */
-    /** Number of records, then arguments of the job, of which those of `match` count. */
+    /** RECORDS ARGUMENTS...: ms and ms of CPU that `match` of these arguments takes to serve them. */
     private static void work(String[] args) throws Exception {
         ParameterTool settings = ParameterTool.fromArgs(Arrays.copyOfRange(args, 1, args.length));
         Service service = Arguments.service(settings, "match", 0, 0, 7);

@@ -13,7 +13,7 @@ from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Store
 
 MIDNIGHT_MS = 1_772_409_600_000
-MAXIMUM = 50
+MAX_HELD = 50
 
 
 def sample(tm, time_ms, value=1.0):
@@ -46,13 +46,13 @@ def files_of(tmp_path, scraped, most_held):
     }
 
 
-@pytest.mark.parametrize("most_held", [1, 7, MAXIMUM])
+@pytest.mark.parametrize("most_held", [1, 7, MAX_HELD])
 def test_a_day_is_the_same_to_the_byte_however_little_is_held(tmp_path, scraped, most_held):
     assert files_of(tmp_path, scraped, most_held) == files_of(tmp_path, scraped, 10**6)
 
 
 def test_no_more_samples_are_held_than_may_be(tmp_path, scraped):
-    days = DayImport(tmp_path / "staging", most_held=MAXIMUM)
+    days = DayImport(tmp_path / "staging", most_held=MAX_HELD)
     held = []
 
     def watched():
@@ -62,8 +62,8 @@ def test_no_more_samples_are_held_than_may_be(tmp_path, scraped):
 
     taken = days.take(watched())
 
-    assert taken == len(scraped) > 4 * MAXIMUM
-    assert max(held) == MAXIMUM - 1  # with one more they are on disk
+    assert taken == len(scraped) > 4 * MAX_HELD
+    assert max(held) == MAX_HELD - 1  # with one more they are on disk
 
 
 def test_merging_holds_what_it_yields_and_one_row_of_each_run():
@@ -78,12 +78,12 @@ def test_merging_holds_what_it_yields_and_one_row_of_each_run():
     runs = [run(number) for number in range(3)]
     max_held, yielded = 0, 0
 
-    for rows in merge_rows(runs, at_once=MAXIMUM):
+    for rows in merge_rows(runs, at_once=MAX_HELD):
         max_held = max(max_held, read - yielded)
         yielded += len(rows)
 
     assert yielded == read == 3000
-    assert max_held <= MAXIMUM + len(runs)
+    assert max_held <= MAX_HELD + len(runs)
 
 
 def test_rows_are_merged_by_series_and_time_and_equal_ones_by_run():
@@ -98,15 +98,15 @@ def test_rows_are_merged_by_series_and_time_and_equal_ones_by_run():
 def test_a_day_is_written_in_groups_of_rows_that_readers_can_take_one_by_one(
     tmp_path, scraped, monkeypatch
 ):
-    monkeypatch.setattr("weir_pipelines.ingest.ROW_GROUP", MAXIMUM)
+    monkeypatch.setattr("weir_pipelines.ingest.ROW_GROUP", MAX_HELD)
     store = Store(tmp_path)
 
     with store.staging() as folder:
-        days = DayImport(folder, most_held=MAXIMUM)
+        days = DayImport(folder, most_held=MAX_HELD)
         days.take(scraped)
         [_, today] = days.write(store)
 
     metadata = pq.ParquetFile(store.path(SAMPLES, today)).metadata
     groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
     assert sum(groups) == len(scraped) // 2
-    assert max(groups) == MAXIMUM
+    assert max(groups) == MAX_HELD

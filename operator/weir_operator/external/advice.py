@@ -24,7 +24,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Cpu
-from weir_policies.kernels.wording import say_deployment, say_money, say_time
+from weir_policies.kernels.wording import format_deployment, format_money, format_time
 from weir_policies.model.node_types import Deployment
 
 MIB = 2**20
@@ -67,8 +67,8 @@ class Advice:
         saved = self.cost_now - self.cost_advised
         way = "less" if saved >= 0 else "more"
         parts = [
-            f"With Weir {say_money(self.cost_advised)} per hour instead of "
-            f"{say_money(self.cost_now)}, {say_money(abs(saved))} {way} at the "
+            f"With Weir {format_money(self.cost_advised)} per hour instead of "
+            f"{format_money(self.cost_now)}, {format_money(abs(saved))} {way} at the "
             "current traffic"
         ]
         if not math.isnan(self.memory_now):
@@ -77,7 +77,7 @@ class Advice:
                 f"{_format_memory(self.memory_now)} (not included in the cost)"
             )
         if not math.isnan(self.response_time):
-            parts.append(f"expected response time {say_time(self.response_time)}")
+            parts.append(f"expected response time {format_time(self.response_time)}")
         return "; ".join(parts)
 
 
@@ -150,7 +150,7 @@ def advise(
             times[name] = proposal.decision.expectation.response_time
         elif manager.fixed is not None:
             targets[name] = manager.fixed
-            messages[name] = f"Fixed at {say_deployment(manager.fixed, types)}"
+            messages[name] = f"Fixed at {format_deployment(manager.fixed, types)}"
             times[name] = 0.0
         else:
             targets[name] = Deployment.from_named(job.deployments[name], types)

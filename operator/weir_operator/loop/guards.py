@@ -25,7 +25,7 @@ from weir_operator.loop.directives import Directives, Pause
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp.managers import Allowed, Window
-from weir_policies.kernels.wording import say_share
+from weir_policies.kernels.wording import format_share
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.model.sharing import predict_utilisation
@@ -208,8 +208,8 @@ def _refuse_overload(observation: Observation, target: Deployment) -> str | None
     if needed <= 1:
         return None
     return (
-        f"Denied: at the measured utilisation of {say_share(work / sum(speeds))}, "
-        f"the target would be {say_share(needed)} busy, regardless of the "
+        f"Denied: at the measured utilisation of {format_share(work / sum(speeds))}, "
+        f"the target would be {format_share(needed)} busy, regardless of the "
         "prediction"
     )
 

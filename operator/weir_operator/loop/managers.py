@@ -307,7 +307,7 @@ class JointManagers(Managers):
             name: PendingTransition(before=seen[name], proposed=decision.target)
             for name, decision in decisions.items()
         }
-        return _propose(seen, decisions)
+        return pair_with_observations(seen, decisions)
 
     def imagine(
         self,
@@ -323,9 +323,9 @@ class JointManagers(Managers):
         if self._fallback_policies is not None:
             fallbacks = self._fallback_policies
             decisions = {name: fallbacks[name].decide(observations[name]) for name in differing}
-            return _propose(observations, decisions)
+            return pair_with_observations(observations, decisions)
         seen = {name: observations[name] for name in scaled.operators}
-        return _propose(seen, self._policy.decide(seen, scaled))
+        return pair_with_observations(seen, self._policy.decide(seen, scaled))
 
     def act(self, granted: Collection[str]) -> None:
         """Note that the joint decision is carried out, as far as it was granted."""
@@ -430,9 +430,10 @@ class JointManagers(Managers):
         }
 
 
-def _propose(
+def pair_with_observations(
     observations: Mapping[str, Observation], decisions: Mapping[str, Decision]
 ) -> dict[str, Proposal]:
+    """Return each operator's decision as a proposal, with the observation that led to it."""
     return {
         name: Proposal(observation=observations[name], decision=decision)
         for name, decision in decisions.items()

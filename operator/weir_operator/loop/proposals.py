@@ -14,7 +14,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.kernels.explaining import AT_MOST, expect
-from weir_policies.kernels.wording import say_deployment, say_time
+from weir_policies.kernels.wording import format_deployment, format_time
 from weir_policies.model.cost import kind_of_change
 from weir_policies.model.node_types import Deployment, speed_of
 from weir_policies.policy import Candidate, ChangeKind, Decision, Neighbourhood, Observation
@@ -122,7 +122,7 @@ def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
     if speed_of(cut, types) <= speed_of(now, types):
         cut = now
     allowed = f"{target.size} replicas of a source with {describe_splits(splits)}"
-    start = "Stays" if cut == now else f"Goes to {say_deployment(cut, types)}"
+    start = "Stays" if cut == now else f"Goes to {format_deployment(cut, types)}"
     [expectation] = expect(seen, [cut])
     known = {each.deployment: each for each in decision.candidates}
     chosen = Candidate(
@@ -163,7 +163,7 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
     if expected.utilisation > 1:
         short = "it is not expected to keep up with the load"
     elif expected.response_time > seen.budget:  # what is NaN binds nothing
-        short = f"it is not expected to meet its budget of {say_time(seen.budget)}"
+        short = f"it is not expected to meet its budget of {format_time(seen.budget)}"
     else:
         return ""
     if neighbourhood is Neighbourhood.ONE and proposal.kind is not ChangeKind.NOTHING:

@@ -114,13 +114,17 @@ class TokenGate:
         requests += [] if move is None else [move]
         granted, _ = grant(requests, self._tokens)
         paid = {_subject(request) for request in granted}
-        return {_subject(each): self._say(each) for each in requests if _subject(each) not in paid}
+        return {
+            _subject(each): self._describe_denial(each)
+            for each in requests
+            if _subject(each) not in paid
+        }
 
     def pay(self, granted: Collection[str]) -> None:
         """Spend a token for each of the restarts that are made after all."""
         self._tokens = replace(self._tokens, count=max(0, self._tokens.count - len(granted)))
 
-    def _say(self, request: AdaptationRequest) -> str:
+    def _describe_denial(self, request: AdaptationRequest) -> str:
         needed = token_for(request.kind)
         side, bound = (
             ("above", self._rules.high) if needed is Token.HIGH else ("below", self._rules.low)

@@ -35,7 +35,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import StateError
-from weir_policies.kernels.wording import say_money
+from weir_policies.kernels.wording import format_money
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
@@ -99,12 +99,12 @@ class Bill:
         if self.seconds < DAY:
             return (
                 f"In the {seen} since the first advice, following it would have cost "
-                f"{say_money(self.advised)} instead of {say_money(self.paid)}, with "
+                f"{format_money(self.advised)} instead of {format_money(self.paid)}, with "
                 f"{_format_restarts(self.restarts)} and {late} of intervals over the bound; "
                 "Weir states the cost per day after a day"
             )
         daily = self.saved_a_day
-        money = say_money(abs(daily))
+        money = format_money(abs(daily))
         change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
         restarts = _format_restarts(self.restarts / self.seconds * DAY)
         return (

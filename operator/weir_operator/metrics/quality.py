@@ -15,7 +15,7 @@ from enum import StrEnum
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.rates import source_demand
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, ServiceFrom
-from weir_policies.kernels.wording import say_rate
+from weir_policies.kernels.wording import format_rate
 
 BUSY_TIME_LAG = 6.0
 """Seconds by which Flink's busy time may run ahead of the truth: it counts idle time every 5 s
@@ -208,7 +208,7 @@ def _records_from_nothing(case: _Case) -> Iterator[Problem]:
     if not case.is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
-            f"emits {say_rate(operator.emitted_rate)} but receives nothing",
+            f"emits {format_rate(operator.emitted_rate)} but receives nothing",
         )
 
 
@@ -269,8 +269,8 @@ def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
     if case.is_source and known and math.isnan(source_demand(taken, growth)):
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
-            f"its backlog fell by {say_rate(-growth)} while it read "
-            f"{say_rate(taken)}: records were deleted before it read them, offsets "
+            f"its backlog fell by {format_rate(-growth)} while it read "
+            f"{format_rate(taken)}: records were deleted before it read them, offsets "
             "were reset, or the backlog is reported late",
         )
 
@@ -294,7 +294,7 @@ def _source_busy_time(case: _Case) -> Iterator[Problem]:
     if busiest < case.settings.busy and not operator.back_pressure > case.settings.busy:
         yield case.problem(
             ProblemKind.SOURCE_BUSY_TIME,
-            f"falls behind by {say_rate(operator.backlog_growth)} while {busiest:.0%} "
+            f"falls behind by {format_rate(operator.backlog_growth)} while {busiest:.0%} "
             "busy, so its busy time cannot be right",
         )
 

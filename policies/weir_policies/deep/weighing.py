@@ -131,12 +131,12 @@ def choose_min(view: View, scores: Floats, epsilon: float, draws: Floats) -> Non
     for run in range(scores.shape[0]):
         counts = view.counts[run]
         size = total(counts)
-        valid, best, minimum = 0, 0, np.inf
+        valid, best, best_score = 0, 0, np.inf
         for action in range(count_actions(view)):
             if is_valid(run, view, counts, size, action):
                 valid += 1
-                if scores[run, action] < minimum:
-                    best, minimum = action, scores[run, action]
+                if scores[run, action] < best_score:
+                    best, best_score = action, scores[run, action]
         if draws[run, 0] < epsilon:
             left = int(draws[run, 1] * valid)
             for action in range(count_actions(view)):

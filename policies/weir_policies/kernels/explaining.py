@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weir_policies.kernels.wording import say_deployment, urgency_of_need, urgency_of_saving
+from weir_policies.kernels.wording import format_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment
@@ -143,7 +143,7 @@ def describe_step(observation: Observation, target: Deployment) -> str:
     here, node_types = observation.deployment, observation.model.node_types
     if target == here:
         return "Stays: "
-    there = say_deployment(target, node_types)
+    there = format_deployment(target, node_types)
     match target.size - here.size:
         case 1:
             return f"Adds a replica to reach {there}: "

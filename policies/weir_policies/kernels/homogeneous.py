@@ -382,11 +382,11 @@ def choose_best(o: int, view: View, memory: Memory) -> None:
     """Write the targets of the action of least Q, the first of equals, staying first."""
     own = HomogeneousPlan(memory[o])
     here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)
-    best, minimum = 0, np.inf
+    best, best_cost = 0, np.inf
     for action in range(own.actions):
         score = score_of(o, view, memory, action, here, level)
-        if score < minimum:
-            best, minimum = action, score
+        if score < best_cost:
+            best, best_cost = action, score
     score_of(o, view, memory, best, here, level)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.view import View
 
-MAXIMUM = 10_000
+MAX_PATHS = 10_000
 """Paths above which a dataflow is refused: forks multiply them."""
 
 
@@ -32,10 +32,10 @@ def list_paths(view: View) -> list[list[int]]:
         if not following:
             paths.append(path)
         unfinished.extend([*path, row] for row in following)
-        if len(paths) + len(unfinished) > MAXIMUM:
+        if len(paths) + len(unfinished) > MAX_PATHS:
             raise ParameterError(
-                f"Expected edges with at most {MAXIMUM:,} paths for a policy that decides path by "
-                "path, got more: choose a policy that decides per operator"
+                f"Expected edges with at most {MAX_PATHS:,} paths for a policy that decides path "
+                "by path, got more: choose a policy that decides per operator"
             )
     return paths
 

@@ -151,13 +151,13 @@ def find_best(o: int, view: View, own: Plan, level: int) -> int:
     counts = view.counts[o]
     size, here = total(counts), number_of(counts, view.model[o].max_replicas)
     neighbours = own.neighbours[here]
-    best, minimum = 0, np.inf
+    best, best_cost = 0, np.inf
     for action in range(own.actions):
         after = neighbours[action]
         if after >= 0 and is_valid(o, view, counts, size, action):
             value = value_of(o, view, own, action, after, level)
-            if value < minimum:
-                best, minimum = action, value
+            if value < best_cost:
+                best, best_cost = action, value
     return best
 
 

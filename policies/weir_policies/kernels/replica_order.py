@@ -19,7 +19,7 @@ CHEAPEST, FASTEST, FIRST = range(3)
 @compiled
 def find_joining(o: int, view: View, choice: int) -> int:
     """Return the node type that joins next to the target, the first of equals with room; or -1."""
-    best, minimum = -1, np.inf
+    best, best_rank = -1, np.inf
     for place in range(view.target.shape[1]):
         if not has_room(o, view, view.target[o], place):
             continue
@@ -28,8 +28,8 @@ def find_joining(o: int, view: View, choice: int) -> int:
             rank = view.price[o, place]
         elif choice == FASTEST:
             rank = -view.speedup[o, place]
-        if rank < minimum:
-            best, minimum = place, rank
+        if rank < best_rank:
+            best, best_rank = place, rank
     return best
 
 

@@ -120,14 +120,14 @@ def step_towards(o: int, view: View) -> None:
     Adds before it removes, so that capacity is never short on the way; a removal comes first only
     where there is no room to add.
     """
-    lacking, minimum = -1, 0
-    excess, maximum = -1, 0
+    lacking, largest_rise = -1, 0
+    excess, largest_fall = -1, 0
     for place in range(view.counts.shape[1]):
         change = view.target[o, place] - view.counts[o, place]
-        if change > minimum:
-            lacking, minimum = place, change
-        if change < maximum:
-            excess, maximum = place, change
+        if change > largest_rise:
+            lacking, largest_rise = place, change
+        if change < largest_fall:
+            excess, largest_fall = place, change
         view.target[o, place] = view.counts[o, place]
     size = total(view.counts[o])
     fits = lacking >= 0 and size < view.model[o].max_replicas

@@ -15,31 +15,31 @@ SMALLEST = 0.0001
 """Amount of money below which the exact figure does not matter."""
 
 
-def say_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time such as `4.2 ms`, `350 ms` or `1.5 s`."""
     if math.isinf(seconds):
         return "for ever"
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
-def say_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """Return a rate such as `12.5 records/s`."""
     return f"{rate:,.0f} records/s" if rate >= 100 else f"{rate:.3g} records/s"
 
 
-def say_share(share: float) -> str:
+def format_share(share: float) -> str:
     """Return a share such as `85 %`."""
     return f"{share * 100:.0f} %"
 
 
-def say_money(amount: float) -> str:
+def format_money(amount: float) -> str:
     """Return an amount such as `1,204.50`, `12.30` or `0.085`; the currency is the manifest's."""
     if abs(amount) >= 1:
         return f"{amount:,.2f}"
     return f"{amount:.3g}" if abs(amount) >= SMALLEST or amount == 0 else f"under {SMALLEST}"
 
 
-def say_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:
+def format_deployment(deployment: Deployment, node_types: Sequence[NodeType]) -> str:
     """Return a deployment such as `2 x small/500m + 1 x large/1`."""
     named = deployment.named(node_types)
     return " + ".join(f"{count} x {name}" for name, count in named.items()) or "nothing"

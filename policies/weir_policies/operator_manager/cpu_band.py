@@ -28,7 +28,7 @@ from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import say_share
+from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -131,15 +131,15 @@ def decide(o: int, view: View, memory: Memory) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     own = CpuBandMemory(memory[0])
     busiest = view.seen[0].busiest
-    busy = f"the busiest replica is {say_share(busiest)} busy"
+    busy = f"the busiest replica is {format_share(busiest)} busy"
     if busiest >= own.high:
-        reason = f"{busy}, at least {say_share(own.high)} for {own.high_for / 60:.0f} min"
+        reason = f"{busy}, at least {format_share(own.high)} for {own.high_for / 60:.0f} min"
         lasted, needed, step = own.high_for, own.high_after, "doubles"
     elif busiest < own.low:
-        reason = f"{busy}, below {say_share(own.low)} for {own.low_for / 60:.0f} min"
+        reason = f"{busy}, below {format_share(own.low)} for {own.low_for / 60:.0f} min"
         lasted, needed, step = own.low_for, own.low_after, "halves"
     else:
-        reason = f"{busy}, within the band of {say_share(own.low)} to {say_share(own.high)}"
+        reason = f"{busy}, within the band of {format_share(own.low)} to {format_share(own.high)}"
         return explain_rule(observation, target, reason)
     if lasted < needed:
         reason += f" of the {needed / 60:.0f} min after which the policy {step} the replicas"

@@ -28,7 +28,7 @@ from weir_policies.kernels.paths import flatten_paths, list_paths
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import say_rate, say_time
+from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -147,10 +147,10 @@ def _serve_path(view: View, path: Counts) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Say what time the target is expected to take."""
     time = sojourn(0, view, target.size)
-    expected = say_time(time) if np.isfinite(time) else "unlimited"
+    expected = format_time(time) if np.isfinite(time) else "unlimited"
     return explain_rule(
         observation,
         target,
-        f"at {say_rate(observation.rate)}, the expected response time of {target.size} replicas "
-        f"of speed 1 is {expected}; the budget is {say_time(observation.budget)}",
+        f"at {format_rate(observation.rate)}, the expected response time of {target.size} replicas "
+        f"of speed 1 is {expected}; the budget is {format_time(observation.budget)}",
     )

@@ -32,8 +32,8 @@ from weir_policies.kernels.staying import stay
 from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import (
-    say_deployment,
-    say_rate,
+    format_deployment,
+    format_rate,
     urgency_of_need,
     urgency_of_saving,
 )
@@ -150,15 +150,15 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         )
     wanted = count_wanted(0, view, own, true_rate)
     figures = (
-        f"{say_rate(rate_to_carry(0, view, own))} at a true rate of {say_rate(true_rate)} per "
-        f"replica need {wanted} replica{'s' if wanted > 1 else ''}"
+        f"{format_rate(rate_to_carry(0, view, own))} at a true rate of {format_rate(true_rate)} "
+        f"per replica need {wanted} replica{'s' if wanted > 1 else ''}"
     )
     if target.size < wanted:
         figures += f", but there is room for only {target.size}"
     if target == here:
         reason, urgency = f"Stays: {figures}", 0.0
     else:
-        reason = f"Goes to {say_deployment(target, model.node_types)}: {figures}"
+        reason = f"Goes to {format_deployment(target, model.node_types)}: {figures}"
         urgency = (
             urgency_of_need(1 - here.size / wanted)
             if target.size > here.size

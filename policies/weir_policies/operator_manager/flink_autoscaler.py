@@ -40,7 +40,7 @@ from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import NO_LIMIT, Memory, View
-from weir_policies.kernels.wording import say_rate
+from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -327,8 +327,8 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     rate, true_rate = average(own)
     replicas = observation.deployment.size
     figures = (
-        f"{say_rate(rate)} arrived recently, and {replicas} replica{'s' if replicas > 1 else ''} "
-        f"could process {say_rate(true_rate)}"
+        f"{format_rate(rate)} arrived recently, and {replicas} replica{'s' if replicas > 1 else ''}"
+        f" could process {format_rate(true_rate)}"
     )
     wanted = recommend(0, view, own, rate, true_rate)
     if is_in_band(0, view, own, rate, true_rate):

@@ -30,16 +30,16 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, find_joining, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import say_share
+from weir_policies.kernels.wording import format_share
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
 
 BINS_PER_UNIT = 20
-MAXIMUM = 10.0
+MAX_UTILISATION = 10.0
 """Utilisation above which all is one bin."""
-BINS = int(BINS_PER_UNIT * MAXIMUM) + 1
+BINS = int(BINS_PER_UNIT * MAX_UTILISATION) + 1
 WIDTH = 1 / BINS_PER_UNIT
 
 CHOICES = {"heinze-cheapest": CHEAPEST, "heinze-fastest": FASTEST}
@@ -133,7 +133,7 @@ def _list_bins(*, published: bool) -> list[tuple[int, float]]:
     if not published:
         return [(level, level * WIDTH) for level in range(BINS)]
     bins, utilisation = [], 0.0
-    while utilisation <= MAXIMUM:
+    while utilisation <= MAX_UTILISATION:
         bins.append((int(utilisation * 100 / 5), utilisation))
         utilisation += WIDTH
     return bins
@@ -142,17 +142,17 @@ def _list_bins(*, published: bool) -> list[tuple[int, float]]:
 @compiled
 def bin_of(utilisation: float) -> int:
     """Return the bin of a utilisation."""
-    return int(min(MAXIMUM, utilisation) * 100 / 5)
+    return int(min(MAX_UTILISATION, utilisation) * 100 / 5)
 
 
 @compiled
 def find_best(o: int, view: View, own: HeinzeMemory) -> int:
     """Return the valid action of least Q; the first of equals, staying first."""
     costs, size = own.costs[bin_of(view.seen[o].busiest)], total(view.counts[o])
-    best, minimum = STAY, costs[STAY]
-    if size > 1 and costs[LESS] < minimum:
-        best, minimum = LESS, costs[LESS]
-    if size < view.model[o].max_replicas and costs[MORE] < minimum:
+    best, best_cost = STAY, costs[STAY]
+    if size > 1 and costs[LESS] < best_cost:
+        best, best_cost = LESS, costs[LESS]
+    if size < view.model[o].max_replicas and costs[MORE] < best_cost:
         best = MORE
     return best
 
@@ -208,7 +208,7 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
             scores[Deployment(tuple(int(count) for count in view.target[0]))] = float(
                 values[action]
             )
-    busy = say_share(float(view.seen[0].busiest))
-    aim = say_share(float(own.target))
+    busy = format_share(float(view.seen[0].busiest))
+    aim = format_share(float(own.target))
     reason = f"the busiest replica is {busy} busy, target {aim}; this step has worked best so far"
     return explain_scores(observation, target, reason, scores)

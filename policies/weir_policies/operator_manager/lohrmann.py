@@ -35,7 +35,7 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.replica_order import CHEAPEST, FASTEST, FIRST, scale_to
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import say_rate, say_time
+from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
@@ -192,10 +192,10 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     """Say what waiting time the target is expected to have."""
     waiting = wait(0, view, target.size)
-    expected = "unlimited" if waiting >= ENDLESS else say_time(waiting)
+    expected = "unlimited" if waiting >= ENDLESS else format_time(waiting)
     return explain_rule(
         observation,
         target,
-        f"at {say_rate(observation.rate)}, the expected waiting time on {target.size} replicas is "
-        f"{expected}; the budget is {say_time(observation.budget)}",
+        f"at {format_rate(observation.rate)}, the expected waiting time on {target.size} replicas "
+        f"is {expected}; the budget is {format_time(observation.budget)}",
     )

@@ -132,13 +132,13 @@ def find_best(o: int, view: View, own: QLearningMemory) -> tuple[int, float]:
     actions, size = count_actions(view), total(counts)
     here = encode(counts, view.model[o].max_replicas + 1, level, levels) * actions
     keys, values = own.keys, own.values
-    best, minimum = 0, np.inf
+    best, best_cost = 0, np.inf
     for action in range(actions):
         if is_valid(o, view, counts, size, action):
             value = read(keys, values, here + action)
-            if value < minimum:
-                best, minimum = action, value
-    return best, minimum
+            if value < best_cost:
+                best, best_cost = action, value
+    return best, best_cost
 
 
 @compiled

@@ -140,13 +140,13 @@ def find_best(o: int, view: View, own: EdfQLearningMemory) -> tuple[int, float]:
     """Return the valid action of least Q in the present state, and that value."""
     counts = view.counts[o]
     state, size = find_state(o, view, own, counts, view.seen[o].rate), total(counts)
-    best, minimum = STAY, np.inf
+    best, best_cost = STAY, np.inf
     for action in range(count_actions(view)):
         if is_valid(o, view, counts, size, action):
             value = read(own.keys, own.values, state + action)
-            if value < minimum:
-                best, minimum = action, value
-    return best, minimum
+            if value < best_cost:
+                best, best_cost = action, value
+    return best, best_cost
 
 
 @compiled
@@ -169,8 +169,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
         state = find_state(o, view, own, view.counts_before[o], view.before[o].rate)
         place = find_place(own.keys, state + action)
         own.values[place] += own.alpha * (paid + own.gamma * following - own.values[place])
-    _, minimum = find_best(o, view, own)
-    own.most_gain = max(own.most_gain, find_gain(o, view, own, minimum))
+    _, best_cost = find_best(o, view, own)
+    own.most_gain = max(own.most_gain, find_gain(o, view, own, best_cost))
     own.updates += 1
 
 

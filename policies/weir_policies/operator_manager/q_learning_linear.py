@@ -148,14 +148,14 @@ def find_best(o: int, view: View, own: QLearningMemory) -> tuple[int, float]:
     """Return the valid action of least Q in the present state, and that value."""
     level = level_of(view.seen[o].rate, own.quantum, own.levels)
     size = total(view.counts[o])
-    best, minimum = 0, np.inf
+    best, best_cost = 0, np.inf
     for action in range(count_actions(view)):
         if is_valid(o, view, view.counts[o], size, action):
             place, change = step_of(action, view.counts.shape[1])
             value = value_of(o, view, own, place, change, change, level)
-            if value < minimum:
-                best, minimum = action, value
-    return best, minimum
+            if value < best_cost:
+                best, best_cost = action, value
+    return best, best_cost
 
 
 @compiled

@@ -173,7 +173,7 @@ def weigh(o: int, view: View, own: PdsMemory, here: int, level: int) -> tuple[fl
     base = view.model[o].max_replicas + 1
     size = total(counts)
     staying = value_of(o, view, own, 0, 0, here, level)
-    best, minimum = 0, np.inf
+    best, best_cost = 0, np.inf
     action = 0
     for change in (-1, 1):
         stride = own.levels
@@ -182,10 +182,10 @@ def weigh(o: int, view: View, own: PdsMemory, here: int, level: int) -> tuple[fl
             if can_move(o, view, counts, size, place, change):
                 key = here + change * stride
                 value = value_of(o, view, own, place, change, key, level)
-                if value < minimum:
-                    best, minimum = action, value
+                if value < best_cost:
+                    best, best_cost = action, value
             stride *= base
-    return staying, best, minimum
+    return staying, best, best_cost
 
 
 @compiled

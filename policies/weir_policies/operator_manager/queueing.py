@@ -54,10 +54,10 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.view import EQUAL, Memory, View
 from weir_policies.kernels.wording import (
-    say_deployment,
-    say_rate,
-    say_share,
-    say_time,
+    format_deployment,
+    format_rate,
+    format_share,
+    format_time,
     urgency_of_need,
     urgency_of_saving,
 )
@@ -342,8 +342,8 @@ def choose(o: int, view: View, plan: Plan, row: Counts) -> None:
     price = price_evenly(o, view, here)
     for case in (SAVE, LASTING, NEED):
         if fits == (case == SAVE):
-            minimum, time = (price, -np.inf) if fits else (np.inf, np.inf)
-            score = search_price(o, view, plan, case, row, minimum, time)
+            best_score, time = (price, -np.inf) if fits else (np.inf, np.inf)
+            score = search_price(o, view, plan, case, row, best_score, time)
             if fits or score < np.inf:
                 return
     for case in (TOO_BUSY, TOO_SLOW, TOO_SMALL):
@@ -546,21 +546,21 @@ def _judge(weighed: Weighed, row: int) -> str:
     if row == chosen:
         return f"Chosen: {_CHOSEN[weighed.case]}"
     if weighed.response_time[row] == math.inf:
-        return f"Rejected: it cannot keep up with {say_rate(plan.rate)}"
+        return f"Rejected: it cannot keep up with {format_rate(plan.rate)}"
     if weighed.response_time[row] > plan.budget:
-        time = say_time(float(weighed.response_time[row]))
-        return f"Rejected: {time} would exceed the budget of {say_time(plan.budget)}"
+        time = format_time(float(weighed.response_time[row]))
+        return f"Rejected: {time} would exceed the budget of {format_time(plan.budget)}"
     if weighed.utilisation[row] > plan.cap:
-        busy = say_share(float(weighed.utilisation[row]))
-        return f"Rejected: at {busy} busy, it would exceed the cap of {say_share(plan.cap)}"
+        busy = format_share(float(weighed.utilisation[row]))
+        return f"Rejected: at {busy} busy, it would exceed the cap of {format_share(plan.cap)}"
     if weighed.too_little[row]:
         return f"Rejected: less capacity, while {weighed.words.strain}"
     if weighed.fails_at_peak[row]:
-        return f"Rejected: too small for {say_rate(plan.peak)}, the highest recent rate"
+        return f"Rejected: too small for {format_rate(plan.peak)}, the highest recent rate"
     price = weighed.price
     if math.isinf(weighed.score[row]):
         if weighed.words.obstacle is None:
-            return f"Rejected: too small for {say_rate(plan.lasting)}, the rate with a margin"
+            return f"Rejected: too small for {format_rate(plan.lasting)}, the rate with a margin"
         return f"Rejected: {weighed.words.obstacle}"
     more = float(price[row] - price[chosen])
     if more > 0:
@@ -574,16 +574,16 @@ def _describe_reason(observation: Observation, weighed: Weighed, expected: Expec
     """Return the sentence that a person reads first."""
     plan, row, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
     target = _deployment(weighed, row)
-    named = say_deployment(target, observation.model.node_types)
+    named = format_deployment(target, observation.model.node_types)
     budget = f"the budget of {_describe_budget(weighed)}"
-    at_rate = f"at {say_rate(plan.rate)}"
-    takes = say_time(float(weighed.response_time[row]))
+    at_rate = f"at {format_rate(plan.rate)}"
+    takes = format_time(float(weighed.response_time[row]))
     if weighed.case == KEEP:
         kept = f"Stays: {named} meets {budget} {at_rate} ({takes})"
         if obstacle is not None:
             return f"{kept}; Weir does not reduce the capacity, because {obstacle}"
         if weighed.fails_at_peak.any():
-            return f"{kept}, and nothing cheaper would at {say_rate(plan.peak)}"
+            return f"{kept}, and nothing cheaper would at {format_rate(plan.peak)}"
         return f"{kept}, and nothing cheaper is worth a change"
     if row == weighed.present:
         go = f"Stays with {named}"
@@ -594,26 +594,26 @@ def _describe_reason(observation: Observation, weighed: Weighed, expected: Expec
             weighed.price[row]
         )
         return (
-            f"{go}: it meets {budget} {at_rate} ({takes}) and also at {say_rate(plan.peak)}, and "
-            f"saves {saved:.4g} per hour"
+            f"{go}: it meets {budget} {at_rate} ({takes}) and also at {format_rate(plan.peak)}, "
+            f"and saves {saved:.4g} per hour"
         )
     if weighed.case in (NEED, LASTING):
         return (
             f"{go}: {_describe_shortage(weighed)}; this is the cheapest that meets the budget, "
-            f"with an expected {say_time(expected.response_time)} for "
+            f"with an expected {format_time(expected.response_time)} for "
             f"{expected.cost_per_hour:.4g} per hour"
         )
     if weighed.case in (TOO_BUSY, TOO_SMALL):
-        busy = say_share(float(weighed.utilisation[row]))
+        busy = format_share(float(weighed.utilisation[row]))
         return (
-            f"{go}: no deployment carries {say_rate(plan.catching_up)} within the cap of "
-            f"{say_share(plan.cap)}; this one has the most capacity and would be {busy} busy"
+            f"{go}: no deployment carries {format_rate(plan.catching_up)} within the cap of "
+            f"{format_share(plan.cap)}; this one has the most capacity and would be {busy} busy"
         )
     minimum = min_response_time(observation.model)
     if minimum > plan.budget:
         return (
             f"{go}: no deployment can meet {budget}, because even without load a record takes "
-            f"{say_time(minimum)}; {at_rate}, this one is the fastest ({takes})"
+            f"{format_time(minimum)}; {at_rate}, this one is the fastest ({takes})"
         )
     return f"{go}: no deployment meets {budget} {at_rate}; the lowest possible is {takes}"
 
@@ -625,24 +625,24 @@ def _describe_shortage(weighed: Weighed) -> str:
         return "the present deployment breaks a limit on replicas"
     response_time = float(weighed.response_time[present])
     if math.isinf(response_time):
-        return f"the present deployment cannot keep up with {say_rate(plan.rate)}"
+        return f"the present deployment cannot keep up with {format_rate(plan.rate)}"
     if response_time > plan.budget:
         return (
-            f"at {say_rate(plan.rate)} the present deployment would take "
-            f"{say_time(response_time)}, over the budget of {_describe_budget(weighed)}"
+            f"at {format_rate(plan.rate)} the present deployment would take "
+            f"{format_time(response_time)}, over the budget of {_describe_budget(weighed)}"
         )
     backlog = ", backlog included," if plan.catching_up > plan.rate else ""
     return (
-        f"at {say_rate(plan.catching_up)}{backlog} the present deployment would be "
-        f"{say_share(float(weighed.utilisation[present]))} busy, over the cap of "
-        f"{say_share(plan.cap)}"
+        f"at {format_rate(plan.catching_up)}{backlog} the present deployment would be "
+        f"{format_share(float(weighed.utilisation[present]))} busy, over the cap of "
+        f"{format_share(plan.cap)}"
     )
 
 
 def _describe_budget(weighed: Weighed) -> str:
     quantile = weighed.quantile
     at = "" if quantile is None else f" at the {quantile * 100:g}th percentile"
-    return say_time(weighed.plan.budget) + at
+    return format_time(weighed.plan.budget) + at
 
 
 def _rate_urgency(observation: Observation, weighed: Weighed) -> float:
@@ -783,12 +783,12 @@ def learn(o: int, view: View, memory: Memory) -> None:
 
 @compiled
 def range_of_rates(own: QueueingMemory) -> tuple[float, float]:
-    """Return the least and the largest rate of the last intervals; `inf` and 0 before the first."""
-    minimum, largest = np.inf, 0.0
+    """Return the least and the maximum rate of the last intervals; `inf` and 0 before the first."""
+    minimum, maximum = np.inf, 0.0
     for place in range(min(own.seen_rates, own.window)):
         minimum = min(minimum, own.rates[place])
-        largest = max(largest, own.rates[place])
-    return minimum, largest
+        maximum = max(maximum, own.rates[place])
+    return minimum, maximum
 
 
 @compiled
@@ -859,14 +859,14 @@ def _describe_obstacles(
         busiest = view.seen[0].busiest
         strain = f"the backlog grew by {grown_backlog(0, view, own):,.0f} records"
         if busiest >= SATURATED:
-            strain = f"a replica is {say_share(busiest)} busy"
+            strain = f"a replica is {format_share(busiest)} busy"
     seen, window = own.seen_rates, own.window
     if strain is not None:
         obstacle = strain
     elif observation.response_time > observation.budget:
         obstacle = "the measured response time exceeds the budget"
     elif is_rising(0, view, own):
-        obstacle = f"the rate is rising ({say_rate(observation.rate)})"
+        obstacle = f"the rate is rising ({format_rate(observation.rate)})"
     elif seen < window:
         obstacle = f"only {seen} of the {window} intervals that it needs for this are measured"
     return Words(strain, obstacle)

@@ -33,7 +33,7 @@ from weir_policies.kernels.fields import Fields
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
-from weir_policies.kernels.wording import say_share, urgency_of_need, urgency_of_saving
+from weir_policies.kernels.wording import format_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -129,12 +129,12 @@ def _rank(o: int, view: View, choice: int, place: int) -> float:
 @compiled
 def _choose_added(o: int, view: View, choice: int) -> int:
     """Return the node type to add: the first in order with room; -1 where none has."""
-    best, minimum, roomy = -1, np.inf, 0
+    best, best_rank, roomy = -1, np.inf, 0
     for place in range(view.counts.shape[1]):
         if has_room(o, view, view.counts[o], place):
             roomy += 1
-            if _rank(o, view, choice, place) < minimum:
-                best, minimum = place, _rank(o, view, choice, place)
+            if _rank(o, view, choice, place) < best_rank:
+                best, best_rank = place, _rank(o, view, choice, place)
     if choice != RANDOM or roomy == 0:
         return best
     left = int(view.draws[o, 0] * roomy)
@@ -149,15 +149,15 @@ def _choose_added(o: int, view: View, choice: int) -> int:
 @compiled
 def _choose_removed(o: int, view: View, choice: int) -> int:
     """Return the node type to remove: the chosen one, or the dearest that is there."""
-    best, minimum = 0, np.inf
-    dearest, maximum, held = 0, -np.inf, 0
+    best, best_rank = 0, np.inf
+    dearest, highest_price, held = 0, -np.inf, 0
     for place in range(view.counts.shape[1]):
-        if view.pool[o, place] != NO_POOL and _rank(o, view, choice, place) < minimum:
-            best, minimum = place, _rank(o, view, choice, place)
+        if view.pool[o, place] != NO_POOL and _rank(o, view, choice, place) < best_rank:
+            best, best_rank = place, _rank(o, view, choice, place)
         if view.counts[o, place] > 0:
             held += 1
-            if view.price[o, place] > maximum:
-                dearest, maximum = place, view.price[o, place]
+            if view.price[o, place] > highest_price:
+                dearest, highest_price = place, view.price[o, place]
     if choice != RANDOM:
         return best if view.counts[o, best] > 0 else dearest
     left = int(view.draws[o, 0] * held)
@@ -173,11 +173,11 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     """Say which threshold was crossed, and by how much."""
     here, own = observation.deployment, ThresholdMemory(memory[0])
     busy, high, low = float(view.seen[0].busiest), own.high, own.low
-    worst = f"the busiest replica is {say_share(busy)} busy"
+    worst = f"the busiest replica is {format_share(busy)} busy"
     if target.size > here.size:
         excess = (busy - high) / (1 - high) if high < 1 else 1.0
         decision = explain_rule(
-            observation, target, f"{worst}, above the threshold of {say_share(high)}"
+            observation, target, f"{worst}, above the threshold of {format_share(high)}"
         )
         return replace(decision, urgency=urgency_of_need(excess))
     if target.size < here.size:
@@ -185,8 +185,8 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         decision = explain_rule(
             observation,
             target,
-            f"{worst}; with one replica less it would be {say_share(busy_with_less)}, "
-            f"below {say_share(low)}",
+            f"{worst}; with one replica less it would be {format_share(busy_with_less)}, "
+            f"below {format_share(low)}",
         )
         return replace(decision, urgency=urgency_of_saving((low - busy_with_less) / low))
     if busy > high:

@@ -28,7 +28,7 @@ from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import capacity_of, predict_one
 from weir_policies.kernels.view import EQUAL, NO_LIMIT, WORST, Memory, View
-from weir_policies.kernels.wording import say_rate, say_time
+from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -203,17 +203,19 @@ def find_cheapest(o: int, view: View, own: WindowMaxMemory, rate: float) -> None
     types, maximum = view.counts.shape[1], view.model[o].max_replicas
     limit, price, covered = view.limit[o], view.price[o], own.covered
     best_one, best_other, best_first, best_second = -1, -1, 0, 0
-    minimum, greatest = np.inf, -1.0
+    best_cost, max_covered = np.inf, -1.0
     row = 0
     for one in range(types):
         for first in range(1, maximum + 1):
             if first <= limit[one]:
                 enough = covered[row] >= rate
                 cost = first * price[one]
-                if (enough and cost < minimum) or (minimum == np.inf and covered[row] > greatest):
+                if (enough and cost < best_cost) or (
+                    best_cost == np.inf and covered[row] > max_covered
+                ):
                     best_one, best_other, best_first, best_second = one, one, first, 0
-                    minimum = cost if enough else np.inf
-                    greatest = covered[row]
+                    best_cost = cost if enough else np.inf
+                    max_covered = covered[row]
             row += 1
     if own.mixes:
         for one in range(types):
@@ -225,12 +227,12 @@ def find_cheapest(o: int, view: View, own: WindowMaxMemory, rate: float) -> None
                         if first <= limit[one] and held <= limit[other]:
                             enough = covered[row] >= rate
                             cost = first * price[one] + second * price[other]
-                            more = minimum == np.inf and covered[row] > greatest
-                            if (enough and cost < minimum) or more:
+                            more = best_cost == np.inf and covered[row] > max_covered
+                            if (enough and cost < best_cost) or more:
                                 best_one, best_other = one, other
                                 best_first, best_second = first, second
-                                minimum = cost if enough else np.inf
-                                greatest = covered[row]
+                                best_cost = cost if enough else np.inf
+                                max_covered = covered[row]
                         row += 1
     for place in range(types):
         view.target[o, place] = view.counts[o, place] if best_one < 0 else 0
@@ -253,11 +255,10 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     time, _ = predict_one(0, view, np.array(target.counts, dtype=np.int64), factor * peak)
     if time <= observation.budget:
         reason = (
-            f"the cheapest that meets the budget of {say_time(observation.budget)} at "
-            f"{say_rate(factor * peak)}, {factor:g} times the highest recent rate"
+            f"the cheapest that meets the budget of {format_time(observation.budget)} at "
+            f"{format_rate(factor * peak)}, {factor:g} times the highest recent rate"
         )
     else:
-        reason = (
-            f"no deployment meets the budget at {say_rate(factor * peak)}, and this comes closest"
-        )
+        rate = format_rate(factor * peak)
+        reason = f"no deployment meets the budget at {rate}, and this comes closest"
     return explain_rule(observation, target, reason)

@@ -24,7 +24,7 @@ DIAMOND = Dataflow(
     ),
 )
 PAIR = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
-MINIMUM = dict.fromkeys(DIAMOND.operators, 0.01)
+MIN_BUDGETS = dict.fromkeys(DIAMOND.operators, 0.01)
 SHARED = dict.fromkeys(DIAMOND.operators, 0.1)
 
 
@@ -45,7 +45,7 @@ def fitted(wished, *, bound=0.5, sink_bounds=None):
 
 def fit(wished, *, bound=0.5, sink_bounds):
     return fit_budgets(
-        wished, SHARED, least=MINIMUM, dataflow=DIAMOND, bound=bound, sink_bounds=sink_bounds
+        wished, SHARED, least=MIN_BUDGETS, dataflow=DIAMOND, bound=bound, sink_bounds=sink_bounds
     )
 
 
@@ -67,7 +67,7 @@ def test_whatever_was_tuned_no_path_gets_more_than_the_bound_nor_an_operator_too
     budgets = fitted(wished, bound=bound)
 
     assert DIAMOND.response_time(budgets) <= bound * (1 + 1e-9)
-    assert all(budgets[name] > MINIMUM[name] for name in budgets)
+    assert all(budgets[name] > MIN_BUDGETS[name] for name in budgets)
 
 
 def test_a_tighter_bound_of_one_sink_holds_too():

@@ -70,7 +70,7 @@ from weir_policies.application_manager.autrascale.values import (
 )
 from weir_policies.errors import StateError
 from weir_policies.kernels.staying import expect_nothing, find_unknown, hold, stay
-from weir_policies.kernels.wording import say_deployment, urgency_of_need, urgency_of_saving
+from weir_policies.kernels.wording import format_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.deployments import room_for
@@ -655,7 +655,7 @@ class AutrascalePolicy:
         moved = abs(target.size - seen.deployment.size) / max(target.size, seen.deployment.size)
         return Decision(
             target=target,
-            reason=f"Goes to {say_deployment(target, seen.model.node_types)}: {reason}",
+            reason=f"Goes to {format_deployment(target, seen.model.node_types)}: {reason}",
             candidates=(chosen, present),
             expectation=chosen.expectation,
             # One scale for all operators: a part of a joint target is of no use alone.

@@ -23,7 +23,7 @@ from scipy.special import log_ndtr, ndtr
 from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
 from weir_policies.model.arrays import Floats
 
-MINIMUM = 1e-300
+MIN_IMPROVEMENT = 1e-300
 """Below, a number has no logarithm worth comparing."""
 
 
@@ -42,7 +42,7 @@ def expected_improvement(mean: Floats, deviation: Floats, best: float) -> Floats
 
 def log_improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
     """Return the logarithm of the expected improvement, very small if there is none."""
-    return np.log(np.maximum(expected_improvement(mean, deviation, best), MINIMUM))
+    return np.log(np.maximum(expected_improvement(mean, deviation, best), MIN_IMPROVEMENT))
 
 
 def log_probability_below(mean: Floats, deviation: Floats, limit: float) -> Floats:

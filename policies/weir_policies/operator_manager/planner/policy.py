@@ -54,7 +54,7 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import say_deployment, say_rate
+from weir_policies.kernels.wording import format_deployment, format_rate
 from weir_policies.model.arrays import Counts
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
@@ -521,18 +521,22 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     """Return the decision in words."""
     own = PlannerMemory(memory[0])
     if not is_planned(own):
-        reason = _say_rule(view, own) + _say_shared(observation, target) + _say_mistrust(own)
+        reason = (
+            _describe_rule(view, own)
+            + _describe_shared(observation, target)
+            + _describe_mistrust(own)
+        )
         return explain_rule(observation, target, reason)
     scores = _score(observation, view, own)
-    named = say_deployment(target, observation.model.node_types)
+    named = format_deployment(target, observation.model.node_types)
     price = price_per_hour(target, observation.model.node_types)
     peak, delay = forecast_peak(view, own)
     ahead = delay * observation.interval
-    reason = f"up to {say_rate(peak)} are expected within {_say_duration(ahead)}; {named}"
+    reason = f"up to {format_rate(peak)} are expected within {_format_duration(ahead)}; {named}"
     point = find_point(own, view.target[0])
     if point >= 0:
         carried = float(own.point_capacity[point])
-        reason += f" carries {say_rate(carried)} for {price:.4g} per hour"
+        reason += f" carries {format_rate(carried)} for {price:.4g} per hour"
     else:
         reason += f" costs {price:.4g} per hour"
     here = observation.deployment
@@ -542,18 +546,18 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
         reason += f"; staying is expected to cost {saved:.3g} more (a restart costs {restart:.3g})"
     else:
         reason += f"; no other deployment is worth a restart, which costs {restart:.3g}"
-    reason += _say_shared(observation, target) + _say_mistrust(own)
+    reason += _describe_shared(observation, target) + _describe_mistrust(own)
     return explain_scores(observation, target, reason, scores)
 
 
-def _say_rule(view: View, own: PlannerMemory) -> str:
+def _describe_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
     if own.followed == LONG_RULE:
         need = need_of_long_rule(0, view, own)
-        rule = f"the highest recent rate plus a margin, {say_rate(need)}, must be carried"
+        rule = f"the highest recent rate plus a margin, {format_rate(need)}, must be carried"
     else:
         need = need_of_short_rule(0, view, own)
-        rule = f"the current rate plus a margin, {say_rate(need)}, must be carried"
+        rule = f"the current rate plus a margin, {format_rate(need)}, must be carried"
         violations = violations_of_restart(own)
         if violations > FREE:
             rule += f", and a restart, which brings {violations:.2g} violations, must pay"
@@ -567,13 +571,13 @@ def _say_rule(view: View, own: PlannerMemory) -> str:
     )
 
 
-def _say_shared(observation: Observation, target: Deployment) -> str:
+def _describe_shared(observation: Observation, target: Deployment) -> str:
     if observation.restarts_anyway and target != observation.deployment:
         return "; the job is restarted for another operator anyway"
     return ""
 
 
-def _say_mistrust(own: PlannerMemory) -> str:
+def _describe_mistrust(own: PlannerMemory) -> str:
     if own.mistrusted:
         return "; response times differ from the prediction, so replicas may be at most 70 % busy"
     return ""
@@ -618,7 +622,7 @@ def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Dep
     return {deployment: score - least for deployment, score in scores.items()}
 
 
-def _say_duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Return a duration such as `40 s`, `25 min` or `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
