@@ -132,7 +132,7 @@ public final class Probe {
         System.out.println(mean + " " + (squares / draws / mean / mean - 1));
     }
 
-    /** RECORDS ARGUMENTS...: ms and ms of CPU that `match` of these arguments takes to serve them. */
+    /** RECORDS ARGUMENTS...: ms, and ms of CPU, that `match` takes to serve so many records. */
     private static void work(String[] args) throws Exception {
         ParameterTool settings = ParameterTool.fromArgs(Arrays.copyOfRange(args, 1, args.length));
         Service service = Arguments.service(settings, "match", 0, 0, 7);
