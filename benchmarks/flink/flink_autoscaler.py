@@ -7,15 +7,15 @@ parts, with the same defaults.
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.flink.maven import package
 from weir_operator.flink.commands import job_manager_options, render_log4j
 from weir_operator.flink.jars import REPOSITORY, find_java, flink_home
+from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.processes import LOOPBACK
 
 SOURCES = REPOSITORY / "benchmarks/jobs/autoscaler"
@@ -28,6 +28,8 @@ ADAPTIVE: Mapping[str, float] = MappingProxyType(
     }
 )
 """Flink's defaults of the adaptive scheduler that are periods, seconds."""
+GRACE = 5.0
+"""Seconds for the autoscaler to end by itself."""
 
 
 def build_autoscaler() -> Path:
@@ -45,8 +47,8 @@ def adaptive_scheduler(faster: float) -> dict[str, str]:
     return {"jobmanager.scheduler": "adaptive", **periods}
 
 
-@contextmanager
-def run_autoscaler(
+@asynccontextmanager
+async def run_autoscaler(
     jar: Path,
     folder: Path,
     *,
@@ -54,8 +56,8 @@ def run_autoscaler(
     job_id: str,
     faster: float,
     settings: Mapping[str, str],
-) -> Iterator[None]:
-    """Run the autoscaler beside a job until the block is left.
+) -> AsyncIterator[Callable[[], None]]:
+    """Run the autoscaler beside a job until the block is left; give a check that it still runs.
 
     Args:
         jar: From `build_autoscaler`.
@@ -77,12 +79,34 @@ def run_autoscaler(
         *(LOOPBACK, str(port), job_id, str(faster)),
         *(f"{key}={value}" for key, value in settings.items()),
     ]
-    with (folder / "output.txt").open("w") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
-        try:
-            yield
-            if process.poll() is not None:
-                raise RuntimeError(f"Expected the autoscaler to run on, it ended: see {folder}")
-        finally:
-            process.terminate()
-            process.wait()
+    async with run_program(command, folder) as check:
+        yield check
+
+
+@asynccontextmanager
+async def run_program(
+    command: Sequence[str], folder: Path, *, grace: float = GRACE
+) -> AsyncIterator[Callable[[], None]]:
+    """Run a program until the block is left; give a check, which raises where it ended before.
+
+    Args:
+        command: What to run; the folder is added, by which the process is known.
+        folder: Where its output goes.
+        grace: Seconds that it gets to end by itself.
+
+    Raises:
+        RuntimeError: By the check: it has ended.
+        TemporaryError: The kernel did not end it.
+    """
+    identity = processes.spawn(
+        [*command, "--configDir", str(folder)], environment={}, output=folder / "output.txt"
+    )
+
+    def check() -> None:
+        if not processes.is_alive(identity, folder):
+            raise RuntimeError(f"Expected {command[0]} to run on, it ended: see {folder}")
+
+    try:
+        yield check
+    finally:
+        await processes.end({folder: identity}, grace=grace)

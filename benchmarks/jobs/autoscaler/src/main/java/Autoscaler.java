@@ -37,10 +37,11 @@ import org.apache.flink.runtime.rest.messages.job.JobResourcesRequirementsUpdate
  * REST interface, as its standalone form does.
  *
  * <p>Arguments: host, port, job, how many times faster than usual time passes, and settings as
- * {@code key=value}. Every duration among the autoscaler's options is divided by that factor, and
+ * {@code key=value}; what follows {@code --configDir} names the process. Every duration among the autoscaler's options is divided by that factor, and
  * so is the time between two runs of its loop; what a setting names stays as given.
  */
 public final class Autoscaler {
+    private static final String NAME = "--configDir";
     private static final Duration LOOP = Duration.ofSeconds(10); // of the standalone form
 
     private Autoscaler() {}
@@ -51,7 +52,7 @@ public final class Autoscaler {
         Configuration settings = compressed(faster);
         settings.set(RestOptions.ADDRESS, args[0]);
         settings.set(RestOptions.PORT, Integer.parseInt(args[1]));
-        for (int i = 4; i < args.length; i++) {
+        for (int i = 4; i < args.length && !args[i].equals(NAME); i++) {
             int split = args[i].indexOf('=');
             settings.setString(args[i].substring(0, split), args[i].substring(split + 1));
         }

@@ -12,7 +12,7 @@ and a repeat, with equal arrivals for both sides:
   quotas, so it never waits for a process.
 
 Time passes `FASTER` times faster for both. Both are judged by the records at a plain sink
-(`live_judging.py`), also while the job is changed. Cost counts what is requested: of Weir, every
+(`judging.py`), also while the job is changed. Cost counts what is requested: of Weir, every
 TaskManager that lives, even one that does not serve yet or any more; of the autoscaler, only the
 slots that it asks Flink for, as if the others cost nothing; the JobManager on both sides, and on
 neither the process that decides.
@@ -34,7 +34,6 @@ import math
 import os
 import shutil
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -50,14 +49,14 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
 from benchmarks.flink.ledger import read_arrivals
 from benchmarks.flink.plain_flink import PlainFlink
-from benchmarks.policies.live_apps import App
-from benchmarks.policies.live_autoscaler_apps import (
+from benchmarks.policies.live.apps import App
+from benchmarks.policies.live.autoscaler_apps import (
     ENDS,
     FASTER,
     INTERVAL,
     JOB_APPS,
+    MAX_REPLICAS,
     MEMORY,
-    MOST_REPLICAS,
     TRACES,
     autoscaler_settings,
     describe,
@@ -67,8 +66,10 @@ from benchmarks.policies.live_autoscaler_apps import (
     make_rates,
     price_of,
 )
-from benchmarks.policies.live_judging import compare, judge, mean_over_time
-from benchmarks.policies.live_quotas import Limited, Quotas, find_replicas
+from benchmarks.policies.live.judging import compare, judge, mean_over_time
+from benchmarks.policies.live.outcomes import load_outcomes, pair_up, store_outcome
+from benchmarks.policies.live.quotas import Limited, find_replicas, keep_quotas
+from benchmarks.policies.live.repeating import call_repeatedly
 from benchmarks.policies.weir_local import run_weir_local
 from benchmarks.raw_results import find_commit
 from benchmarks.registry import BenchmarkError
@@ -94,8 +95,8 @@ REPEATS = 3
 SECONDS = 600
 AFTERWARDS = 15
 """Seconds after the last interval that is judged, in which its records may still come out."""
-LOOK = 0.5
-"""Seconds between two looks at what is requested."""
+SAMPLE_PERIOD = 0.5
+"""Seconds between two samples of what is requested."""
 LIMIT = 150.0
 """Seconds for a job to begin, and for it to stop."""
 VIOLATIONS, COST = 0.5, 1.0
@@ -105,7 +106,7 @@ STOP = "2" * 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class MatchOutcome:
     """What came of a run of one side."""
 
     job: str
@@ -135,6 +136,12 @@ class Outcome:
     commit: str | None
 
     @property
+    def name(self) -> str:
+        """Which run it is."""
+        side = SIDES.index(self.side)
+        return f"{self.job}-{self.trace}-{self.repeat}-{self.seconds}-{side}"
+
+    @property
     def pair(self) -> tuple[str, str, int]:
         """What the sides are compared on."""
         return self.job, self.trace, self.repeat
@@ -160,8 +167,9 @@ def run() -> list[Figure]:
         for side in SIDES if repeat % 2 else reversed(SIDES):
             outcome = run_side(side, job, trace, repeat, seconds=seconds, autoscaler=autoscaler)
             print(json.dumps(asdict(outcome)), flush=True)
-            _keep(outcome)
-    outcomes = [each for each in read_outcomes(FOLDER / "outcomes") if each.seconds == seconds]
+            store_outcome(FOLDER / "outcomes" / f"{outcome.name}.json", asdict(outcome))
+    kept = load_outcomes(FOLDER / "outcomes", MatchOutcome)
+    outcomes = [each for each in kept if each.seconds == seconds]
     write_outcomes("live-autoscaler", [asdict(each) for each in outcomes])
     write_rows("live-autoscaler", rows_of(outcomes))
     return list(figures_of(outcomes))
@@ -169,7 +177,7 @@ def run() -> list[Figure]:
 
 def run_side(
     side: str, job: str, trace: str, repeat: int, *, seconds: int, autoscaler: Path
-) -> Outcome:
+) -> MatchOutcome:
     """Run one side of a pair.
 
     Args:
@@ -182,7 +190,9 @@ def run_side(
 
     Raises:
         QuotaError: CPU cannot be limited on this machine.
+        RuntimeError: The autoscaler ends before the run.
         TemporaryError: The job does not begin.
+        ValueError: Nothing was requested, at any time.
     """
     app, intervals = JOB_APPS[job], seconds // INTERVAL
     folder = FOLDER / "runs" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}"
@@ -205,9 +215,9 @@ def run_side(
         intervals=intervals,
         bound=Duration(app.bound).seconds,
     )
-    replicas = mean_over_time(samples, begin=start, end=start + seconds) or math.nan
+    replicas = mean_over_time(samples, begin=start, end=start + seconds)
     _, _, lost, doubled = read_ledger(out)
-    return Outcome(
+    return MatchOutcome(
         job=job,
         trace=trace,
         repeat=repeat,
@@ -239,8 +249,8 @@ def _run_weir(app: App, arguments: list[str], folder: Path, seconds: int) -> Sam
     states = AppFolder(state / f"default.{app.name}")
     states.path.mkdir(parents=True)
     with (
-        Quotas(partial(find_replicas, states, operators=app.work)),
-        _watch_replicas(states) as samples,
+        keep_quotas(partial(find_replicas, states, operators=app.work)),
+        _sample_replicas(states) as samples,
     ):
         run_weir_local(
             manifest,
@@ -253,24 +263,17 @@ def _run_weir(app: App, arguments: list[str], folder: Path, seconds: int) -> Sam
 
 
 @contextmanager
-def _watch_replicas(app: AppFolder) -> Iterator[list[tuple[float, float]]]:
+def _sample_replicas(app: AppFolder) -> Iterator[list[tuple[float, float]]]:
     """Give a list to which the number of TaskManagers that live is added, again and again."""
     samples: list[tuple[float, float]] = []
-    over = threading.Event()
 
-    def watch() -> None:
-        while not over.wait(LOOK):
-            if (app.path / "tm").is_dir():
-                alive = sum(each.alive() is not None for each in app.task_managers())
-                samples.append((time.time(), alive))
+    def sample() -> None:
+        if (app.path / "tm").is_dir():
+            alive = sum(each.alive() is not None for each in app.task_managers())
+            samples.append((time.time(), alive))
 
-    thread = threading.Thread(target=watch, name="replicas")
-    thread.start()
-    try:
+    with call_repeatedly(sample, period=SAMPLE_PERIOD, name="replicas"):
         yield samples
-    finally:
-        over.set()
-        thread.join()
 
 
 async def _run_autoscaler(
@@ -282,52 +285,53 @@ async def _run_autoscaler(
         folder=folder / "flink",
         memory=MEMORY,
         job_manager_memory=MEMORY,
-        count=MOST_REPLICAS * len(app.work) + len(ENDS),
+        count=MAX_REPLICAS * len(app.work) + len(ENDS),
         user=flink_configuration(app, folder),
     )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(flink)
-        stack.enter_context(Quotas(partial(_find_task_managers, flink, app)))
+        stack.enter_context(keep_quotas(partial(_find_task_managers, flink, app)))
         rest = await stack.enter_async_context(FlinkRest(flink.url))
-        look = await stack.enter_async_context(ExternalFlink(flink.url))
+        external = await stack.enter_async_context(ExternalFlink(flink.url))
         jar = await rest.upload_jar(str(build_example(example_of(app.name))))
         await rest.run_jar(jar, job_id=JOB, entry_class=app.entry_class, arguments=arguments)
 
-        async def ends() -> list[str] | None:
+        async def find_ends() -> list[str] | None:
             job = await rest.job(JOB)
             if job is None or not job.runs:
                 return None
             return [each.id for each in job.vertices if not each.name.startswith(tuple(app.work))]
 
-        async def start() -> float | None:
+        async def find_start() -> float | None:
             return _start_of(folder / "out")
 
-        not_scaled = await wait_until(ends, clock=clock, timeout=LIMIT)
-        begun = await wait_until(start, clock=clock, timeout=LIMIT)
+        not_scaled = await wait_until(find_ends, clock=clock, timeout=LIMIT)
+        begun = await wait_until(find_start, clock=clock, timeout=LIMIT)
         if not_scaled is None or begun is None:
             raise TemporaryError(f"Expected {app.name} to run within {LIMIT:g} s: see {folder}")
-        with run_autoscaler(
+        async with run_autoscaler(
             autoscaler,
             folder / "autoscaler",
             port=flink.ports[0],
             job_id=JOB,
             faster=FASTER,
             settings=autoscaler_settings(not_scaled),
-        ):
+        ) as check_autoscaler:
             while clock.now() < begun + seconds + AFTERWARDS:
                 with suppress(TemporaryError):  # no answer in time: what was asked for last holds
-                    wanted = await look.requirements(JOB)
+                    wanted = await external.requirements(JOB)
                     samples.append((clock.now(), sum(wanted.values())))
-                await clock.sleep(LOOK)
+                await clock.sleep(SAMPLE_PERIOD)
+                check_autoscaler()
 
-        async def stopped() -> bool | None:
+        async def is_stopped() -> bool | None:
             status = await rest.savepoint_status(JOB, STOP)
             return (status is not None and not status.in_progress) or None
 
         # A job that cannot be stopped has no ledger as of one checkpoint, which the outcome says.
         with suppress(WeirError):
             await rest.stop_with_savepoint(JOB, trigger_id=STOP)
-            await wait_until(stopped, clock=clock, timeout=LIMIT)
+            await wait_until(is_stopped, clock=clock, timeout=LIMIT)
     return samples
 
 
@@ -345,61 +349,44 @@ def _start_of(out: Path) -> float | None:
         return None
 
 
-def _keep(outcome: Outcome) -> None:
-    """Keep an outcome beside those of other calls; the newest of the same run stays."""
-    side = SIDES.index(outcome.side)
-    name = f"{outcome.job}-{outcome.trace}-{outcome.repeat}-{outcome.seconds}-{side}.json"
-    path = FOLDER / "outcomes" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(outcome)) + "\n")
-
-
-def read_outcomes(folder: Path) -> list[Outcome]:
-    """Return the outcomes of all calls so far, in order of their names."""
-    return [Outcome(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-
-
-Pair = tuple[Outcome, Outcome]
+Pair = tuple[MatchOutcome, MatchOutcome]
 """Weir's and the autoscaler's."""
 
 
-def pair_up(outcomes: Sequence[Outcome]) -> dict[str, list[Pair]]:
+def pairs_by_job(outcomes: Sequence[MatchOutcome]) -> dict[str, list[Pair]]:
     """Return the pairs of each job; a run without its other side is left out."""
-    theirs = {each.pair: each for each in outcomes if each.side == AUTOSCALER}
-    ours = [each for each in outcomes if each.side == WEIR and each.pair in theirs]
+    ours, theirs = ([each for each in outcomes if each.side == side] for side in SIDES)
     ours.sort(key=lambda each: (tuple(JOB_APPS).index(each.job), each.pair))
-    return {
-        job: [(each, theirs[each.pair]) for each in of_job]
-        for job, of_job in groupby(ours, key=lambda each: each.job)
-    }
+    pairs = pair_up(ours, theirs)
+    return {job: list(of_job) for job, of_job in groupby(pairs, key=lambda pair: pair[0].job)}
 
 
-def rows_of(outcomes: Sequence[Outcome]) -> list[Row]:
+def rows_of(outcomes: Sequence[MatchOutcome]) -> list[Row]:
     """Return a row for each pair."""
     return [
         Row(
             table=f"{job}: intervals over the bound / replicas requested / restarts / doubled",
             row=f"{ours.trace}, repeat {ours.repeat}",
-            beside=_say(theirs),
-            ours=_say(ours),
+            beside=_format_outcome(theirs),
+            ours=_format_outcome(ours),
             holds=None,
             beside_what=AUTOSCALER,
         )
-        for job, pairs in pair_up(outcomes).items()
+        for job, pairs in pairs_by_job(outcomes).items()
         for ours, theirs in pairs
     ]
 
 
-def _say(outcome: Outcome) -> str:
+def _format_outcome(outcome: MatchOutcome) -> str:
     return (
         f"{outcome.violations:.1%} / {outcome.replicas:.1f} / {outcome.restarts} / "
         f"{outcome.doubled}"
     )
 
 
-def figures_of(outcomes: Sequence[Outcome]) -> Iterator[Figure]:
+def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:
     """Yield the figures of each job, and of all jobs."""
-    of_jobs = pair_up(outcomes)
+    of_jobs = pairs_by_job(outcomes)
     if not of_jobs:
         return
     verdicts = [_verdict(pairs) for pairs in of_jobs.values()]

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.flink.flink_autoscaler import adaptive_scheduler
-from benchmarks.policies.live import MEMORY_PRICE
-from benchmarks.policies.live_apps import APPS, BEGIN, SHARED, App
-from benchmarks.policies.live_quotas import CORE
+from benchmarks.policies.live.apps import APPS, BEGIN, SHARED, App
+from benchmarks.policies.live.live import MEMORY_PRICE
+from benchmarks.policies.live.quotas import CORE
 from weir_operator.flink.configuration import RECOMMENDED
 from weir_operator.flink.jars import JARS
 from weir_operator.streamapp.flink import JobManager
@@ -36,10 +36,10 @@ FASTER = OperatorManager().interval.seconds / INTERVAL
 MINUTES = 5
 """Of a published trace that are one point of ours, with straight lines between the points: what
 varies from minute to minute beyond a Poisson process is gone in 5 s."""
-LOWEST = 0.08
-"""Least rate, as a share of the peak: so many records are due in every interval that is judged."""
+MIN_RATE = 0.08
+"""Of a rate, as a share of the peak: so many records are due in every interval that is judged."""
 ENDS = ("source", "sink")
-MOST_REPLICAS = 4
+MAX_REPLICAS = 4
 """Of an operator that is scaled: what the peak needs at the usual 70 % of a core."""
 POOL, SIZE = "std", "1"
 PRICE = 0.04
@@ -71,15 +71,13 @@ JOB_APPS: Mapping[str, App] = MappingProxyType(
 )
 _EXAMPLES = MappingProxyType({"calls": "trips"})
 """The example that a job is, where it is not the one of its name."""
+CROWD = "crowd"
+TRACES = (*BEGIN, CROWD)
 
 
 def example_of(job: str) -> str:
     """Return which example a job is."""
     return _EXAMPLES.get(job, job)
-
-
-CROWD = "crowd"
-TRACES = (*BEGIN, CROWD)
 
 
 def make_rates(kind: str, lines: int) -> Trace:
@@ -108,7 +106,7 @@ def make_rates(kind: str, lines: int) -> Trace:
             whole = synthesise(TraceKind(kind), slots=BEGIN[kind] + minutes, rng=rng)
         means = cut(whole, start=BEGIN[kind], slots=minutes).reshape(points, MINUTES).mean(axis=1)
         rates = np.interp(np.arange(lines), MINUTES * np.arange(points), means)
-    return as_trace(np.maximum(rates / rates.max(), LOWEST))
+    return as_trace(np.maximum(rates / rates.max(), MIN_RATE))
 
 
 def job_arguments(app: App, *, trace: Path, out: Path, seed: int) -> list[str]:
@@ -132,7 +130,7 @@ def describe(app: App, *, arguments: list[str]) -> dict[str, Any]:
     node_type = f"{POOL}/{SIZE}"
     operators: list[dict[str, Any]] = [
         {"name": "source", "maxReplicas": 1, "fixed": {node_type: 1}},
-        *({"name": name, "maxReplicas": MOST_REPLICAS} for name in app.work),
+        *({"name": name, "maxReplicas": MAX_REPLICAS} for name in app.work),
         {"name": "sink", "maxReplicas": 1, "fixed": {node_type: 1}},
     ]
     for operator in operators:
@@ -199,7 +197,7 @@ def autoscaler_settings(not_scaled: list[str]) -> dict[str, str]:
     """
     return {
         "job.autoscaler.enabled": "true",
-        "job.autoscaler.vertex.max-parallelism": str(MOST_REPLICAS),
+        "job.autoscaler.vertex.max-parallelism": str(MAX_REPLICAS),
         "job.autoscaler.vertex.exclude.ids": ";".join(not_scaled),
     }
 

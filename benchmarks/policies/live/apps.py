@@ -1,7 +1,7 @@
 """The two jobs and the two traces that `live` compares policies on, and the arms of it.
 
-Service times are CPU: what takes a core of speed 1 90 ms takes `live_quotas.CORE` of that of the
-machine's own, and the quotas make it slow again. They are long beside `live_quotas.LONGEST`: a
+Service times are CPU: what takes a core of speed 1 90 ms takes `quotas.CORE` of that of the
+machine's own, and the quotas make it slow again. They are long beside `quotas.MAX_PERIOD`: a
 record that ends before a period's quota is used up was never slow, and a replica would be the
 faster the less it has to do.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.policies.live_quotas import CORE
+from benchmarks.policies.live.quotas import CORE
 from weir_operator.flink.jars import JARS, REPOSITORY
 from weir_simulator.traces import Trace, TraceKind, compress, cut, read_trace, synthesise
 

@@ -15,29 +15,28 @@ Uses the CPU controller of cgroups version 1, which limits single threads.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from benchmarks.policies.live.repeating import call_repeatedly
 from weir_operator.runtime.local.folders import AppFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2
 """CPU seconds per second that stand for one core of speed 1."""
-MINIMUM = 1_000
+MIN_QUOTA = 1_000
 """Microseconds of CPU per period: the kernel takes no smaller quota."""
-SHORTEST, LONGEST = 5_000, 10_000
+MIN_PERIOD, MAX_PERIOD = 5_000, 10_000
 """Microseconds of a period, at whose end a quota starts over. What is left of one when a record
 comes is served at full speed, so a period is as short as its quota allows, down to where the
 kernel's own ticks are longer; where it would be longer than a record, a speed is refused."""
-LOOK = 0.1
-"""Seconds between two looks at the threads; a new one is not limited for so long."""
-LOOKS = 20
-"""How often a new thread is looked at: it is started before it is named."""
+CHECK_PERIOD = 0.1
+"""Seconds between two checks of the threads; a new one is not limited for so long."""
+MAX_CHECKS = 20
+"""How often a new thread is checked: it is started before it is named."""
 
 
 class QuotaError(RuntimeError):
@@ -51,11 +50,11 @@ def limit_of(speed: float) -> tuple[int, int]:
         QuotaError: The kernel does not take so small a quota.
     """
     share = speed * CORE
-    period = max(SHORTEST, math.ceil(MINIMUM / share))
-    if period > LONGEST:
+    period = max(MIN_PERIOD, math.ceil(MIN_QUOTA / share))
+    if period > MAX_PERIOD:
         raise QuotaError(
-            f"Expected a speed of at least {MINIMUM / CORE / LONGEST:g}, got {speed:g}; take a "
-            "larger size"
+            f"Expected a speed of at least {MIN_QUOTA / CORE / MAX_PERIOD:g}, got {speed:g}; take "
+            "a larger size"
         )
     return round(share * period), period
 
@@ -87,62 +86,39 @@ def find_replicas(app: AppFolder, *, operators: Collection[str]) -> Iterator[Lim
         yield Limited(id=folder.id, pid=identity.pid, operators=(record.operator,), speed=speed)
 
 
-class Quotas:
-    """Keeps the quotas of TaskManagers while it is entered."""
+@contextmanager
+def keep_quotas(find: Callable[[], Iterator[Limited]]) -> Iterator[None]:
+    """Keep the quotas of TaskManagers while the block runs; they should have ended at its end.
 
-    def __init__(self, find: Callable[[], Iterator[Limited]]) -> None:
-        """Take over what tells whose threads to limit, again and again."""
-        self._find = find
-        self._group = _own_group() / f"weir-live-{time.time_ns()}"
-        self._replicas: dict[str, _Replica] = {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="quotas")
-        self._failure: Exception | None = None
+    Args:
+        find: Yields the TaskManagers that are there now, again and again.
 
-    def __enter__(self) -> Self:
-        """Begin to watch.
+    Raises:
+        QuotaError: Quotas cannot be had here.
+    """
+    group = _own_group() / f"weir-live-{time.time_ns()}"
+    replicas: dict[str, _Replica] = {}
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise QuotaError(
+            f"Expected to make groups in {group.parent}, got {error.strerror}: the "
+            "benchmark needs root and the CPU controller of cgroups version 1"
+        ) from error
 
-        Raises:
-            QuotaError: Quotas cannot be had here.
-        """
-        try:
-            self._group.mkdir()
-        except OSError as error:
-            raise QuotaError(
-                f"Expected to make groups in {self._group.parent}, got {error.strerror}: the "
-                "benchmark needs root and the CPU controller of cgroups version 1"
-            ) from error
-        self._thread.start()
-        return self
+    def limit_all() -> None:
+        for limited in find():
+            if limited.id not in replicas:
+                replicas[limited.id] = _Replica(limited, group / limited.id)
+            replicas[limited.id].limit(limited.speed)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop watching; the processes should have ended."""
-        self._over.set()
-        self._thread.join()
-        for replica in self._replicas.values():
+    try:
+        with call_repeatedly(limit_all, period=CHECK_PERIOD, name="quotas"):
+            yield
+    finally:
+        for replica in replicas.values():
             replica.leave()
-        self._group.rmdir()
-        if self._failure is not None:
-            raise self._failure
-
-    def _keep(self) -> None:
-        while not self._over.wait(LOOK):
-            try:
-                self._look()
-            except Exception as error:  # raised in the thread that waits for the run
-                self._failure = error
-                return
-
-    def _look(self) -> None:
-        for limited in self._find():
-            if limited.id not in self._replicas:
-                self._replicas[limited.id] = _Replica(limited, self._group / limited.id)
-            self._replicas[limited.id].look(limited.speed)
+        group.rmdir()
 
 
 class _Replica:
@@ -152,11 +128,11 @@ class _Replica:
         self._pid, self._group = limited.pid, group
         # Flink names a thread `match (1/3)#0`; the kernel keeps the first 15 letters.
         self._names = tuple(f"{operator} ("[:15] for operator in limited.operators)
-        self._looks: dict[str, int] = {}
+        self._checks: dict[str, int] = {}
         self._limit = (0, 0)
         group.mkdir()
 
-    def look(self, speed: float) -> None:
+    def limit(self, speed: float) -> None:
         """Put new threads of the operator in the group, and obey a new speed."""
         limit = limit_of(speed)
         try:
@@ -167,11 +143,11 @@ class _Replica:
             for name, value in zip(("cpu.cfs_quota_us", "cpu.cfs_period_us"), limit, strict=True):
                 (self._group / name).write_text(str(value))
             self._limit = limit
-        self._looks = {each: looks for each, looks in self._looks.items() if each in threads}
+        self._checks = {each: checks for each, checks in self._checks.items() if each in threads}
         for thread in threads:
-            looks = self._looks.get(thread, 0)
-            if looks < LOOKS:
-                self._looks[thread] = LOOKS if self._take(thread) else looks + 1
+            checks = self._checks.get(thread, 0)
+            if checks < MAX_CHECKS:
+                self._checks[thread] = MAX_CHECKS if self._take(thread) else checks + 1
 
     def leave(self) -> None:
         """Remove the group; threads that are left fall back to its parent's parent."""

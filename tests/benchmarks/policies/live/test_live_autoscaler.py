@@ -10,20 +10,11 @@ import pytest
 
 from benchmarks.flink.flink_autoscaler import ADAPTIVE, adaptive_scheduler
 from benchmarks.flink.ledger import Arrival, read_arrivals
-from benchmarks.policies.live_autoscaler import (
-    AUTOSCALER,
-    WEIR,
-    Outcome,
-    figures_of,
-    pair_up,
-    rows_of,
-    run,
-)
-from benchmarks.policies.live_autoscaler_apps import (
+from benchmarks.policies.live.autoscaler_apps import (
     FASTER,
     INTERVAL,
     JOB_APPS,
-    LOWEST,
+    MIN_RATE,
     TRACES,
     autoscaler_settings,
     describe,
@@ -31,14 +22,23 @@ from benchmarks.policies.live_autoscaler_apps import (
     make_rates,
     price_of,
 )
-from benchmarks.policies.live_judging import compare, judge, mean_over_time
+from benchmarks.policies.live.judging import compare, judge, mean_over_time
+from benchmarks.policies.live.live_autoscaler import (
+    AUTOSCALER,
+    WEIR,
+    MatchOutcome,
+    figures_of,
+    pairs_by_job,
+    rows_of,
+    run,
+)
 from benchmarks.registry import BenchmarkError
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.managers import ApplicationManager, Fallback
 from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.world import node_types
 
-OURS = Outcome(
+OURS = MatchOutcome(
     job="trips", trace="taxi", repeat=1, side=WEIR, seconds=600, violations=0.1, later=0.0,
     replicas=6.0, cost=0.3, restarts=4, doubled=0, missing=0, wrong=0, records=5000, load=1.0,
     commit="a",
@@ -101,7 +101,12 @@ def test_a_value_holds_until_the_next_sample():
 
     assert mean_over_time(samples, begin=100.0, end=110.0) == 6.0
     assert mean_over_time(samples, begin=80.0, end=90.0) == 4.0
-    assert mean_over_time([], begin=0.0, end=1.0) is None
+    assert mean_over_time([(90.0, 0.0)], begin=100.0, end=110.0) == 0.0
+
+
+def test_without_a_sample_there_is_no_mean():
+    with pytest.raises(ValueError, match="at least one sample"):
+        mean_over_time([], begin=0.0, end=1.0)
 
 
 def test_a_ratio_is_that_of_the_sums():
@@ -143,7 +148,7 @@ def test_equal_pairs_give_equal_intervals():
 def test_a_run_without_its_other_side_is_no_pair():
     outcomes = [OURS, THEIRS, replace(OURS, repeat=2), replace(THEIRS, trace="crowd")]
 
-    assert pair_up(outcomes) == {"trips": [(OURS, THEIRS)]}
+    assert pairs_by_job(outcomes) == {"trips": [(OURS, THEIRS)]}
     assert [row.table.split(":")[0] for row in rows_of(outcomes)] == ["trips"]
 
 
@@ -242,7 +247,7 @@ def test_rates_peak_at_one_and_never_stop(kind):
 
     assert rates.shape == (120,)
     assert rates.max() == 1
-    assert rates.min() >= LOWEST
+    assert rates.min() >= MIN_RATE
 
 
 def test_the_crowd_doubles_the_rate_within_a_line_and_a_step_halves_it():

@@ -53,7 +53,7 @@ from scipy.stats import bootstrap
 from benchmarks.choices import choose
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.policies.demo_policies import intervals_judged, share_over_bound
-from benchmarks.policies.live_apps import (
+from benchmarks.policies.live.apps import (
     APPS,
     BEGIN,
     INTERVAL,
@@ -64,7 +64,8 @@ from benchmarks.policies.live_apps import (
     describe,
     make_trace,
 )
-from benchmarks.policies.live_quotas import Quotas, find_replicas
+from benchmarks.policies.live.outcomes import load_outcomes, pair_up, store_outcome
+from benchmarks.policies.live.quotas import find_replicas, keep_quotas
 from benchmarks.policies.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
 from benchmarks.rows import RESULTS
@@ -211,6 +212,11 @@ class RunOutcome:
     """Processes that wanted the machine's processors, mean over the last five minutes."""
 
     @property
+    def name(self) -> str:
+        """Which run it is."""
+        return f"{self.app}-{self.trace}-{self.repeat}-{Arm(self.arm).name.lower()}"
+
+    @property
     def pair(self) -> tuple[str, str, int]:
         """What arms are compared on: job, trace and repeat, which have equal arrivals."""
         return self.app, self.trace, self.repeat
@@ -233,7 +239,7 @@ def run_arm(app: App, trace: str, repeat: int, arm: Arm, *, learned: Path | None
     _, rates = make_trace(trace)
     done = run_rates(app, arm, rates=rates, seed=repeat, folder=folder, learned=learned)
     outcome = outcome_of(app, trace, repeat, arm, done)
-    write_outcome(outcome)
+    store_outcome(FOLDER / "outcomes" / f"{outcome.name}.json", asdict(outcome))
     return outcome
 
 
@@ -275,7 +281,7 @@ def run_rates(
     if learned is not None:
         for known, name in KNOWN[arm].items():
             shutil.copy2(learned / known, states.path / name)
-    with Quotas(partial(find_replicas, states, operators=app.work)):
+    with keep_quotas(partial(find_replicas, states, operators=app.work)):
         return run_weir_local(
             path,
             seconds=rates.size * INTERVAL + 2,
@@ -321,19 +327,6 @@ def price(tick: TickRecord, app: StreamApp) -> float:
     return tick.cost_per_hour + MEMORY_PRICE * memory / GIB
 
 
-def write_outcome(outcome: RunOutcome) -> None:
-    """Keep an outcome beside those of other calls; the newest of the same run stays."""
-    name = f"{outcome.app}-{outcome.trace}-{outcome.repeat}-{Arm(outcome.arm).name.lower()}.json"
-    path = FOLDER / "outcomes" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(outcome)) + "\n")
-
-
-def read_outcomes(folder: Path = FOLDER / "outcomes") -> Sequence[RunOutcome]:
-    """Return the outcomes of all calls so far, in order of their names."""
-    return [RunOutcome(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-
-
 EQUAL_VIOLATIONS = 100 / LINES
 """Points of a percent within which two arms miss the bound equally often: one interval of a run."""
 SEED = 1
@@ -373,19 +366,12 @@ def _tell(cell: str, outcomes: Sequence[RunOutcome]) -> Iterator[Figure]:
                 figure=f"{cell}, {arm}: records lost or doubled", value=sum(wrong), unit="", limit=0
             )
     for other in Arm:
-        pairs = pair_up(outcomes, Arm.TUNED, other)
+        pairs = pair_up(
+            [each for each in outcomes if each.arm == Arm.TUNED],
+            [each for each in outcomes if each.arm == other],
+        )
         if other is not Arm.TUNED and pairs:
             yield from _compare(cell, other, pairs)
-
-
-def pair_up(
-    outcomes: Sequence[RunOutcome], one: Arm, other: Arm
-) -> Sequence[tuple[RunOutcome, RunOutcome]]:
-    """Return the outcomes of two arms on equal arrivals, in order of the first."""
-    others = {each.pair: each for each in outcomes if each.arm == other}
-    return [
-        (each, others[each.pair]) for each in outcomes if each.arm == one and each.pair in others
-    ]
 
 
 def interval_of(values: Floats) -> tuple[float, float] | None:
@@ -475,7 +461,7 @@ def run() -> list[Figure]:
     first = repeat % len(arms)
     for arm in (*arms[first:], *arms[:first]):
         run_arm(app, trace, repeat, arm, learned=learned)
-    outcomes = read_outcomes()
+    outcomes = load_outcomes(FOLDER / "outcomes", RunOutcome)
     Console().print(tabulate(outcomes))
     tuned = at_least(
         figure=f"{app.name} on {trace}: tunings in force after learning",

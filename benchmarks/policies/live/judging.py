@@ -1,4 +1,4 @@
-"""Judges a run by the records themselves, whoever scaled the job: how late they were, and at what.
+"""Judges a run by how late its records came out, whoever scaled the job.
 
 An interval holds the records that were due in it, whenever they came out. So one that a change has
 held up is judged like any other, and so is one that never came. A record that came out again after
@@ -78,19 +78,20 @@ def judge(
     )
 
 
-def mean_over_time(
-    samples: Sequence[tuple[float, float]], *, begin: float, end: float
-) -> float | None:
-    """Return the mean of a value that stays until the next sample; `None` without a sample.
+def mean_over_time(samples: Sequence[tuple[float, float]], *, begin: float, end: float) -> float:
+    """Return the mean of a value that stays until the next sample.
 
     Args:
         samples: Unix seconds and the value, in order of time. Before the first one, its value
             counts.
         begin: Unix seconds.
         end: Unix seconds, after `begin`.
+
+    Raises:
+        ValueError: There is no sample.
     """
     if not samples:
-        return None
+        raise ValueError("Expected at least one sample, got none")
     times = [begin, *(min(max(time, begin), end) for time, _ in samples[1:]), end]
     held = [later - earlier for earlier, later in pairwise(times)]
     values = [value for _, value in samples]
@@ -117,6 +118,9 @@ class Ratio:
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     """Return the ratio of the sums over pairs, with 95 % of the bootstrap resamples of the pairs.
 
+    Not by SciPy's `bootstrap`, as `live.interval_of`: it interpolates between resamples, and
+    between a number and `inf` there is none. The ends are resamples themselves.
+
     Raises:
         ValueError: There is no pair.
     """
@@ -128,7 +132,6 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
         return Ratio(value=value, low=None, high=None)
     chosen = np.random.default_rng(SEED).integers(len(ours), size=(RESAMPLES, len(ours)))
     resampled = _ratio_of_sums(mine[chosen], other[chosen])
-    # By order and not by interpolation: between a number and `inf` there is none.
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
     return Ratio(value=value, low=float(low), high=float(high))

@@ -9,7 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.policies.live import (
+from benchmarks.policies.live.apps import (
+    APPS,
+    KNOWN_LINES,
+    LARGE_SPEED,
+    LINES,
+    Arm,
+    describe,
+    make_trace,
+)
+from benchmarks.policies.live.live import (
     LEARNED,
     MEMORY_PRICE,
     RunOutcome,
@@ -21,16 +30,7 @@ from benchmarks.policies.live import (
     run,
     tune_on,
 )
-from benchmarks.policies.live_apps import (
-    APPS,
-    KNOWN_LINES,
-    LARGE_SPEED,
-    LINES,
-    Arm,
-    describe,
-    make_trace,
-)
-from benchmarks.policies.live_quotas import CORE, MINIMUM, QuotaError, limit_of
+from benchmarks.policies.live.quotas import CORE, MIN_QUOTA, QuotaError, limit_of
 from benchmarks.registry import BenchmarkError
 from weir_operator.loop.run_record import Objective, OperatorTick, ResponseTime, TickRecord
 from weir_operator.streamapp.loading import parse_manifest
@@ -123,7 +123,7 @@ def test_a_replicas_quota_is_its_speeds_share_of_a_small_core(speed):
     quota, period = limit_of(speed)
 
     assert quota / period == pytest.approx(speed * CORE)
-    assert quota >= MINIMUM
+    assert quota >= MIN_QUOTA
 
 
 def test_a_speed_whose_quota_the_kernel_refuses_is_told():
