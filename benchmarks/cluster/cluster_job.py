@@ -171,27 +171,16 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
             )
         return end
 
-    async def until_warm(self, count: int, *, limit: float = 180.0) -> tuple[str, ...]:
-        """Look after the job until so many standby TaskManagers are warm; return their names.
-
-        Raises:
-            RuntimeError: They are not within `limit` seconds.
-        """
-
-        async def warm() -> tuple[str, ...] | None:
-            await self.lifecycle.heal()
-            ready = [
+    async def warm_standby(self) -> tuple[str, ...]:
+        """Return the names of the standby pods that are warm now."""
+        return tuple(
+            sorted(
                 str(pod["metadata"]["name"])
                 for pod in await self.place.pods("standby")
                 if "deletionTimestamp" not in pod["metadata"]
                 and condition(pod, "Ready").get("status") == "True"
-            ]
-            return tuple(sorted(ready)) if len(ready) == count else None
-
-        found = await wait_until(warm, clock=self.clock, timeout=limit, period=0.5)
-        if found is None:
-            raise RuntimeError(f"Expected {count} warm TaskManagers within {limit:g} s, got fewer")
-        return found
+            )
+        )
 
     async def replica(self, operator: str) -> Replica:
         """Return the one replica of an operator."""

@@ -23,6 +23,7 @@ from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
+from benchmarks.flink.steered_job import figures_of_two_more
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
 ABOUT = "output gap and parts of a rescale on the Kubernetes cluster that KUBECONFIG names"
@@ -158,28 +159,7 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
             await asyncio.sleep(PAUSE)
             await job.change(HOME)
         ledger = await job.finish()
-    times = [end.times[str(Step.DONE)] - end.created for end in ends]
-    started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
-    return [
-        at_most(
-            figure=f"{name}: decision to running, median of {len(ends)}",
-            value=statistics.median(times),
-            unit="s",
-            limit=limit,
-        ),
-        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
-        Figure(
-            figure=f"{name}: until both are registered, median",
-            value=statistics.median(started),
-            unit="s",
-        ),
-        at_most(
-            figure=f"{name}: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
-    ]
+    return figures_of_two_more(name, ends, ledger, limit)
 
 
 async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Move]:

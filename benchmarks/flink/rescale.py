@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import longest_gap, read_arrivals
+from benchmarks.flink.steered_job import figures_of_two_more
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
@@ -157,33 +158,13 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
         await cluster.lifecycle.bring_up()
         await asyncio.sleep(8.0)  # the JVMs compile what they run
         for _ in range(TWO_MORE_TIMES):
-            await cluster.until_warm()
+            await cluster.until_warm(standby)
             await asyncio.sleep(3.0)
             ends.append(await cluster.change(more))
             await asyncio.sleep(3.0)
             await cluster.change(trips.initial)
         ledger = await cluster.finish()
-    times = [end.times[str(Step.DONE)] - end.created for end in ends]
-    return [
-        at_most(
-            figure=f"{name}: decision to running, median of {len(ends)}",
-            value=statistics.median(times),
-            unit="s",
-            limit=limit,
-        ),
-        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
-        Figure(
-            figure=f"{name}: until both are registered, median",
-            value=_median(ends, Step.START, Step.STOP),
-            unit="s",
-        ),
-        at_most(
-            figure=f"{name}: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
-    ]
+    return figures_of_two_more(name, ends, ledger, limit)
 
 
 async def _resize() -> list[Figure]:

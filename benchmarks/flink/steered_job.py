@@ -8,21 +8,23 @@ what it took.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Ledger, read_proof
-from weir_operator.clock import SystemClock
+from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
@@ -73,6 +75,27 @@ class SteeredJob(Generic[Where]):
             await asyncio.sleep(0.2)
         raise RuntimeError(f"Expected the job to run within {limit:g} s, got tasks that do not")
 
+    async def warm_standby(self) -> tuple[str, ...]:
+        """Return the names of the standby TaskManagers that are warm now; a job may have none."""
+        return ()
+
+    async def until_warm(self, count: int, *, limit: float = 180.0) -> tuple[str, ...]:
+        """Look after the job until so many standby TaskManagers are warm; return their names.
+
+        Raises:
+            RuntimeError: They are not within `limit` seconds.
+        """
+
+        async def look() -> tuple[str, ...] | None:
+            await self.lifecycle.heal()
+            warm = await self.warm_standby()
+            return warm if len(warm) == count else None
+
+        found = await wait_until(look, clock=self.clock, timeout=limit, period=0.2)
+        if found is None:
+            raise RuntimeError(f"Expected {count} warm TaskManagers within {limit:g} s, got others")
+        return found
+
     async def finish(self) -> Ledger:
         """Stop the job with a savepoint and return what its ledger says then."""
         await self.lifecycle.suspend()
@@ -115,3 +138,38 @@ class SteeredJob(Generic[Where]):
             settings=settings,
             standby=standby,
         )
+
+
+def figures_of_two_more(
+    name: str, ends: Sequence[RescaleJournal], ledger: Ledger, limit: float
+) -> list[Figure]:
+    """Return what changes took that gave an operator two replicas more.
+
+    Args:
+        name: How the figures are to begin.
+        ends: The changes.
+        ledger: Of the job after them.
+        limit: Seconds from decision to running, which the median is not to exceed.
+    """
+    times = [end.times[str(Step.DONE)] - end.created for end in ends]
+    started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
+    return [
+        at_most(
+            figure=f"{name}: decision to running, median of {len(ends)}",
+            value=statistics.median(times),
+            unit="s",
+            limit=limit,
+        ),
+        Figure(figure=f"{name}: decision to running, longest", value=max(times), unit="s"),
+        Figure(
+            figure=f"{name}: until both are registered, median",
+            value=statistics.median(started),
+            unit="s",
+        ),
+        at_most(
+            figure=f"{name}: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+    ]

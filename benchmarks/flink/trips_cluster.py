@@ -6,7 +6,6 @@ ledger says which records arrived, its raw files when (`ledger`).
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -185,20 +184,9 @@ class TripsCluster(SteeredJob[LocalRuntime]):
         """Leave everything running when the context ends."""
         self._detached = True
 
-    async def until_warm(self, limit: float = 120.0) -> tuple[str, ...]:
-        """Look after the job until all standby TaskManagers are warm; return their ids.
-
-        Raises:
-            RuntimeError: They are not within `limit` seconds.
-        """
-        began, wanted = self.clock.now(), sum(self.trips.standby.values())
-        while self.clock.now() - began < limit:
-            await self.lifecycle.heal()
-            warm = await self.runtime.standby()
-            if len(warm) == wanted:
-                return warm
-            await asyncio.sleep(0.2)
-        raise RuntimeError(f"Expected {wanted} warm TaskManagers within {limit:g} s, got fewer")
+    async def warm_standby(self) -> tuple[str, ...]:
+        """Return the ids of the standby TaskManagers that are warm now."""
+        return await self.runtime.standby()
 
     async def change(self, target: DeploymentMap) -> RescaleJournal:
         """Take the job to `target`."""

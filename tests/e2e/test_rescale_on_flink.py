@@ -106,13 +106,13 @@ async def test_a_rescale_takes_the_task_managers_that_wait_and_they_are_replaced
 
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
-        [waiting] = await cluster.until_warm()
+        [waiting] = await cluster.until_warm(1)
         process = pid_of(cluster, waiting)
         end = await cluster.change(target)
         [taken] = [r.id for r in await cluster.runtime.replicas() if r.pool == "large"]
         same = pid_of(cluster, taken) == process
         after = await has_output(cluster)
-        [next_one] = await cluster.until_warm()
+        [next_one] = await cluster.until_warm(1)
         ledger = await cluster.finish()
 
     assert end.step is Step.DONE
