@@ -14,6 +14,7 @@ class Paired(Protocol):
     @property
     def pair(self) -> tuple[str, str, int]:
         """What runs are compared on: job, trace and repeat, which have equal arrivals."""
+        ...
 
 
 Run = TypeVar("Run")
