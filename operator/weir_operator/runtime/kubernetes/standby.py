@@ -312,10 +312,11 @@ def _usual(pods: FlinkPods, pool: str) -> str:
 
 def _is_same(found: Body, wanted: Body) -> bool:
     """Return whether a ReplicaSet has the replicas, and makes the pods, that are wanted."""
-    return _make(found) == _make(wanted)
+    return _compared_parts(found) == _compared_parts(wanted)
 
 
-def _make(workload: Body) -> tuple[object, ...]:
+def _compared_parts(workload: Body) -> tuple[object, ...]:
+    """Return of a ReplicaSet what `_is_same` compares."""
     spec = workload["spec"]
     template = spec["template"]
     labels, volumes = template["metadata"]["labels"], template["spec"]["volumes"]
