@@ -22,7 +22,7 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "web.refresh-interval": "100 ms",
         # How old the record counts are that tell whether a restart has worked; Flink's 10 s would
         # be added to every rescale. The JobManager collects them only while somebody asks.
-        "metrics.fetcher.update-interval": "500",
+        "metrics.fetcher.update-interval": "100",
         # A killed TaskManager refuses two heartbeats and is noticed after 3 s instead of 12. One
         # that collects garbage refuses none: it is waited for as long as Flink's time-out says.
         "heartbeat.interval": "1000",

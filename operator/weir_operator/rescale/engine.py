@@ -75,8 +75,11 @@ OLD_JOB_PERIOD = 1.0
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
 FLOW_PERIOD = 2.0
-"""Seconds for which a job is watched before it is stopped, until a record passes; Flink counts
-anew every half second."""
+"""Seconds for which a job is watched before it is stopped, until a record passes."""
+FLOW_POLL = 0.1
+"""Seconds between two counts of records; Flink counts anew as often (`flink/configuration`)."""
+FLOW_RECENT = 10.0
+"""Age in seconds up to which a count from when TaskManagers began to start shows such a record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +115,7 @@ class Rescaler:
         retrier = Retrier(parts.clock, limit=parts.settings.submit_deadline)
         self._until, self._retried = retrier.until, retrier.retried
         self._resumed = False  # it goes on with what an earlier one left
+        self._earlier: tuple[float, Reading] | None = None  # when, by the monotonic clock, and what
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
 
     def can_resume(self, journal: RescaleJournal) -> bool:
@@ -146,6 +150,7 @@ class Rescaler:
             Step.VERIFY: self._verify,
         }
         self._resumed = self._store.load().rescale == journal
+        self._earlier = None
         self._is_asked_for = is_asked_for
         while not journal.step.is_end:
             await self._write(journal)
@@ -252,6 +257,8 @@ class Rescaler:
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         asked = -math.inf
         if leave_job:
+            # While TaskManagers start, it takes no time of the change.
+            self._earlier = await self._reading_or_none(journal)
             stay = {replica.id for replica in await remaining()}
             alive = await self._runtime.replicas()
             await self._runtime.prepare_stop([each.id for each in alive if each.id not in stay])
@@ -378,6 +385,8 @@ class Rescaler:
             seconds: For how long it is watched until one does.
         """
         first: Reading | None = None
+        if self._earlier is not None and self._clock.monotonic() - self._earlier[0] <= FLOW_RECENT:
+            first = self._earlier[1]
 
         async def flows() -> bool | None:
             nonlocal first
@@ -388,7 +397,7 @@ class Rescaler:
             return reading.since(first).records > 0 or None
 
         try:
-            found = await self._until(flows, seconds, period=0.2)
+            found = await self._until(flows, seconds, period=FLOW_POLL)
         except (TemporaryError, PermanentError) as error:
             # Not worth a failed change: without it, silence counts as a job without input.
             log.info("records not counted", change=journal.id, failure=str(error))
@@ -398,6 +407,17 @@ class Rescaler:
         journal = journal.model_copy(update={"flowed": True})
         await self._write(journal)
         return journal
+
+    async def _reading_or_none(self, journal: RescaleJournal) -> tuple[float, Reading] | None:
+        """Return when and what the job to be restarted has read; `None` where it is not known."""
+        try:
+            reading = await self._jobs.reading(_required(journal.old_job))
+        except (TemporaryError, PermanentError) as error:
+            log.info("records not counted", change=journal.id, failure=str(error))
+            return None
+        if reading is None or math.isnan(reading.records):
+            return None
+        return self._clock.monotonic(), reading
 
     async def _goes_by_checkpoint(self, journal: RescaleJournal) -> bool:
         """Whether no savepoint is even tried.
@@ -652,7 +672,7 @@ class Rescaler:
             return judge_flow(reading, waited, settings, flowed=journal.flowed)
 
         try:
-            flow = await self._until(judged, settings.flow_deadline, period=0.2)
+            flow = await self._until(judged, settings.flow_deadline, period=FLOW_POLL)
         except (PermanentError, TemporaryError) as error:
             return self._give_up(journal, str(error), ran=True)
         if flow in (Flow.FLOWS, Flow.IDLE):
