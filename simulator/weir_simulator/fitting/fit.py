@@ -30,6 +30,11 @@ from weir_simulator.fitting.structure import Structure
 from weir_simulator.fitting.waiting import fit_unmodelled_latency, fit_waiting
 from weir_simulator.traces import Trace
 
+UNMEASURED_DOWNTIME = 2.0
+"""Seconds without output of a restart, while none was measured. `make bench NAME=rescale` had 0.7
+to 2.5 s, `NAME=rescale-cluster` 1.4 to 2.3 s; with 0, a tuning would take restarts for free."""
+UNMEASURED_PROVISIONING = 5.0
+"""Seconds until added replicas are there, while none was added: 1.6 to 3.1 s, and some 6 s."""
 LEAST_INTERVALS = 30
 """Undisturbed intervals below which there is no fit: half an hour of minutes."""
 
@@ -206,8 +211,8 @@ def calibrate(
         selectivities=flow.selectivities,
         speedups=services.speedups,
         unmodelled_latency=Estimate(value=0.0),
-        downtime=_mean_of([change.downtime for change in restarts]),
-        provisioning=_mean_of([change.provisioning for change in changes]),
+        downtime=_mean_of([change.downtime for change in restarts], UNMEASURED_DOWNTIME),
+        provisioning=_mean_of([change.provisioning for change in changes], UNMEASURED_PROVISIONING),
         services=services.measured,
         noise=services.noise,
         passage_noises=flow.noises,
@@ -223,6 +228,7 @@ def _assume_scv(specified: OperatorModel) -> Estimate:
     return Estimate(value=1.0 if math.isnan(specified.service_scv) else specified.service_scv)
 
 
-def _mean_of(seconds: Sequence[float]) -> Estimate:
+def _mean_of(seconds: Sequence[float], unmeasured: float) -> Estimate:
+    """Return the mean of what was measured; `unmeasured` where nothing was."""
     known = [each for each in seconds if not math.isnan(each)]
-    return estimate_mean(known) if known else Estimate(value=0.0)
+    return estimate_mean(known) if known else Estimate(value=unmeasured)

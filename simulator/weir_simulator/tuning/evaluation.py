@@ -33,13 +33,15 @@ RARE = 0.99
 """Part of all stretches that keep what is forecast."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class SimulationRun:
     """What to simulate."""
 
     point: Tuning
     slots: int
     seed: int
+    rates: Trace | None = None
+    """Records/s by slot; `None` is the experiment's trace."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -76,31 +78,35 @@ def evaluate(experiment: Experiment, trace: Trace, run: SimulationRun) -> RunRes
         SimulatorError: A trace cannot be read.
     """
     tuned = apply_tuning(experiment, run.point)
-    policy = experiment.policy.name
-    algorithm = registry.define(policy, settings_of(tuned, experiment.policy.parameters))
-    if algorithm is None:  # a network
+    rates = trace if run.rates is None else run.rates
+    history = _simulate(tuned, rates[: run.slots], seed=run.seed)
+    if history is None:  # a network, which reads the trace itself
         source = experiment.trace.model_copy(update={"slots": run.slots})
         shortened = tuned.model_copy(update={"trace": source})
         history = simulate(shortened, seed=run.seed, history=True).history
-    else:
-        outcome = new_outcome(run.slots, len(experiment.node_types), history=True)
-        rates = np.ascontiguousarray(trace[: run.slots])
-        run_compiled(tuned, rates, policy, algorithm, outcome, seed=run.seed)
-        history = outcome.history
     return _measure(history, experiment.objective.response_time)
 
 
-def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) -> Forecast:
+def forecast(
+    experiment: Experiment,
+    *,
+    seeds: Sequence[int],
+    intervals: int,
+    traffic: Sequence[Trace] = (),
+) -> Forecast:
     """Return what a stretch of so many slots hardly ever exceeds.
 
     Args:
         experiment: With the weights and budgets in question.
         seeds: Of the runs that are looked at.
         intervals: Slots; a trace that is shorter is one stretch.
+        traffic: Records/s by slot, one trace for each seed; empty is the experiment's for each.
     """
     late, money, restarts = [], [], []
-    for seed in seeds:
-        history = simulate(experiment, seed=seed, history=True).history
+    for place, seed in enumerate(seeds):
+        history = _simulate(experiment, traffic[place], seed=seed) if traffic else None
+        if history is None:
+            history = simulate(experiment, seed=seed, history=True).history
         violated = history[:, AT_TIME] > experiment.objective.response_time
         late.append(_means_of_stretches(violated.astype(np.float64), intervals))
         money.append(_means_of_stretches(history[:, AT_PRICE], intervals))
@@ -112,6 +118,18 @@ def forecast(experiment: Experiment, *, seeds: Sequence[int], intervals: int) ->
         money=float(np.quantile(np.concatenate(money), RARE)),
         restarts=float(np.quantile(np.concatenate(restarts), RARE)),
     )
+
+
+def _simulate(experiment: Experiment, rates: Trace, *, seed: int) -> Floats | None:
+    """Return what happened in every slot, `(slots, 5)`; `None` where the policy is a network."""
+    policy = experiment.policy
+    algorithm = registry.define(policy.name, settings_of(experiment, policy.parameters))
+    if algorithm is None:
+        return None
+    outcome = new_outcome(rates.size, len(experiment.node_types), history=True)
+    rates = np.ascontiguousarray(rates)
+    run_compiled(experiment, rates, policy.name, algorithm, outcome, seed=seed)
+    return outcome.history
 
 
 def _measure(history: Floats, bound: float) -> RunResult:

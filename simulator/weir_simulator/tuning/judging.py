@@ -12,6 +12,11 @@ The variances of both means are added up, as for two crossed random effects (Sea
 McCulloch, Variance Components, 1992), and the degrees of freedom are Satterthwaite's (Biometrics
 Bulletin 2, 1946). What is left to neither counts in both, on the safe side.
 
+A short trace may have no two stretches that are nearly independent. Then each run can have traffic
+of its own, made up from the trace's changes (`resampling`). A run is then one draw of traffic and
+chance together, and the question is what another run would be, so the scatter of the runs counts
+and not that of their mean.
+
 Whether a point meets a limit is judged with the same method, on its own share instead of a
 difference. Lower cost and each limit must all hold with the required confidence; several conditions
 need no higher confidence (Berger's intersection-union test, Technometrics 24, 1982).
@@ -62,10 +67,12 @@ class Judged:
     """A point's runs on the judging seeds, by parts of the trace.
 
     Args:
-        runs: At least one, each with a seed of its own; all over the same slots.
+        runs: At least one, each with a seed of its own; all over as many slots.
+        resampled: Whether each run has traffic of its own; else all have the trace.
     """
 
-    def __init__(self, runs: Sequence[RunResult]) -> None:
+    def __init__(self, runs: Sequence[RunResult], *, resampled: bool = False) -> None:
+        self.resampled = resampled
         self.parts: Floats = np.stack([run.parts for run in runs])
         """Money, violations and reconfigurations, `(s, n, 3)`."""
         self.lengths = runs[0].lengths
@@ -93,8 +100,17 @@ class Judged:
         )
 
     def _estimate(self, mean: float, column: int) -> Estimate:
-        spread = spread_of_mean(self.parts[:, :, column], self.lengths)
+        spread = self.spread(self.parts[:, :, column])
         return Estimate(mean=mean, standard_error=None if spread is None else spread.error)
+
+    def spread(self, values: Floats) -> Spread | None:
+        """Return how far the mean of values by seed and part, `(s, n)`, may be from the truth.
+
+        `None` where there are too few to say it.
+        """
+        if self.resampled:
+            return spread_of_runs(values, self.lengths)
+        return spread_of_mean(values, self.lengths)
 
 
 def is_better(ours: Judged, theirs: Judged, limits: Limits, *, confidence: float) -> bool:
@@ -134,7 +150,7 @@ def certainty_of_less(ours: Judged, theirs: Judged, columns: Sequence[int]) -> f
     where too little was simulated to say anything.
     """
     differences = _differences(ours, theirs, columns)
-    spread = spread_of_mean(differences, ours.lengths)
+    spread = ours.spread(differences)
     if spread is None:
         return None
     return _probability_below(0.0, differences, ours.lengths, spread, equal=0.5)
@@ -147,7 +163,7 @@ def certainty_of_keeping(point: Judged, limits: Limits) -> float | None:
     """
     minimum = 1.0
     for column, limit, _ in _limited(limits):
-        certainty = _certainty_of_at_most(limit, point.parts[:, :, column], point.lengths)
+        certainty = _certainty_of_at_most(limit, point, column)
         if certainty is None:
             return None
         minimum = min(minimum, certainty)
@@ -164,12 +180,11 @@ def explain_doubt(ours: Judged, theirs: Judged, limits: Limits) -> str:
             f"with {MIN_SEEDS}"
         )
     unknown = []
-    if spread_of_mean(differences, lengths) is None:
+    if ours.spread(differences) is None:
         unknown.append((differences, "the difference in cost is autocorrelated"))
     for column, limit, what in _limited(limits):
-        values = ours.parts[:, :, column]
-        if _certainty_of_at_most(limit, values, lengths) is None:
-            unknown.append((values, f"{what} are autocorrelated"))
+        if _certainty_of_at_most(limit, ours, column) is None:
+            unknown.append((ours.parts[:, :, column], f"{what} are autocorrelated"))
     if not unknown:
         return ""
     slots = float(lengths.sum())
@@ -209,6 +224,27 @@ def spread_of_mean(values: Floats, lengths: Floats) -> Spread | None:
     return Spread(error=math.sqrt(of_traffic + of_chance), freedom=freedom)
 
 
+def spread_of_runs(values: Floats, lengths: Floats) -> Spread | None:
+    """Return how far another run may be from the mean of runs that have traffic of their own.
+
+    The prediction interval of a normal law: the scatter of the runs, and that of their mean.
+
+    Args:
+        values: By run and part, `(s, n)`.
+        lengths: Slots of each part, `(n,)`.
+
+    Returns:
+        `None` for a single run.
+    """
+    runs = len(values)
+    if runs < MIN_SEEDS:
+        return None
+    scatter = float(np.average(values, axis=1, weights=lengths).var(ddof=1))
+    if scatter == 0:
+        return Spread(error=0.0, freedom=math.inf)
+    return Spread(error=math.sqrt(scatter * (1 + 1 / runs)), freedom=runs - 1)
+
+
 def correlation_time(series: Floats) -> float:
     """Return over how many neighbours a series hangs together; 1 where not at all.
 
@@ -239,8 +275,8 @@ def _limited(limits: Limits) -> tuple[tuple[int, float, str], ...]:
     )
 
 
-def _certainty_of_at_most(limit: float, values: Floats, lengths: Floats) -> float | None:
-    """Return the probability that shares of slots, `(s, n)`, are at most a limit on average.
+def _certainty_of_at_most(limit: float, point: Judged, column: int) -> float | None:
+    """Return the probability that a point's shares of slots are at most a limit on average.
 
     What does not vary, such as what never happened, is known. Where what varies says nothing of
     other traffic, it is sure only if even the worst of a few long stretches kept the limit:
@@ -248,7 +284,8 @@ def _certainty_of_at_most(limit: float, values: Floats, lengths: Floats) -> floa
     """
     if limit >= 1:
         return 1.0
-    spread = spread_of_mean(values, lengths)
+    values, lengths = point.parts[:, :, column], point.lengths
+    spread = point.spread(values)
     if spread is None:
         series = values.mean(axis=0)
         stretches = _means_of_stretches(series, lengths, min(MIN_STRETCHES, series.size))

@@ -200,6 +200,9 @@ class TuningResult(Section):
     """Wall time."""
     ended: Literal["finished", "stopped", "deadline"]
     """Why the search ended."""
+    resampled: bool = Field(default=False, exclude_if=lambda resampled: not resampled)
+    """Whether the final comparison had traffic that was made up from the trace's changes, because
+    the trace is too short; the probabilities are then of a stretch that is as long."""
     forecast: Forecast | None = Field(default=None, exclude_if=lambda forecast: forecast is None)
     """Of the best; `None`, and not in the file, where none was asked for."""
     trained: dict[str, dict[str, JsonValue]] = Field(default={}, exclude_if=lambda each: not each)

@@ -42,6 +42,7 @@ from weir_simulator.tuning.order import (
     TuningResult,
     apply_tuning,
 )
+from weir_simulator.tuning.resampling import resample
 from weir_simulator.tuning.study import Study
 from weir_simulator.tuning.workers import Workers, count_workers
 
@@ -50,6 +51,12 @@ CAREFUL = 0.5
 """Part of each limit within which one of the points that are compared is, where there is any: the
 best are often just within a limit, and none of them surely."""
 JUDGING_SEEDS, JUDGING_SEEDS_OF_LEARNERS = 3, 6
+RESAMPLED = 30
+"""Traces that are made up where the measured one is too short to compare two points on."""
+RESAMPLED_TO_CHOOSE = 15
+"""The same, to choose the point that is compared: none of these is among the others."""
+MAX_CHOICES = 8
+"""Points among which that one is chosen."""
 FORECAST_SEEDS = 3
 
 Ended = Literal["finished", "stopped", "deadline"]
@@ -72,6 +79,9 @@ def tune(
     study: Path | None = None,
 ) -> TuningResult:
     """Return the best weights and budgets that an order's search finds.
+
+    Where the trace is too short to compare them with the incumbent, traffic is made up from its
+    changes, and both are compared on that.
 
     Args:
         order: What to tune, and how.
@@ -102,21 +112,29 @@ def tune(
         threadpool_limits(limits=1),
         Workers(order.experiment, trace, count=count_workers(order.workers, order.batch)) as pool,
     ):
-        search = _Search(order, slots, judging_slots, pool, began, should_stop)
+        search = _Search(order, trace, slots, judging_slots, pool, began, should_stop)
         search.run(on_evaluation, kept)
         result = search.judge()
     if kept is not None:
         kept.finish(result)
-    return _add_extras(order, result)
+    return _add_extras(order, trace[:judging_slots], result)
 
 
-def _add_extras(order: TuningRequest, result: TuningResult) -> TuningResult:
+def resampled_traffic(rates: Trace, *, seed: int) -> list[Trace]:
+    """Return the traces that are made up from one that is too short."""
+    rng = np.random.default_rng([seed, 3])
+    return [resample(rates, rng) for _ in range(RESAMPLED + RESAMPLED_TO_CHOOSE)]
+
+
+def _add_extras(order: TuningRequest, rates: Trace, result: TuningResult) -> TuningResult:
     """Return the result with a forecast of its best, and policies trained for it, as asked for."""
     best = apply_tuning(order.experiment, result.best)
     expected: Forecast | None = None
     if order.watch is not None:
-        seeds = range(order.seed, order.seed + FORECAST_SEEDS)
-        expected = forecast(best, seeds=seeds, intervals=order.watch)
+        made_up = resampled_traffic(rates, seed=order.seed) if result.resampled else []
+        traffic = made_up[:RESAMPLED]
+        seeds = range(order.seed, order.seed + (len(traffic) or FORECAST_SEEDS))
+        expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
     learned = Trained({})
     if order.train and registry.learns_by_trying(best.policy.name):
         learned = train_policies(best, slots=order.train, seed=order.seed)
@@ -145,13 +163,14 @@ class _Search:
     def __init__(
         self,
         order: TuningRequest,
+        trace: Trace,
         slots: int,
         judging_slots: int,
         workers: Workers,
         began: float,
         should_stop: Callable[[], bool],
     ) -> None:
-        self._order, self._workers, self._began = order, workers, began
+        self._order, self._trace, self._workers, self._began = order, trace, workers, began
         self._slots, self._judging_slots = slots, judging_slots
         self._asked_to_stop = should_stop
         self._limits = order.constraints.limits
@@ -202,26 +221,15 @@ class _Search:
                 "Expected at least one evaluation in full, got none before the end; "
                 "give a later deadline, fewer slots or a resumable study"
             )
-        points = [each.point for each in full[: order.shortlist]]
-        half = Limits(
-            violations=CAREFUL * limits.violations,
-            reconfigurations=CAREFUL * limits.reconfigurations,
-        )
-        careful = min(full, key=lambda each: rank(each.outcome, half)).point
-        points += [careful] if careful not in points else []
-        # Somebody had a reason for the warm starts, and the search's slots may not show it.
-        points += [point for point in order.warm_starts if point not in points]
+        points = self._shortlist(full)
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
-        runs = [
-            SimulationRun(point=point, slots=self._judging_slots, seed=seed)
-            for point in (self._incumbent, *points)
-            for seed in seeds
-        ]
-        measured = _all(self._workers.evaluate(runs, should_stop=never))
-        judged = [
-            Judged(measured[place : place + len(seeds)])
-            for place in range(0, len(measured), len(seeds))
-        ]
+        judged = self._judge_runs(points, seeds)
+        resampled = self._is_short(judged)
+        if resampled:
+            made_up = resampled_traffic(self._trace[: self._judging_slots], seed=order.seed)
+            points = [self._choose_on(made_up[RESAMPLED:], full)]
+            seeds = [order.seed + 1 + place for place in range(RESAMPLED)]
+            judged = self._judge_runs(points, seeds, made_up[:RESAMPLED])
         theirs, candidates = judged[0], judged[1:]
         compared = sum(point != self._incumbent for point in points)
         required = required_of_each(order.confidence, max(1, compared))
@@ -252,7 +260,90 @@ class _Search:
             simulated_slots=sum(each.slots for each in self._evaluations),
             seconds=time.monotonic() - self._began,
             ended=self._ended,
+            resampled=resampled,
         )
+
+    def _judge_runs(
+        self, points: Sequence[Tuning], seeds: Sequence[int], traffic: Sequence[Trace] = ()
+    ) -> list[Judged]:
+        """Return the incumbent and then the points, simulated with each seed.
+
+        Args:
+            points: What is compared with the incumbent.
+            seeds: None that the search used.
+            traffic: Records/s by slot for each seed; empty is the trace for all of them.
+        """
+        runs = [
+            SimulationRun(
+                point=point,
+                slots=self._judging_slots,
+                seed=seed,
+                rates=traffic[place] if traffic else None,
+            )
+            for point in (self._incumbent, *points)
+            for place, seed in enumerate(seeds)
+        ]
+        measured = _all(self._workers.evaluate(runs, should_stop=never))
+        return [
+            Judged(measured[place : place + len(seeds)], resampled=bool(traffic))
+            for place in range(0, len(measured), len(seeds))
+        ]
+
+    def _is_short(self, judged: Sequence[Judged]) -> bool:
+        """Return whether the trace says nothing of other traffic, which can be made up instead."""
+        theirs, candidates = judged[0], judged[1:]
+        return (
+            self._judging_seeds >= MIN_SEEDS
+            and not registry.is_deep(self._order.experiment.policy.name)
+            and any(explain_doubt(each, theirs, self._limits) for each in candidates)
+        )
+
+    def _shortlist(self, full: Sequence[Evaluation]) -> list[Tuning]:
+        """Return which of the search's points are compared with the incumbent.
+
+        Args:
+            full: The evaluations in full, best first.
+        """
+        order, limits = self._order, self._limits
+        points = [each.point for each in full[: order.shortlist]]
+        half = Limits(
+            violations=CAREFUL * limits.violations,
+            reconfigurations=CAREFUL * limits.reconfigurations,
+        )
+        careful = min(full, key=lambda each: rank(each.outcome, half)).point
+        points += [careful] if careful not in points else []
+        # Somebody had a reason for the warm starts, and the search's slots may not show it.
+        return points + [point for point in order.warm_starts if point not in points]
+
+    def _choose_on(self, traffic: Sequence[Trace], full: Sequence[Evaluation]) -> Tuning:
+        """Return the point that is most likely better than the incumbent, of several the cheapest.
+
+        The search has seen a single short trace, on which the cheapest points nearly break a limit.
+        So it is chosen among all that no other is better than in every respect.
+
+        Args:
+            traffic: Records/s by slot, for several runs.
+            full: The evaluations in full.
+        """
+        front = [
+            each.point
+            for each in sorted(full, key=lambda each: each.money)
+            if not any(_dominates(other, each) for other in full)
+        ]
+        places = np.unique(np.linspace(0, len(front) - 1, MAX_CHOICES).round().astype(int))
+        points = [front[place] for place in places]
+        points += [point for point in self._order.warm_starts if point not in points]
+        seeds = [self._order.seed + 1 + RESAMPLED + place for place in range(len(traffic))]
+        theirs, *candidates = self._judge_runs(points, seeds, traffic)
+
+        def likely(place: int) -> tuple[bool, float]:
+            ours = candidates[place]
+            if is_better(ours, theirs, self._limits, confidence=self._order.confidence):
+                return False, ours.outcome.money
+            saves = certainty_of_less(ours, theirs, (MONEY,)) or 0.0
+            return True, -min(saves, certainty_of_keeping(ours, self._limits) or 0.0)
+
+        return points[min(range(len(points)), key=likely)]
 
     def _evaluate(
         self,
@@ -346,6 +437,12 @@ def _same(known: Evaluation | None, point: Tuning, trial: Trial) -> Evaluation |
     if known is None or known.point != point or known.fidelity != trial.fidelity:
         return None
     return known
+
+
+def _dominates(one: Evaluation, other: Evaluation) -> bool:
+    """Return whether one is at least as good in each respect, and better in one."""
+    mine, its = ((each.money, each.violations, each.reconfigurations) for each in (one, other))
+    return mine != its and all(a <= b for a, b in zip(mine, its, strict=True))
 
 
 def _traces(order: TuningRequest, rates: Trace) -> dict[str, Trace]:

@@ -30,6 +30,7 @@ def judged(
     seeds=3,
     by_seed=0.0,
     parts=PARTS,
+    resampled=False,
 ):
     """Return a point of the given means, with traffic that all points meet alike.
 
@@ -47,7 +48,7 @@ def judged(
         ]
         lengths = np.full(parts, 10.0)
         runs.append(RunResult(slots=10 * parts, parts=np.column_stack(columns), lengths=lengths))
-    return Judged(runs)
+    return Judged(runs, resampled=resampled)
 
 
 def better(ours, theirs):
@@ -197,3 +198,26 @@ def test_more_seeds_and_more_stretches_make_a_mean_surer():
     assert many is not None
     assert many.error < few.error
     assert many.freedom > few.freedom
+
+
+def test_runs_with_traffic_of_their_own_are_sure_of_another_run_not_of_their_mean():
+    ours, theirs = (
+        judged(money, 0.01, seed=seed, seeds=30, by_seed=1.0, spread=0.0, resampled=True)
+        for money, seed in ((9.0, 1), (10.0, 2))
+    )
+
+    certainty = certainty_of_less(ours, theirs, (MONEY,))
+
+    # One run in five is dearer, though the mean of thirty is surely less.
+    assert certainty == pytest.approx(0.76, abs=0.06)
+    assert not better(ours, theirs)
+
+
+def test_a_short_stretch_says_enough_where_each_run_has_traffic_of_its_own():
+    ours, theirs = (
+        judged(money, 0.01, seed=seed, seeds=30, parts=4, resampled=True)
+        for money, seed in ((8.0, 1), (10.0, 2))
+    )
+
+    assert explain_doubt(ours, theirs, LIMITS) == ""
+    assert better(ours, theirs)
