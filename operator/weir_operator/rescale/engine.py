@@ -252,7 +252,15 @@ class Rescaler:
 
         avoid = () if journal.is_back else journal.avoid
         missing = missing_replicas(await remaining(), journal.wanted)
-        await self._runtime.start([replace(spec, avoid=avoid) for spec in missing])
+        added = await self._runtime.start([replace(spec, avoid=avoid) for spec in missing])
+        if added and not journal.is_back:
+            bound = sum(each.id in added and each.from_standby for each in await remaining())
+            journal = journal.model_copy(
+                update={
+                    "started": journal.started + len(added),
+                    "from_standby": journal.from_standby + bound,
+                }
+            )
 
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         asked = -math.inf

@@ -162,6 +162,8 @@ class FakeWorld:
         """TaskManagers whose end was announced while a job ran."""
         self.standby: dict[str, int] = {}
         """How many TaskManagers are to wait, by pool."""
+        self.warm = 0
+        """How many of the TaskManagers that are started next are bound and not started."""
         self.no_standby = ""
         """Why none can wait."""
         self._next = 0
@@ -211,7 +213,9 @@ class FakeWorld:
                 revision=self.used.id if self.named else "",
                 place=self.used.place_id(spec.operator, spec.pool),
                 node=self._choose_node(spec.avoid),
+                from_standby=self.warm > 0,
             )
+            self.warm = max(self.warm - 1, 0)
             self.alive[replica.id] = replica
             ids.append(replica.id)
         if ids:

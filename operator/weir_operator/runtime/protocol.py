@@ -63,6 +63,8 @@ class Replica:
     known, or no id is used twice."""
     ended: str = ""
     """Why the process before this one ended, in few words; empty where there was none."""
+    from_standby: bool = False
+    """Whether it was standby before it was bound to its operator."""
 
     @property
     def node_type(self) -> str:

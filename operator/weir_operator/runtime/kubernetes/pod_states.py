@@ -16,6 +16,7 @@ from weir_operator.runtime.kubernetes.pods import (
     POOL,
     REVISION,
     SIZE,
+    STANDBY,
     FlinkPods,
 )
 from weir_operator.runtime.protocol import Replica
@@ -78,6 +79,7 @@ def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
         node=pod["spec"].get("nodeName", ""),
         process=process_of(pod),
         ended=_end_before(pod),
+        from_standby=STANDBY in labels,
     )
 
 

@@ -110,6 +110,7 @@ class LocalTaskManagers:
                 size=record.size,
                 started=record.started,
                 metrics_url=metrics_url(self._port(folder, record)),
+                from_standby=folder.standby() is not None,
             )
             for folder, record in self._claimed()
         )

@@ -112,6 +112,7 @@ async def test_a_start_binds_what_waits_and_makes_only_the_rest(
     assert sent == [(f"uid of {warm}", "match")]
     assert sorted(each.id for each in replicas) == sorted(ids)
     assert sorted(each.pool for each in replicas) == ["large", "small", "small"]
+    assert [each.id for each in replicas if each.from_standby] == [warm]
     assert waiting(cluster) == []
 
 

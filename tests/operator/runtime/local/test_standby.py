@@ -65,7 +65,7 @@ async def test_one_that_waits_is_bound_and_registers_as_the_same_process(setting
         [taken, cold] = await runtime.start([WORK, WORK])
         joined = await is_registered(runtime, taken, "work")
         after = process_of(runtime, taken)
-        [replica] = [each for each in await runtime.replicas() if each.id == taken]
+        replicas = {each.id: each for each in await runtime.replicas()}
         left = await runtime.standby()
     finally:
         await runtime.close()
@@ -75,7 +75,9 @@ async def test_one_that_waits_is_bound_and_registers_as_the_same_process(setting
     assert cold != waiting
     assert joined
     assert after == before
-    assert (replica.operator, replica.node_type) == ("work", "small/250m")
+    assert (replicas[taken].operator, replicas[taken].node_type) == ("work", "small/250m")
+    assert replicas[taken].from_standby
+    assert not replicas[cold].from_standby
     assert left == ()
     assert processes.find_under(runtime.folder) == {}
 
