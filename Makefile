@@ -34,9 +34,21 @@ jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
 	$(BIN)/python -m weir_operator.flink.jars
 	$(BIN)/python -m weir_operator.flink.agent
 
-# A real evening, night and morning where the traces lie beside the project, else a made-up one.
+# Real mornings and nights where the traces lie beside the project, else made-up ones.
 TAXI := ../shared/traces/taxi.txt
 
+build/demo/morning.txt: $(READY)
+	mkdir -p build/demo
+	if [ -f $(TAXI) ]; then \
+		$(BIN)/weir traces cut $(TAXI) build/demo/minutes.txt --start 11850 --slots 120; \
+	else \
+		$(BIN)/weir traces synth taxi build/demo/week.txt --slots 10080 --seed 5; \
+		$(BIN)/weir traces cut build/demo/week.txt build/demo/minutes.txt --start 215 --slots 120; \
+	fi
+	$(BIN)/weir traces compress build/demo/minutes.txt build/demo/pairs.txt --slots 2
+	$(BIN)/weir traces scale build/demo/pairs.txt $@ --max 90
+
+# The benchmarks' night.
 build/demo/trace.txt: $(READY)
 	mkdir -p build/demo
 	if [ -f $(TAXI) ]; then \
@@ -49,10 +61,10 @@ build/demo/trace.txt: $(READY)
 	$(BIN)/weir traces scale build/demo/quarters.txt $@ --max 70
 
 .PHONY: demo
-demo: jars build/demo/trace.txt ## Scale a real Flink job through a night of taxi trips; report in build/demo
+demo: jars build/demo/morning.txt ## Scale a real Flink job through a morning of taxi trips; report in build/demo
 	rm -rf build/demo/out
-	$(BIN)/weir local examples/trips/streamapp.yaml --duration 280s --fresh --state build/demo/state \
-		--job-args "--trace $(CURDIR)/build/demo/trace.txt --out $(CURDIR)/build/demo/out" \
+	$(BIN)/weir local examples/trips/morning.yaml --duration 285s --fresh --state build/demo/state \
+		--job-args "--trace $(CURDIR)/build/demo/morning.txt --out $(CURDIR)/build/demo/out" \
 		--ledger build/demo/out --report build/demo/report.html --summary build/demo/summary.json
 
 # Two processes: files go to whichever is free, in their order. A third one is no faster on two cores,
