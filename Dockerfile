@@ -50,14 +50,12 @@ COPY simulator simulator
 COPY operator operator
 COPY pipelines pipelines
 COPY cli cli
+COPY scripts/compile_kernels.py scripts/
+# What the usual policies compute with is compiled here, once, for any processor; the wheel takes it.
+RUN PYTHONPATH=policies:simulator /opt/weir/bin/python scripts/compile_kernels.py planner queueing
 RUN /opt/weir/bin/pip wheel --no-deps --wheel-dir /tmp/wheels . \
     && /opt/weir/bin/pip install --no-deps /tmp/wheels/weir-*.whl \
     && /opt/weir/bin/pip install --no-deps --ignore-installed --prefix /overlay /tmp/wheels/weir-*.whl
-# What the usual policies compute with is compiled here, once, for any processor.
-ENV NUMBA_CPU_NAME=generic NUMBA_CACHE_DIR=/overlay/kernels
-COPY scripts/compile_kernels.py /tmp/
-RUN /opt/weir/bin/python /tmp/compile_kernels.py planner queueing
-COPY scripts/start-with-kernels /overlay/bin/
 
 FROM ${PYTHON} AS base
 # The user need not have an entry in /etc/passwd, whatever number the platform gives it: libraries
@@ -66,14 +64,13 @@ FROM ${PYTHON} AS base
 ENV PATH=/opt/weir/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/tmp/kernels \
     HOME=/tmp \
     LOGNAME=weir \
     MALLOC_ARENA_MAX=2
 USER 65532:65532
 WORKDIR /tmp
-ENTRYPOINT ["start-with-kernels", "weir"]
+ENTRYPOINT ["weir"]
 
 FROM base AS tuner
 COPY --from=tuning-dependencies /opt/weir /opt/weir

@@ -25,7 +25,16 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: env
-env: $(READY_DEV) ## Create .venv with everything to run, check and test Weir
+env: $(READY_DEV) kernels ## Create .venv with everything to run, check and test Weir
+
+# A function whose sources have changed since is compiled when it is first called.
+.PHONY: kernels
+kernels: $(READY) ## Compile what policies compute with, so that no first run has to wait for it
+	$(BIN)/python scripts/compile_kernels.py
+
+.PHONY: wheel
+wheel: kernels ## Build the package's wheel into dist, with what policies compute with compiled
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 .PHONY: jars
 jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
@@ -156,7 +165,7 @@ dashboards: $(READY_DEV) ## Write the Grafana dashboards of the chart
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and the state of running apps (.weir) stay
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist policies/weir_policies/kernels/built .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
 	scripts/require python "$(PYTHON)"

@@ -1,7 +1,8 @@
 """How fast the simulator is: what the Application Manager's tuning rests on.
 
 Speeds are those of the compiled loop alone, on one core, the best of several runs, because the
-machine is shared. What a new process and a new machine pay for compiling is told beside them.
+machine is shared. What a new process and a new machine pay for compiling is told beside them: with
+the functions that Weir brings compiled (`make kernels`), and without.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.model import deep_speed
 from benchmarks.papers.taas2023 import Setting, describe
+from weir_operator.flink.jars import REPOSITORY
 from weir_policies import registry
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
@@ -38,6 +40,10 @@ SLOTS_OF_MANY = 2_000
 COLD = """
 import time
 began = time.perf_counter()
+from pathlib import Path
+from weir_policies.kernels import caching
+if not {built}:
+    caching.BUILT = Path("nothing")
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 simulate(an_experiment(), seed=1, policy={policy!r})
@@ -133,21 +139,25 @@ def time_help() -> float:
 
 
 def time_starts() -> list[Figure]:
-    """Return what a first run costs: with everything to compile, and with all on disk."""
+    """Return what a first run costs: with what Weir brings, with all to compile, and later."""
+    subprocess.run([sys.executable, "scripts/compile_kernels.py"], check=True, cwd=REPOSITORY)
     figures = []
     for policy in ("ql-pds-plus", "planner"):
         with tempfile.TemporaryDirectory() as cache:
-            cold, warm = (_time_start(policy, cache) for _ in range(2))
+            first = _time_start(policy, cache, built=True)
+        with tempfile.TemporaryDirectory() as cache:
+            cold, warm = (_time_start(policy, cache, built=False) for _ in range(2))
         figures += [
+            at_most(figure=f"first run ever with {policy}", value=first, unit="s", limit=5),
             Figure(figure=f"first run ever with {policy}, all to compile", value=cold, unit="s"),
             Figure(figure=f"first run of a process with {policy}", value=warm, unit="s"),
         ]
     return figures
 
 
-def _time_start(policy: str, cache: str) -> float:
+def _time_start(policy: str, cache: str, *, built: bool) -> float:
     done = subprocess.run(
-        [sys.executable, "-c", COLD.format(policy=policy)],
+        [sys.executable, "-c", COLD.format(policy=policy, built=built)],
         env={**os.environ, "NUMBA_CACHE_DIR": cache},
         check=True,
         capture_output=True,

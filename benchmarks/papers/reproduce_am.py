@@ -47,8 +47,7 @@ from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.registry import FOLDER
 from benchmarks.rows import RESULTS, Row, count_matches, match_numbers, write_outcomes, write_rows
-from weir_policies.application_manager.search.algorithms import Algorithm
-from weir_policies.application_manager.search.protocol import Limits, TrialOutcome, rank
+from weir_policies.application_manager.search.protocol import Algorithm, Limits, TrialOutcome, rank
 from weir_policies.policy import Tuning
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment

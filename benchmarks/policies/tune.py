@@ -35,8 +35,8 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.papers.applications import Application, describe
 from benchmarks.policies.evolution import EvolutionSearch
 from benchmarks.rows import RESULTS
-from weir_policies.application_manager.search.algorithms import Algorithm, build_search
-from weir_policies.application_manager.search.protocol import Limits, Search
+from weir_policies.application_manager.search.algorithms import build_search
+from weir_policies.application_manager.search.protocol import Algorithm, Limits, Search
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates

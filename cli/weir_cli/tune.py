@@ -24,7 +24,7 @@ from weir_cli.options import (
     read_seconds,
     write_report,
 )
-from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
+from weir_policies.application_manager.search.protocol import Algorithm, SurrogateName
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment, write_experiment

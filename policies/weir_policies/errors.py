@@ -44,6 +44,10 @@ class MissingExtraError(WeirPolicyError):
     """A policy needs a library that is not installed; the message names the extra."""
 
 
+class CacheError(WeirPolicyError):
+    """There is no folder in which compiled functions could be stored."""
+
+
 class DataflowError(WeirPolicyError):
     """The dataflow is not an acyclic graph over the named operators."""
 

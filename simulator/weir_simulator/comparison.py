@@ -232,12 +232,12 @@ def _measure(runs: Sequence[FinishedRun]) -> PolicyResult | None:
 
 def estimate(values: Sequence[float]) -> Interval:
     """Return the mean of one value per seed, with its confidence interval."""
-    # Imported here: a run and a table without several seeds do without scipy's distributions.
-    from scipy.stats import t
+    # Imported here: a run and a table without several seeds do without it.
+    from scipy.special import stdtrit
 
     count = len(values)
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, None)
-    quantile = float(t.ppf((1 + CONFIDENCE) / 2, count - 1))
+    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
     return Interval(mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(count))

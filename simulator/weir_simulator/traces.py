@@ -29,6 +29,7 @@ Presti, ACM TAAS 2023.
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from collections.abc import Mapping
@@ -380,10 +381,9 @@ def _slow_factor(steps: int, deviation: float, memory: float, rng: np.random.Gen
 
     The exponential of a stationary first-order autoregression, whose lognormal mean is taken out.
     """
-    # Imported here: `weir --help` and the rest of the traces do without scipy.
-    from scipy.signal import lfilter
-
-    keep = np.exp(-1 / memory)
+    keep = float(np.exp(-1 / memory))
     shocks = rng.normal(0.0, deviation * np.sqrt(1 - keep**2), steps)
     shocks[0] = rng.normal(0.0, deviation)  # begins as it goes on, not at 0
-    return np.asarray(np.exp(lfilter([1.0], [1.0, -keep], shocks) - deviation**2 / 2))
+    # A plain loop takes 0.04 s for 400,000 steps, and scipy.signal 0.5 s and 50 MiB to be imported.
+    states = itertools.accumulate(shocks.tolist(), lambda state, shock: keep * state + shock)
+    return np.exp(np.fromiter(states, np.float64, steps) - deviation**2 / 2)

@@ -44,3 +44,20 @@ def test_light_work_loads_nothing_heavy(run, tmp_path, script):
     )
 
     assert asked.stdout.splitlines() == ["[]", str(list(HEAVY))], asked.stderr
+
+
+@pytest.mark.parametrize("module", ["kubernetes.process.running", "local.run"])
+def test_what_scales_jobs_starts_without_scipy(run, module):
+    asked = run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys, weir_operator.{module}\n"
+            # Numba imports `scipy` itself, which is small.
+            "print([name for name in ('special', 'linalg', 'optimize', 'stats') "
+            "if f'scipy.{name}' in sys.modules])",
+        ],
+        PYTHONPATH=os.pathsep.join(sys.path),
+    )
+
+    assert asked.stdout.splitlines() == ["[]"], asked.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from weir_operator.rescale.journal import DeploymentMap
-from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.model.season import Season
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.experiment import (

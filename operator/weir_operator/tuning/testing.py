@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from weir_policies.application_manager.search.algorithms import Algorithm
+from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.experiment import TraceSource
 from weir_simulator.testing import an_experiment

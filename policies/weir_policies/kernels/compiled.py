@@ -15,7 +15,13 @@ from numba.core import config
 
 from weir_policies.kernels.caching import LOCATORS
 
-setattr(config, "CACHE_LOCATOR_CLASSES", LOCATORS)  # noqa: B010  (unknown to its stubs)
+_SETTINGS = cast(Any, config)  # its stubs know none of them
+_SETTINGS.CACHE_LOCATOR_CLASSES = LOCATORS
+if _SETTINGS.CPU_NAME is None:
+    # Numba would compile for this very processor, and what was compiled elsewhere could not be
+    # used. Policies are no slower for it: they branch and look up more than they sum.
+    _SETTINGS.CPU_NAME, _SETTINGS.CPU_FEATURES = "generic", ""
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -30,14 +30,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
 from weir_policies.model.arrays import Floats
 from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import Aggregation, OperatorModel, Sharing
-from weir_simulator.fitting.estimate import CONFIDENCE, Estimate, estimate_median
+from weir_simulator.fitting.estimate import Estimate, estimate_median, student_quantile
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
 
@@ -223,7 +222,7 @@ def _solve(
     misfit = float(((aim - weighted @ solved) ** 2).sum())
     deviations = np.sqrt(np.diag(covariance) * max(1.0, misfit / spare if spare else 1.0))
     freedom = max(sum(len(cell.intervals) - 1 for cell in cells), 1)
-    half = deviations * float(student.ppf((1 + CONFIDENCE) / 2, freedom))
+    half = deviations * student_quantile(freedom)
 
     def estimate(column: int, samples: int) -> Estimate:
         value, low, high = np.exp(solved[column] + np.array([0.0, -half[column], half[column]]))

@@ -28,7 +28,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import OptimizeResult, least_squares
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.dataflow import Dataflow
@@ -120,6 +119,9 @@ def fit_waiting(intervals: Sequence[IntervalSample], model: OperatorModel) -> Wa
         return np.append(misses, (guess[0] - model.arrival_scv) / PRIOR)
 
     typical = float(np.median(measured))
+
+    # Imported here: a controller whose jobs have no fit yet does without, and it takes 40 MiB.
+    from scipy.optimize import OptimizeResult, least_squares
 
     def solve(guess: Floats, noise: float) -> OptimizeResult:
         return least_squares(

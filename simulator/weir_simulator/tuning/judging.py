@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from weir_policies.application_manager.search.protocol import Limits, TrialOutcome
 from weir_policies.model.arrays import Floats
@@ -303,7 +303,7 @@ def _probability_below(
     mean = float(np.average(values.mean(axis=0), weights=lengths))
     if spread.error == 0:
         return equal if mean == limit else float(mean < limit)
-    return float(student.cdf((limit - mean) / spread.error, df=spread.freedom))
+    return float(stdtr(spread.freedom, (limit - mean) / spread.error))
 
 
 def _means_of_stretches(series: Floats, lengths: Floats, count: int) -> Floats:

@@ -12,8 +12,12 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from weir_policies.application_manager.search.algorithms import Algorithm, SurrogateName
-from weir_policies.application_manager.search.protocol import Limits, TrialOutcome
+from weir_policies.application_manager.search.protocol import (
+    Algorithm,
+    Limits,
+    SurrogateName,
+    TrialOutcome,
+)
 from weir_policies.policy import Tuning
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment

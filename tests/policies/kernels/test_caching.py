@@ -3,11 +3,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
-from weir_policies.kernels.caching import find_sources
+from weir_policies.kernels.caching import BUILT, find_sources
 from weir_policies.operator_manager import q_learning_pds
+
+ROOT = Path(__file__).parents[3]
 
 PART = """
 from weir_policies.kernels.compiled import compiled
@@ -40,24 +44,52 @@ print(whole(1), sum(whole.stats.cache_hits.values()))
 """
 
 
+RUN = """
+from pathlib import Path
+from weir_policies.kernels import caching
+
+caching.BUILT = Path({built!r})
+import weir_whole
+"""
+COLLECT = """
+from scripts.compile_kernels import collect
+
+collect(caching.BUILT)
+"""
+
+
 @pytest.fixture
 def run_whole(tmp_path):
-    """Run a compiled function of one file that takes another from a second file."""
+    """Run a compiled function of one file that takes another from a second file.
 
-    def run(added, whole=WHOLE):
-        (tmp_path / "weir_whole.py").write_text(whole)
-        (tmp_path / "weir_part.py").write_text(PART.format(added=added))
+    In a folder and with a cache of their own, but with the same built functions.
+    """
+
+    def run(added, whole=WHOLE, *, folder="one", cache=None, then="", **environment):
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        (place / "weir_whole.py").write_text(whole)
+        (place / "weir_part.py").write_text(PART.format(added=added))
+        path = os.pathsep.join([*sys.path, str(ROOT)])
+        given = {"NUMBA_CACHE_DIR": str(cache or place / "cache"), "PYTHONPATH": path}
         done = subprocess.run(
-            [sys.executable, "-c", "import weir_whole"],
-            cwd=tmp_path,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            [sys.executable, "-c", RUN.format(built=str(tmp_path / "built")) + then],
+            cwd=place,
+            env={**os.environ, **given, **environment},
             capture_output=True,
             text=True,
-            check=True,
         )
+        assert done.returncode == 0, done.stderr.splitlines()[-1]
         return done.stdout.split()
 
     return run
+
+
+@pytest.fixture
+def built_for_two(run_whole):
+    """Build the functions of a file that adds 1 (to 1)."""
+    run_whole(added=1)
+    run_whole(added=1, then=COLLECT)
 
 
 def test_an_edit_of_what_a_kernel_is_made_from_compiles_it_again(run_whole):
@@ -69,6 +101,44 @@ def test_an_edit_of_what_a_kernel_is_made_from_compiles_it_again(run_whole):
 def test_an_edit_of_a_constant_that_a_kernel_uses_compiles_it_again(run_whole):
     assert run_whole(added=1, whole=CONSTANT) == ["2", "0"]
     assert run_whole(added=41, whole=CONSTANT) == ["42", "0"]
+
+
+@pytest.mark.usefixtures("built_for_two")
+def test_what_was_built_is_used_in_another_folder_with_an_empty_cache(run_whole):
+    assert run_whole(added=1, folder="two") == ["2", "1"]
+
+
+@pytest.mark.usefixtures("built_for_two")
+def test_what_was_built_of_other_sources_is_not_used(run_whole):
+    assert run_whole(added=41, folder="two") == ["42", "0"]
+
+
+@pytest.mark.usefixtures("built_for_two")
+def test_what_was_built_for_another_processor_is_not_used(run_whole):
+    assert run_whole(added=1, folder="two", NUMBA_CPU_NAME="core2") == ["2", "0"]
+
+
+@pytest.mark.usefixtures("built_for_two")
+def test_only_what_python_calls_is_built(tmp_path):
+    assert {path.parent.name for path in (tmp_path / "built").rglob("*.nbc")} == {"weir_whole"}
+
+
+def test_the_wheel_takes_what_was_built():
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+
+    assert hatch["build"]["targets"]["wheel"]["artifacts"] == [
+        str(BUILT.relative_to(ROOT)),
+    ]
+
+
+def test_a_machine_without_a_folder_to_write_to_is_told_the_remedy(tmp_path, run_whole):
+    (tmp_path / "one").mkdir()
+    nowhere = tmp_path / "file"
+    for file in (nowhere, tmp_path / "one" / "__pycache__"):
+        file.touch()
+
+    with pytest.raises(AssertionError, match="set NUMBA_CACHE_DIR to one"):
+        run_whole(added=1, cache=nowhere, HOME=str(nowhere), XDG_CACHE_HOME=str(nowhere))
 
 
 def test_a_kernels_sources_are_all_modules_that_it_takes_something_from():

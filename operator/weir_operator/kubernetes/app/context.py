@@ -74,8 +74,8 @@ class PolicyCompiler:
     """Compiles each policy once, in a process outside the event loop.
 
     The kernels of a policy are the same for all operators that use it, and compiling them again
-    costs nothing; but the first time takes up to a minute, and a thousand StreamApps that wait for
-    it in a thousand threads would take all threads there are.
+    costs nothing; but one that Weir does not bring compiled takes up to a minute, and a thousand
+    StreamApps that wait for it in a thousand threads would take all threads there are.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class PolicyCompiler:
             if policy in self._done:
                 return
             began = time.monotonic()
-            log.info("compiling", policy=policy, hint="the first time takes a minute or more")
+            log.info("compiling", policy=policy, hint="takes a minute where it is new")
             await asyncio.to_thread(compile_policy)
             log.info("compiled", policy=policy, seconds=round(time.monotonic() - began, 1))
             self._done.add(policy)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
 from weir_policies.application_manager.search.alternating import AlternatingSearch
 from weir_policies.application_manager.search.gaussian_process import fit_process
 from weir_policies.application_manager.search.joint import JointSearch
-from weir_policies.application_manager.search.protocol import Limits, Search
+from weir_policies.application_manager.search.protocol import (
+    Algorithm,
+    Limits,
+    Search,
+    SurrogateName,
+)
 from weir_policies.application_manager.search.random_search import RandomSearch
 from weir_policies.application_manager.search.space import Space
 from weir_policies.application_manager.search.surrogate import Fit, Surrogate
 from weir_policies.errors import MissingExtraError
 from weir_policies.model.arrays import Floats
-
-Algorithm = Literal["joint", "alternating", "weights", "budgets", "random"]
-"""Ours over weights and budgets at once, the paper's Algorithm 4, its two halves, the yardstick."""
-SurrogateName = Literal["numpy", "botorch"]
-"""Our own Gaussian process, and BoTorch's."""
 
 _PARTS = {
     "alternating": ("budgets", "weights"),

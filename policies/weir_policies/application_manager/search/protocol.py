@@ -9,9 +9,14 @@ trials.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from weir_policies.model.arrays import Floats
+
+Algorithm = Literal["joint", "alternating", "weights", "budgets", "random"]
+"""Ours over weights and budgets at once, the paper's Algorithm 4, its two halves, the yardstick."""
+SurrogateName = Literal["numpy", "botorch"]
+"""Our own Gaussian process, and BoTorch's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
