@@ -121,6 +121,8 @@ class PlainOperator:
     """What is measured of that."""
     upstream_backlog: float = math.nan
     """Records that wait upstream, as many as will arrive."""
+    passing: float = math.nan
+    """Records/s that its policy gets as rate while records wait upstream; NaN while none do."""
     before: Observation | None = None
     """What it observed a slot earlier; `None` where that was not measured."""
     reconfigured: bool = False
@@ -446,6 +448,7 @@ class _World:
             processed[name] = operator.passed * error
             rate = operator.rate * error
             operator.offered_rate, operator.upstream_backlog = rate, 0.0
+            operator.passing = math.nan
             if feeding := [edge.source for edge in self.dataflow.into(name)]:
                 above = [self.operators[each] for each in feeding]
                 passed = sum(processed[each] for each in feeding)
@@ -453,6 +456,8 @@ class _World:
                 operator.offered_rate = gain * sum(each.offered_rate for each in above)
                 waits = sum(each.upstream_backlog + each.backlog for each in above)
                 operator.upstream_backlog = gain * waits
+                if operator.upstream_backlog > 0:
+                    operator.passing = max(operator.offered_rate, processed[name])
 
     def join_restart(self) -> None:
         """Where an operator's target restarts the job, let the others decide again."""
@@ -465,7 +470,9 @@ class _World:
             operator = self.operators[name]
             joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
             if joins and name not in restarting and operator.before is not None:
-                again = policy.decide(replace(operator.before, restarts_anyway=True))
+                model = replace(operator.believed, node_types=self.offer_types(operator))
+                seen = replace(operator.before, model=model, restarts_anyway=True)
+                again = policy.decide(seen)
                 operator.target, operator.urgency = again.target, again.urgency
 
     def price_of(self, t: int, name: str) -> float:
@@ -553,7 +560,7 @@ class _World:
             interval=self.slot,
             model=replace(operator.believed, node_types=self.offer_types(operator)),
             deployment=operator.deployment,
-            rate=operator.rate * rate_error,
+            rate=operator.rate * rate_error if math.isnan(operator.passing) else operator.passing,
             processed=operator.passed * rate_error,
             response_time=operator.response * time_error,
             utilisation=tuple(

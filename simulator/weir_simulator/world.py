@@ -230,30 +230,55 @@ def _observe_all(
     return measured
 
 
+FOUND = -1.0
+"""Stands in `reach` for an operator for which `_find_arrivals` was called."""
+
+
 @compiled
 def _observe_upstream(state: WorldState, view: View) -> None:
     """Fill in what would arrive at every operator if nothing waited upstream, and what waits there.
 
     How many records arrive for one that is processed upstream is measured, as in the live
-    controller. An operator is found again with each edge that reaches it, the last time when all
-    before it have been found.
+    controller. All edges to an operator come before those from it, so that sums over the operators
+    before it are complete when it is needed itself.
     """
     for o in range(view.counts.shape[0]):
+        view.seen[o].offered, view.seen[o].upstream, state.reach[o] = 0.0, 0.0, 0.0
         if state.source[o]:
             view.seen[o].offered = view.seen[o].rate if state.complete[o] == 1 else np.nan
-            view.seen[o].upstream = 0.0
-    for last in range(view.edges.shape[0]):
-        below = view.edges[last, 1]
-        passed, offered, waits = 0.0, 0.0, 0.0
-        for edge in range(last + 1):
-            if view.edges[edge, 1] != below:
-                continue
-            above = view.edges[edge, 0]
-            passed += view.seen[above].processed if state.complete[above] == 1 else np.nan
-            offered += view.seen[above].offered
-            waits += view.seen[above].upstream + view.seen[above].backlog
-        gain = view.seen[below].rate / passed if passed > 0 else np.nan
-        view.seen[below].offered, view.seen[below].upstream = gain * offered, gain * waits
+            state.reach[o] = FOUND
+    for edge in range(view.edges.shape[0]):
+        above, below = view.edges[edge, 0], view.edges[edge, 1]
+        if state.reach[above] != FOUND:
+            _find_arrivals(above, state, view)
+        seen = view.seen[above]
+        state.reach[below] += seen.processed if state.complete[above] == 1 else np.nan
+        view.seen[below].offered += seen.offered
+        view.seen[below].upstream += seen.upstream + seen.backlog
+    for o in range(view.counts.shape[0]):
+        if state.reach[o] != FOUND:
+            _find_arrivals(o, state, view)
+
+
+@compiled
+def _find_arrivals(o: int, state: WorldState, view: View) -> None:
+    """Turn sums over the operators before an operator into what arrives at this one.
+
+    While records wait upstream, its policy gets as rate what would arrive if none did; or what
+    passes, if that is more, because they are worked off. The live controller does the same.
+
+    Args:
+        o: Row of the operator.
+        state: `reach` holds what the operators before it processed, records/s.
+        view: `offered` and `upstream` of the operator hold sums over the operators before it.
+    """
+    seen = view.seen[o]
+    gain = seen.rate / state.reach[o] if state.reach[o] > 0 else np.nan
+    seen.offered *= gain
+    seen.upstream *= gain
+    if seen.upstream > 0:
+        seen.rate = max(seen.offered, seen.processed)
+    state.reach[o] = FOUND
 
 
 @compiled

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
+from weir_simulator.policies import settings_of
 from weir_simulator.result import new_outcome
 from weir_simulator.run import run_compiled
 from weir_simulator.state import (
+    AT_CHANGE,
     AT_PRICE,
     AT_RATE,
     AT_REPLICAS,
     AT_TIME,
     BACKLOGGED,
     COST,
+    RESTART,
     SPENT,
     VIOLATIONS,
 )
@@ -191,3 +194,25 @@ def test_a_change_leaves_what_it_does_not_name_as_it_was():
 
     assert history[:, AT_RATE].tolist() == [10.0, 15.0, 15.0]
     assert history[:, AT_PRICE].tolist() == [0.5, 0.5, 1.0]
+
+
+TOO_SLOW = [
+    {"name": "a", "serviceRate": 100, "scv": 1.0, "maxReplicas": 3},
+    {"name": "b", "serviceRate": 150, "scv": 1.0, "maxReplicas": 10},
+    {"name": "c", "serviceRate": 150, "scv": 1.0, "maxReplicas": 10},
+]
+
+
+def test_behind_operators_that_are_too_slow_every_policy_sees_what_would_arrive():
+    chain = [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}]
+    experiment = an_experiment(
+        operators=TOO_SLOW, edges=chain, world={"queues": True}, objective={"responseTime": "150ms"}
+    )
+    algorithm = registry.define("window-max", settings_of(experiment, {}))
+    assert algorithm is not None
+    outcome = new_outcome(10, 1, history=True)
+
+    run_compiled(experiment, np.full(10, 250.0), "window-max", algorithm, outcome, seed=1)
+
+    restarts = outcome.history[:, AT_CHANGE] == RESTART
+    assert restarts.tolist() == [True] + 9 * [False]

@@ -36,7 +36,7 @@ from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 4
+VERSION = 5
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
 

@@ -19,7 +19,7 @@ What experience says of the model: speeds, waiting times, and what a restart and
 The planner is told a model and believes it, but for bounded factors: how fast each node type is,
 from measured utilisation, and how long records wait, from the measured response time. A node type
 that never ran is taken to be off by as much as the others are. Only calm intervals teach: nothing
-but a usual queue waits, no change of the deployment, no saturation.
+but a usual queue waits, here or upstream, no change of the deployment, no saturation.
 
 Where response times leave even the corrected prediction, the prediction is mistrusted: capacity is
 then limited to a fixed busy share, as utilisation-based scaling has it.
@@ -438,11 +438,16 @@ def is_behind(seen: Seen) -> bool:
 
 @compiled
 def _is_calm(o: int, view: View) -> bool:
-    """Return whether the interval shows only the effect of the present deployment."""
+    """Return whether the interval shows only the effect of the present deployment.
+
+    While records wait upstream, the rate is what would arrive, and not what kept the replicas busy.
+    """
     for place in range(view.counts.shape[1]):
         if view.counts[o, place] != view.counts_before[o, place]:
             return False
     if is_behind(view.seen[o]) or is_behind(view.before[o]):
+        return False
+    if waits_upstream(view.seen[o]) > 0 or waits_upstream(view.before[o]) > 0:
         return False
     return view.seen[o].rate > 0
 

@@ -73,7 +73,7 @@ def price_of_block(o: int, view: View, own: PlannerMemory, price: float) -> floa
 
 
 @compiled_apart
-def _allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
+def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
     """Turn Q of all points into V, in place."""
     restart = price_of_restart(o, view, own)
     used = own.front_used
@@ -164,7 +164,7 @@ def _plan_block(
             step = own.point_height[point] - own.season[block] - peak
             row[point] += price_of_block(o, view, own, own.point_price[point])
             row[point] += excess * read_tail(own, state, step)
-        _allow_moves(o, view, own, row, grouped)
+        allow_moves(o, view, own, row, grouped)
         for point in range(used):
             now[state, point] = row[point]
 

@@ -3,8 +3,8 @@
 In every interval, it
 
 1. learns how the rate changes from block to block, its usual course over day and week (which may be
-   known from before; all in `rate`), the error of its model, and what a restart and an excess
-   really cost (`candidates`);
+   known from before; all in `rate`), other rhythms (`period`), the error of its model, and what a
+   restart and an excess really cost (`candidates`);
 2. plans, every few hours, the expected cost of every efficient deployment (`candidates`) in every
    state of the rate, by dynamic programming (`plan`);
 3. goes to another deployment if that is expected to cost less than staying, the restart included.
@@ -25,12 +25,16 @@ its model of the dynamics. So there are also two simple rules:
 Where the job is restarted for another operator anyway, a plan counts no restart, and `SHORT_RULE`
 scales out as soon as the target of a restart of its own would be larger.
 
-Plan and rules are its *experts*. For each, it adds up what its deployments would have cost on the
+A rhythm that is no part of a day, such as batches every hour, has a plan of its own (`period`) as
+soon as its period is found.
+
+Plans and rules are its *experts*. For each, it adds up what its deployments would have cost on the
 measured rates, according to the model. It first follows `SHORT_RULE`. After 18 blocks, it changes
 to the expert with the lowest cost when the difference is more than chance and the cost of a change.
 Costs decay over two days. They do not include backlog and provisioning time, except for what
 excesses have cost on average so far, or the response time of deployments that did not run. Until
-there is a plan, its cost is that of `SHORT_RULE`.
+there is a plan, its cost is that of `SHORT_RULE`; without a period, the cost of its plan is that of
+the expert that is followed.
 
 While records wait upstream of an operator, what arrives there is only what the operators before it
 manage to process. So the planner then takes what would arrive without that (`demand_of`), and what
@@ -78,6 +82,13 @@ from weir_policies.operator_manager.planner.candidates import (
     same_per_pool,
     waits_upstream,
 )
+from weir_policies.operator_manager.planner.period import (
+    choose_in_period,
+    find_period,
+    is_period_plan_due,
+    note_interval,
+    plan_period,
+)
 from weir_policies.operator_manager.planner.plan import (
     block_of_plan,
     choose_chain,
@@ -103,10 +114,12 @@ from weir_policies.operator_manager.planner.rate import (
 from weir_policies.operator_manager.planner.state import (
     DAY,
     EXPERTS,
+    HISTORY,
     KEPT,
     LEVELS,
     LONG_RULE,
     LONG_WINDOW,
+    PERIODIC_PLAN,
     PLAN,
     SHORT_RULE,
     SHORT_WINDOW,
@@ -438,6 +451,10 @@ def update_expert_costs(o: int, view: View, own: PlannerMemory) -> None:
                 step_towards(o, view)
             _move(o, view, own, expert, view.target[o])
     own.capacity_outside = outside
+    if own.period == 0:
+        own.expert_cost[PERIODIC_PLAN] = own.expert_cost[own.followed]
+        own.carries[PERIODIC_PLAN] = own.carries[own.followed]
+        copy_counts(advised[PERIODIC_PLAN], advised[own.followed])
     copy_counts(counts, present)
     copy_counts(view.target[o], present)
 
@@ -450,6 +467,12 @@ def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float)
     if expert == PLAN and own.plans > 0:
         here = find_point(own, view.counts[o])
         point = choose_point(o, view, own, here)
+        if point != here:
+            copy_counts(target, own.points[point])
+        return
+    if expert == PERIODIC_PLAN and own.period > 0:
+        here = find_point(own, view.counts[o])
+        point = choose_in_period(o, view, own, here)
         if point != here:
             copy_counts(target, own.points[point])
         return
@@ -504,6 +527,7 @@ def _choose_expert(o: int, view: View, own: PlannerMemory) -> None:
     best = followed
     for expert in range(EXPERTS):
         exists = expert != PLAN or own.plans > 0
+        exists = exists and (expert != PERIODIC_PLAN or own.period > 0)
         if exists and own.expert_cost[expert] < own.expert_cost[best]:
             best = expert
     cost = own.expert_cost[followed]
@@ -552,7 +576,12 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
 
 def _describe_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
-    if own.followed == LONG_RULE:
+    if own.followed == PERIODIC_PLAN:
+        every = _format_duration(float(own.period) * float(own.slot_length))
+        rule = (
+            f"the rate repeats every {every}, and the next period is planned as the last ones were"
+        )
+    elif own.followed == LONG_RULE:
         need = need_of_long_rule(0, view, own)
         rule = f"the highest recent rate plus a margin, {format_rate(need)}, must be carried"
     else:
@@ -766,6 +795,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
     own.highest_rate = max(own.highest_rate, rate_to_carry(o, view, own))
     own.block_peak = max(own.block_peak, rate)
     own.in_block += 1
+    height = max(np.log(max(rate, 1e-9)), _floor(own))
+    note_interval(own, height, view.seen[o].time, view.seen[o].interval)
     ended = own.in_block >= own.block
     if ended:
         _end_block(o, view, own)
@@ -786,12 +817,28 @@ def learn(o: int, view: View, memory: Memory) -> None:
         forget_capacities(own)
         afresh = moved > JUMPED or front != own.front_used
         due = True
+        own.period_planned_at = -HISTORY
     if due and own.blocks >= FIRST_PLAN:
         _plan(o, view, own, afresh)
+    if ended:
+        _look_for_period(own)
+    if is_period_plan_due(own):
+        plan_period(o, view, own, _floor(own))
     if find_point(own, view.counts[o]) < 0:
         own.capacity_outside = find_capacity(o, view, own, view.counts[o])
     update_expert_costs(o, view, own)
     remove_corrections(o, view)
+
+
+@compiled_apart
+def _look_for_period(own: PlannerMemory) -> None:
+    """Find the period again; without one, a simple rule is followed until experts are compared."""
+    before = own.period
+    own.period = find_period(own)
+    if own.period != before:
+        own.period_planned_at = -HISTORY
+    if own.period == 0 and own.followed == PERIODIC_PLAN:
+        own.followed = PLAN if own.plans > 0 else SHORT_RULE
 
 
 @compiled

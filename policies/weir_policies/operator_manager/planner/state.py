@@ -1,6 +1,6 @@
 """The planner's state of an operator, as named fields.
 
-Kernels may not allocate memory, so all of it is allocated at the start: about 4 MB per operator,
+Kernels may not allocate memory, so all of it is allocated at the start: about 4.5 MB per operator,
 however long it runs, of which each node type takes 16 kB.
 
 Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
@@ -33,8 +33,13 @@ DAY = 144
 WEEK = 7 * DAY
 LAG = 6
 """Blocks over which a usual change is compared with the real one."""
-EXPERTS = 3
-SHORT_RULE, LONG_RULE, PLAN = range(EXPERTS)
+LAGS = 720
+"""Intervals of a period at most, where it is none of a day: half a day with those of a minute."""
+HISTORY = 4 * LAGS
+PERIODS = 8
+"""Earlier periods from which the next one is expected."""
+EXPERTS = 4
+SHORT_RULE, LONG_RULE, PLAN, PERIODIC_PLAN = range(EXPERTS)
 SHORT_WINDOW, LONG_WINDOW = 3, 60
 """Intervals and blocks that the rules look back: what `queueing` and `window-max` do."""
 
@@ -155,6 +160,33 @@ class PlannerMemory(Fields):
     """Cost to be expected after each block of the plan."""
     of_point: Floats = array(FRONT)
     """Room to work in."""
+
+    # A period shorter than a day, and its plan: `period`.
+    slot_length: float
+    """Seconds of an interval; 0 until it is known."""
+    slot_time: float
+    """When the last one ended, s."""
+    slots: int
+    """Intervals so far, those that were not measured included."""
+    recent_heights: Floats = array(HISTORY)
+    """Logarithms of the rates of the last intervals."""
+    differences: Floats = array(LAGS + 1)
+    """Sum of squared differences from the rate so many intervals ago; they decay."""
+    differences_seen: Floats = array(LAGS + 1)
+    """How many they are."""
+    period: float
+    """Intervals; 0 where there is none."""
+    period_spread: float
+    """Standard deviation of a rate from what is expected after a period, in logs."""
+    period_shift: Floats = array(PERIODS)
+    """How much higher the last period is than each earlier one, in logs."""
+    period_level: float
+    """How much higher the present rate is than usual in the last period, in logs."""
+    period_planned_at: int
+    period_costs: Floats = array(LAGS, FRONT)
+    """Cost to be expected in each interval ahead at each point."""
+    period_values: Floats = array(LAGS, FRONT)
+    """The same from that interval on."""
 
     # The experts: `policy`.
     followed: int

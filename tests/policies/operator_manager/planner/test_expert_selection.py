@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.operator_manager.planner.state import EXPERTS, LONG_RULE, PLAN, SHORT_RULE
+from weir_policies.operator_manager.planner.state import (
+    EXPERTS,
+    LONG_RULE,
+    PERIODIC_PLAN,
+    PLAN,
+    SHORT_RULE,
+)
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_REPLICAS
@@ -41,7 +47,7 @@ def waves(slots):
 
 
 def test_each_rule_has_its_own_place_among_the_experts():
-    assert sorted([SHORT_RULE, LONG_RULE, PLAN]) == list(range(EXPERTS))
+    assert sorted([SHORT_RULE, LONG_RULE, PLAN, PERIODIC_PLAN]) == list(range(EXPERTS))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

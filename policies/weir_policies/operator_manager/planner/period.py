@@ -1,0 +1,291 @@
+"""A rhythm shorter than half a day: its period is found in the rates, and one period is planned.
+
+The season (`rate`) knows the course of a day in parts of ten minutes. Batches every hour need other
+periods, and every interval counts. So, for every lag, the mean squared difference of the rate's
+logarithm from that so many intervals earlier is kept. The period is the first lag at which it is a
+local minimum, and far below its mean over all shorter lags. Noise, jumps and slow courses have no
+such lag: for them, differences do not fall with the lag. Multiples of the period make it exact to a
+fraction of an interval.
+
+What is expected after an interval is what came after the same moment of up to `PERIODS` periods
+before, each moved to the present level. Each of them is as likely as the others, give or take how
+much the rate usually differs from that of a period ago. A dynamic program over one period, repeated
+`ROUNDS` times, says what each point will cost from each interval on (see `plan`).
+
+Source: A. de Cheveigné, H. Kawahara, "YIN, a fundamental frequency estimator for speech and music",
+JASA 2002, steps 2 to 4.
+Departures from it:
+1. Differences decay instead of having a window.
+2. The period must have been seen three times.
+3. Multiples of the period are used instead of a parabola.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.view import View
+from weir_policies.operator_manager.planner.candidates import fits_pools
+from weir_policies.operator_manager.planner.plan import (
+    allow_moves,
+    find_largest,
+    price_of_move,
+    rate_to_carry,
+)
+from weir_policies.operator_manager.planner.state import HISTORY, LAGS, PERIODS, PlannerMemory
+
+FADE = 1 - 1 / HISTORY
+"""Part of what is known of differences that is left after an interval."""
+SHORTEST = 5
+"""Intervals of a period at least: a shorter one leaves no time for a change."""
+SIMILAR = 0.4
+"""Part of the usual squared difference that is left after a period at most."""
+SEEN = 2.0
+"""Periods that all differences of a lag must have come from: then the third one has ended."""
+ROUNDS = 3
+NEAR = 15
+"""Intervals from which the present level comes at most; of shorter periods, the last fourth."""
+MOST_OFF = 0.15
+"""By how much an interval moves the level at most, in logs."""
+STEPS_TO_LEVEL = 3
+LEAST_SPREAD = 0.01
+"""Standard deviation of the expected rate at least, in logs."""
+PER_DEVIATION = 1.25
+"""Standard deviation of a normal distribution, divided by its mean absolute deviation."""
+MADE_AGAIN = 10
+"""Intervals after which the plan is made again at least; for longer periods, an eighth of it."""
+
+
+@compiled
+def height_ago(own: PlannerMemory, intervals: int) -> float:
+    """Return the logarithm of the rate so many intervals ago."""
+    return own.recent_heights[(own.slots - 1 - intervals) % HISTORY]
+
+
+@compiled_apart
+def note_interval(own: PlannerMemory, height: float, time: float, interval: float) -> None:
+    """Enter the rate of an interval; what was not measured is taken to be as before.
+
+    Args:
+        own: The planner's.
+        height: Logarithm of the rate.
+        time: Seconds at its end.
+        interval: Its length, s.
+    """
+    if own.slot_length == 0:
+        own.slot_length = interval
+    if own.slot_length <= 0:
+        return
+    missed = int((time - own.slot_time) / own.slot_length + 0.5) - 1 if own.slots > 0 else 0
+    if missed < 0:  # shorter intervals: the highest rate counts
+        last = (own.slots - 1) % HISTORY
+        own.recent_heights[last] = max(own.recent_heights[last], height)
+        return
+    own.slot_time = time
+    if missed > LAGS:  # begin anew
+        own.slots, missed = 0, 0
+        own.period = 0.0
+        for lag in range(LAGS + 1):
+            own.differences[lag], own.differences_seen[lag] = 0.0, 0.0
+    before = height_ago(own, 0) if own.slots > 0 else height
+    for back in range(missed, -1, -1):
+        _enter(own, height if back == 0 else before)
+
+
+@compiled
+def _enter(own: PlannerMemory, height: float) -> None:
+    """Update the differences by an interval."""
+    past = own.recent_heights
+    place = own.slots % HISTORY
+    past[place] = height
+    own.slots += 1
+    for lag in range(1, min(LAGS, own.slots - 1) + 1):
+        difference = height - past[(place - lag) % HISTORY]
+        own.differences[lag] = FADE * own.differences[lag] + difference * difference
+        own.differences_seen[lag] = FADE * own.differences_seen[lag] + 1
+
+
+@compiled
+def difference_at(own: PlannerMemory, lag: int) -> float:
+    """Return the mean squared difference over a lag, `inf` where it was not seen often enough."""
+    if lag > LAGS or own.differences_seen[lag] < min(SEEN * lag, 0.6 * HISTORY):
+        return np.inf
+    return own.differences[lag] / own.differences_seen[lag]
+
+
+@compiled_apart
+def find_period(own: PlannerMemory) -> float:
+    """Return the period in intervals, 0 where the rate has none."""
+    total = 0.0
+    found, least = 0, np.inf
+    for lag in range(1, LAGS):
+        difference = difference_at(own, lag)
+        if difference == np.inf:
+            break
+        total += difference
+        limit = SIMILAR * total / lag
+        if found > 0 and (difference >= least or lag > 1.5 * found):
+            break
+        if lag >= SHORTEST and difference < limit and difference < least:
+            found, least = lag, difference
+    if found == 0 or difference_at(own, found + 1) < least:
+        return 0.0
+    period = float(found)
+    for times in range(2, LAGS // found + 1):
+        near, least = 0, np.inf
+        middle = int(times * period + 0.5)
+        for lag in range(middle - 1, middle + 2):
+            difference = difference_at(own, lag)
+            if difference < least:
+                near, least = lag, difference
+        if near == 0:
+            break
+        period = near / times
+    return period
+
+
+@compiled
+def length_of_period(own: PlannerMemory) -> int:
+    """Return the period in whole intervals."""
+    return int(own.period + 0.5)
+
+
+@compiled
+def _ago(own: PlannerMemory, back: int, ahead: int) -> int:
+    """Return how many intervals ago it was `ahead` intervals ahead, `back` periods ago."""
+    return int(back * own.period + 0.5) - ahead
+
+
+@compiled
+def _limit(error: float) -> float:
+    """Return an error, limited: what came earlier or later than usual does not move the level."""
+    return min(max(error, -MOST_OFF), MOST_OFF)
+
+
+@compiled
+def _level_since(own: PlannerMemory, back: int) -> float:
+    """Return by how much the last period is above an earlier one, in logs: Huber's estimate."""
+    length = length_of_period(own)
+    level = 0.0
+    for _ in range(STEPS_TO_LEVEL):
+        off = 0.0
+        for ago in range(length):
+            rise = height_ago(own, ago) - height_ago(own, _ago(own, back, -ago))
+            off += _limit(rise - level)
+        level += off / length
+    return level
+
+
+@compiled
+def _height_at_level(own: PlannerMemory, ago: int, periods: int) -> float:
+    """Return a height moved to the level of the last period.
+
+    Levels are those of the middles of periods, and change evenly between them.
+    """
+    position = max(ago / own.period - 0.5, 0.0)
+    back = min(int(position), periods - 2)
+    part = min(position - back, 1.0)
+    rise = own.period_shift[back] * (1 - part) + own.period_shift[back + 1] * part
+    return height_ago(own, ago) + rise
+
+
+@compiled_apart
+def _find_levels(own: PlannerMemory) -> int:
+    """Work out how much higher the present level is than each earlier one, and the spread.
+
+    Returns how many periods are known.
+    """
+    length = length_of_period(own)
+    periods = min(int(min(own.slots, HISTORY) / own.period), PERIODS)
+    for back in range(periods):
+        own.period_shift[back] = _level_since(own, back) if back > 0 else 0.0
+    off, deviation, near = 0.0, 0.0, min(max(length // 4, 1), NEAR)
+    for ago in range(length):
+        expected = 0.0
+        for back in range(1, periods):
+            expected += _height_at_level(own, _ago(own, back, -ago), periods)
+        error = _height_at_level(own, ago, periods) - expected / (periods - 1)
+        error = _limit(error)
+        deviation += abs(error)
+        if ago < near:
+            off += error
+    own.period_spread = max(PER_DEVIATION * deviation / length, LEAST_SPREAD)
+    own.period_level = off / near
+    return periods
+
+
+@compiled_apart
+def plan_period(o: int, view: View, own: PlannerMemory, floor: float) -> None:
+    """Plan one period from now on: fill `period_values`, `(ahead, point)`.
+
+    Args:
+        o: Row of the operator.
+        view: Its model.
+        own: The planner's; the front is up to date.
+        floor: Height below which all rates are the same.
+    """
+    periods = _find_levels(own)
+    length, used = length_of_period(own), own.front_used
+    values, row = own.period_values, own.of_point
+    model = view.model[o]
+    deviation = own.period_spread * math.sqrt(2.0)
+    for ahead in range(1, length + 1):
+        for point in range(used):
+            own.period_costs[ahead - 1, point] = (
+                model.weight_resources * own.point_price[point] / model.top_cost
+            )
+        for back in range(1, periods + 1):
+            usual = _height_at_level(own, _ago(own, back, ahead), periods)
+            height = max(usual + own.period_level, floor)
+            for point in range(used):
+                above = (own.point_height[point] - height) / deviation
+                likely = 0.5 * math.erfc(above) / periods
+                own.period_costs[ahead - 1, point] += model.weight_violation * likely
+    grouped = False
+    for point in range(used):
+        grouped = grouped or own.group[point] != point
+        row[point] = 0.0
+    for _ in range(ROUNDS):
+        for ahead in range(length - 1, -1, -1):
+            for point in range(used):
+                row[point] += own.period_costs[ahead, point]
+                values[ahead, point] = row[point]
+            allow_moves(o, view, own, row, grouped)
+    own.period_planned_at = own.slots
+
+
+@compiled
+def is_period_plan_due(own: PlannerMemory) -> bool:
+    """Return whether there is a period and its plan is old."""
+    age = own.slots - own.period_planned_at
+    return own.period > 0 and age >= max(length_of_period(own) // 8, MADE_AGAIN)
+
+
+@compiled_apart
+def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
+    """Return the point to be at, -1 to stay off the front.
+
+    A point that would not even carry what there is to carry now is never gone to; where none does,
+    the one that carries most is.
+    """
+    need = rate_to_carry(o, view, own)
+    largest = find_largest(o, view, own)
+    if largest < 0 or own.point_capacity[largest] < need:
+        return largest if largest >= 0 else here
+    row = (own.slots - own.period_planned_at) % length_of_period(own)
+    best, least = here, np.inf
+    if here >= 0 and fits_pools(o, view, view.counts[o]):
+        least = own.period_values[row, here]
+        if own.point_capacity[here] < need:
+            least += view.model[o].weight_violation
+    for point in range(own.front_used):
+        carries = own.point_capacity[point] >= need
+        if point == here or not carries or not fits_pools(o, view, own.points[point]):
+            continue
+        value = own.period_values[row, point] + price_of_move(o, view, own, here, point)
+        if value < least - 1e-12:
+            best, least = point, value
+    return best
