@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.application_manager.search.algorithms import SurrogateName, build_search
-from weir_policies.application_manager.search.protocol import Limits, Trial, TrialOutcome, rank
+from weir_policies.application_manager.search.algorithms import build_search
+from weir_policies.application_manager.search.protocol import (
+    Limits,
+    SurrogateName,
+    Trial,
+    TrialOutcome,
+    rank,
+)
 from weir_policies.application_manager.search.space import Space
 from weir_policies.model.dataflow import Dataflow, Edge
 
