@@ -21,12 +21,12 @@ from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
 from weir_operator.wiring.loops import state_directory
 
 ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, trial and its end"
-DURATION = "15 min"
+DURATION = "16 min"
 
 FOLDER = RESULTS / "application-manager"
 NAME = "tuned-beside"
-SECONDS = 640.0
-INTERVAL = "2m"
+SECONDS = 900.0
+INTERVAL = "4m"
 SLOT_SECONDS = "10"
 """A line of the demo's trace lasts so long, so that its night fills the run."""
 SCALE = "0.2"

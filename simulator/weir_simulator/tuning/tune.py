@@ -6,8 +6,10 @@ not depend on the number of processes or on which of them is fast.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Literal
 
@@ -51,12 +53,21 @@ CAREFUL = 0.5
 """Part of each limit within which one of the points that are compared is, where there is any: the
 best are often just within a limit, and none of them surely."""
 JUDGING_SEEDS, JUDGING_SEEDS_OF_LEARNERS = 3, 6
-RESAMPLED = 30
+RESAMPLED = 20
 """Traces that are made up where the measured one is too short to compare two points on."""
-RESAMPLED_TO_CHOOSE = 15
+RESAMPLED_TO_CHOOSE = 10
 """The same, to choose the point that is compared: none of these is among the others."""
-MAX_CHOICES = 8
-"""Points among which that one is chosen."""
+MAX_CHOICES = 6
+"""Points of the search among which that one is chosen."""
+BETWEEN = (0.25, 0.5, 0.75)
+"""How far from the incumbent to the cheapest of them the other choices are: the incumbent usually
+keeps the limits by far, and the cheapest hardly."""
+MAX_RESAMPLED_SLOTS = 20_000
+"""Slots of the longest trace that is made up, two weeks of minutes: longer ones take too long."""
+TINY = 1e-6
+"""A weight of 0 has no ratio to another."""
+OVERTIME = 1.3
+"""Times the deadline until which traffic is made up; without it, the trace alone decides."""
 FORECAST_SEEDS = 3
 
 Ended = Literal["finished", "stopped", "deadline"]
@@ -181,7 +192,8 @@ class _Search:
         self._encoded = [self._space.encode(point) for point in self._starts]
         self._evaluations: list[Evaluation] = []
         self._ended: Ended = "finished"
-        self._evaluation_seconds = 0.0
+        self._batches = 0
+        self._run_seconds = math.inf  # of a full evaluation, at best
 
     def run(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
         """Ask, evaluate and report until the request is done, or it is time to stop."""
@@ -210,7 +222,11 @@ class _Search:
             used = sum(evaluation.fidelity for evaluation in self._evaluations)
 
     def judge(self) -> TuningResult:
-        """Return the best of the shortlist and how it compares with the incumbent."""
+        """Return the best of what is compared with the incumbent, and how it compares.
+
+        That is the shortlist, on the trace. If the trace is too short, it is the point that is
+        chosen on made-up traffic, on other such traffic.
+        """
         order, limits = self._order, self._limits
         full = sorted(
             (each for each in self._evaluations if each.fidelity == 1.0),
@@ -224,12 +240,9 @@ class _Search:
         points = self._shortlist(full)
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
         judged = self._judge_runs(points, seeds)
-        resampled = self._is_short(judged)
-        if resampled:
-            made_up = resampled_traffic(self._trace[: self._judging_slots], seed=order.seed)
-            points = [self._choose_on(made_up[RESAMPLED:], full)]
-            seeds = [order.seed + 1 + place for place in range(RESAMPLED)]
-            judged = self._judge_runs(points, seeds, made_up[:RESAMPLED])
+        on_made_up = self._judge_on_made_up(full) if judged and self._is_short(judged) else None
+        if on_made_up is not None:
+            points, judged = on_made_up
         theirs, candidates = judged[0], judged[1:]
         compared = sum(point != self._incumbent for point in points)
         required = required_of_each(order.confidence, max(1, compared))
@@ -260,11 +273,15 @@ class _Search:
             simulated_slots=sum(each.slots for each in self._evaluations),
             seconds=time.monotonic() - self._began,
             ended=self._ended,
-            resampled=resampled,
+            resampled=on_made_up is not None,
         )
 
     def _judge_runs(
-        self, points: Sequence[Tuning], seeds: Sequence[int], traffic: Sequence[Trace] = ()
+        self,
+        points: Sequence[Tuning],
+        seeds: Sequence[int],
+        traffic: Sequence[Trace] = (),
+        should_stop: Callable[[], bool] = never,
     ) -> list[Judged]:
         """Return the incumbent and then the points, simulated with each seed.
 
@@ -272,6 +289,7 @@ class _Search:
             points: What is compared with the incumbent.
             seeds: None that the search used.
             traffic: Records/s by slot for each seed; empty is the trace for all of them.
+            should_stop: Then there is no result, and the list is empty.
         """
         runs = [
             SimulationRun(
@@ -283,20 +301,58 @@ class _Search:
             for point in (self._incumbent, *points)
             for place, seed in enumerate(seeds)
         ]
-        measured = _all(self._workers.evaluate(runs, should_stop=never))
+        measured = _all(self._workers.evaluate(runs, should_stop=should_stop))
+        if len(measured) < len(runs):
+            return []
         return [
             Judged(measured[place : place + len(seeds)], resampled=bool(traffic))
             for place in range(0, len(measured), len(seeds))
         ]
 
     def _is_short(self, judged: Sequence[Judged]) -> bool:
-        """Return whether the trace says nothing of other traffic, which can be made up instead."""
+        """Return whether the trace says nothing of other traffic, which can be made up instead.
+
+        Where it says of any point that it is better, that is enough.
+        """
         theirs, candidates = judged[0], judged[1:]
+        order, limits = self._order, self._limits
         return (
             self._judging_seeds >= MIN_SEEDS
-            and not registry.is_deep(self._order.experiment.policy.name)
-            and any(explain_doubt(each, theirs, self._limits) for each in candidates)
+            and MIN_SEEDS <= self._judging_slots <= MAX_RESAMPLED_SLOTS
+            and not registry.is_deep(order.experiment.policy.name)
+            and any(explain_doubt(each, theirs, limits) for each in candidates)
+            and not any(
+                is_better(each, theirs, limits, confidence=order.confidence) for each in candidates
+            )
         )
+
+    def _judge_on_made_up(
+        self, full: Sequence[Evaluation]
+    ) -> tuple[list[Tuning], list[Judged]] | None:
+        """Return a point and how it and the incumbent do on made-up traffic; `None` past the time.
+
+        Args:
+            full: The evaluations in full.
+        """
+        order = self._order
+        made_up = resampled_traffic(self._trace[: self._judging_slots], seed=order.seed)
+        seeds = [order.seed + 1 + place for place in range(len(made_up))]
+        points = self._choices(full)
+        judged = self._judge_runs(
+            points, seeds[RESAMPLED:], made_up[RESAMPLED:], should_stop=self._is_overtime
+        )
+        if not judged:
+            return None
+        best = [self._most_likely(points, judged)]
+        judged = self._judge_runs(
+            best, seeds[:RESAMPLED], made_up[:RESAMPLED], should_stop=self._is_overtime
+        )
+        return (best, judged) if judged else None
+
+    def _is_overtime(self) -> bool:
+        deadline = self._order.deadline
+        late = deadline is not None and time.monotonic() - self._began > OVERTIME * deadline
+        return late or self._asked_to_stop()
 
     def _shortlist(self, full: Sequence[Evaluation]) -> list[Tuning]:
         """Return which of the search's points are compared with the incumbent.
@@ -315,14 +371,14 @@ class _Search:
         # Somebody had a reason for the warm starts, and the search's slots may not show it.
         return points + [point for point in order.warm_starts if point not in points]
 
-    def _choose_on(self, traffic: Sequence[Trace], full: Sequence[Evaluation]) -> Tuning:
-        """Return the point that is most likely better than the incumbent, of several the cheapest.
+    def _choices(self, full: Sequence[Evaluation]) -> list[Tuning]:
+        """Return the points among which one is chosen on made-up traffic.
 
         The search has seen a single short trace, on which the cheapest points nearly break a limit.
-        So it is chosen among all that no other is better than in every respect.
+        So these are points that no other is as good as in every respect, some on the way to the
+        incumbent, and the warm starts.
 
         Args:
-            traffic: Records/s by slot, for several runs.
             full: The evaluations in full.
         """
         front = [
@@ -332,18 +388,26 @@ class _Search:
         ]
         places = np.unique(np.linspace(0, len(front) - 1, MAX_CHOICES).round().astype(int))
         points = [front[place] for place in places]
-        points += [point for point in self._order.warm_starts if point not in points]
-        seeds = [self._order.seed + 1 + RESAMPLED + place for place in range(len(traffic))]
-        theirs, *candidates = self._judge_runs(points, seeds, traffic)
+        others = [_blend(self._incumbent, front[0], part) for part in BETWEEN]
+        return points + [each for each in (*others, *self._order.warm_starts) if each not in points]
 
-        def likely(place: int) -> tuple[bool, float]:
+    def _most_likely(self, points: Sequence[Tuning], judged: Sequence[Judged]) -> Tuning:
+        """Return the cheapest point that is surely better than the incumbent, or the next to it.
+
+        Args:
+            points: The choices.
+            judged: The incumbent, and then each of them.
+        """
+        theirs, *candidates = judged
+
+        def order_of(place: int) -> tuple[bool, float]:
             ours = candidates[place]
             if is_better(ours, theirs, self._limits, confidence=self._order.confidence):
                 return False, ours.outcome.money
             saves = certainty_of_less(ours, theirs, (MONEY,)) or 0.0
             return True, -min(saves, certainty_of_keeping(ours, self._limits) or 0.0)
 
-        return points[min(range(len(points)), key=likely)]
+        return points[min(range(len(points)), key=order_of)]
 
     def _evaluate(
         self,
@@ -364,7 +428,7 @@ class _Search:
         measured = self._workers.evaluate(
             [self._run(points[b], trials[b]) for b in missing], should_stop=self._is_time
         )
-        self._evaluation_seconds = max(self._evaluation_seconds, time.monotonic() - began)
+        self._note_speed(time.monotonic() - began, [trials[b].fidelity for b in missing])
         for b, each in zip(missing, measured, strict=True):
             if each is not None:
                 evaluation = self._describe(first + b, points[b], trials[b], each)
@@ -414,19 +478,35 @@ class _Search:
             asked = JUDGING_SEEDS_OF_LEARNERS if learns else JUDGING_SEEDS
         return min(asked, MIN_SEEDS) if self._ended == "stopped" else asked
 
+    def _note_speed(self, seconds: float, fidelities: Sequence[float]) -> None:
+        """Learn how long an evaluation takes; the first batch says nothing, because it compiles."""
+        self._batches += 1
+        if fidelities and self._batches > 1:
+            self._run_seconds = min(self._run_seconds, seconds / sum(fidelities))
+
     def _is_time(self) -> bool:
         """Return whether to stop, so that the judging is done by the deadline."""
+        deadline = self._order.deadline
         if self._asked_to_stop():
             self._ended = "stopped"
-        elif self._order.deadline is not None:
-            # The judging takes about as long as so many batches, of so much longer simulations.
-            points = 2 + self._order.shortlist + len(self._order.warm_starts)
-            runs = points * self._judging_seeds
+        elif deadline is not None:
+            used = time.monotonic() - self._began
             longer = self._judging_slots / self._slots
-            reserve = self._evaluation_seconds * -(-runs // self._order.batch) * longer
-            if time.monotonic() - self._began + reserve > self._order.deadline:
+            known = math.isfinite(self._run_seconds)
+            reserve = self._run_seconds * self._judging_runs * longer if known else 0.0
+            if used + reserve > deadline:
                 self._ended = "deadline"
         return self._ended != "finished"
+
+    @property
+    def _judging_runs(self) -> int:
+        """Evaluations that the judging takes, on made-up traffic too where the trace is short."""
+        points = 2 + self._order.shortlist + len(self._order.warm_starts)
+        runs = points * self._judging_seeds
+        if self._judging_slots <= MAX_RESAMPLED_SLOTS:
+            choices = 1 + MAX_CHOICES + len(BETWEEN) + len(self._order.warm_starts)
+            runs += choices * RESAMPLED_TO_CHOOSE + 2 * RESAMPLED
+        return runs
 
 
 def _same(known: Evaluation | None, point: Tuning, trial: Trial) -> Evaluation | None:
@@ -443,6 +523,18 @@ def _dominates(one: Evaluation, other: Evaluation) -> bool:
     """Return whether one is at least as good in each respect, and better in one."""
     mine, its = ((each.money, each.violations, each.reconfigurations) for each in (one, other))
     return mine != its and all(a <= b for a, b in zip(mine, its, strict=True))
+
+
+def _blend(one: Tuning, other: Tuning, part: float) -> Tuning:
+    """Return the point so far from one to the other, weights by their ratios."""
+    mine, its = (np.maximum(astuple(each.weights.normalised()), TINY) for each in (one, other))
+    violation, resources, reconfiguration = (mine ** (1 - part) * its**part).tolist()
+    weights = CostWeights(violation=violation, resources=resources, reconfiguration=reconfiguration)
+    budgets = {
+        name: (1 - part) * budget + part * other.budgets[name]
+        for name, budget in one.budgets.items()
+    }
+    return Tuning(weights=weights.normalised(), budgets=budgets)
 
 
 def _traces(order: TuningRequest, rates: Trace) -> dict[str, Trace]:
