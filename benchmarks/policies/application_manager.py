@@ -1,7 +1,7 @@
 """The Application Manager's slow loop beside a real job: fitted, tuned, tried, kept or taken back.
 
-`weir local` runs the example trips on a real Flink, with the slow loop every two minutes instead of
-every hour and everything else as shipped: the fit in a thread, the tuning in a process of its own
+`weir local` runs the example trips on a real Flink, with the slow loop every four minutes and not
+every hour, and everything else as shipped: the fit in a thread, the tuning in a process of its own
 beside the job, the trial by what is measured. So the figures say that the machinery works and what
 it takes beside a job; what tuning saves is measured by `tune`, on days of traffic.
 """
@@ -28,13 +28,13 @@ NAME = "tuned-beside"
 SECONDS = 900.0
 INTERVAL = "4m"
 SLOT_SECONDS = "10"
-"""A line of the demo's trace lasts so long, so that its night fills the run."""
+"""A line of the trace lasts so long, so that the night fills the run."""
 SCALE = "0.2"
-"""Of the demo's rates."""
+"""Of its rates."""
 WORK = {"match": "150", "aggregate": "100"}
-"""Milliseconds of work per record at speed 1, five times the demo's."""
+"""Milliseconds of work per record at speed 1, five times those of the night in five minutes."""
 BOUND = "2500ms"
-"""Five times the demo's."""
+"""Five times its bound."""
 
 
 def run() -> list[Figure]:
@@ -51,11 +51,11 @@ def run() -> list[Figure]:
 
 
 def manifest() -> dict[str, Any]:
-    """Return the benchmarks' StreamApp with the default policy, which weights tell what matters.
+    """Return the StreamApp of the benchmarks' night, with the default policy.
 
     The slow loop is fast; there are fewer records, and more work for each.
 
-    Response times of the demo are tens of milliseconds, of which the scheduling of a busy machine
+    Response times of that night are tens of milliseconds, of which the scheduling of a busy machine
     is a good part. Here they are hundreds, so that what is measured is the job.
     """
     app = demo_manifest()

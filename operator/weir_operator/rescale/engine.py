@@ -78,8 +78,9 @@ FLOW_PERIOD = 2.0
 """Seconds for which a job is watched before it is stopped, until a record passes."""
 FLOW_POLL = 0.1
 """Seconds between two counts of records; Flink counts anew as often (`flink/configuration`)."""
-FLOW_RECENT = 10.0
-"""Age in seconds up to which a count from when TaskManagers began to start shows such a record."""
+FLOW_RECENT = 5.0
+"""Seconds before the stop within which the count before TaskManagers started is compared with the
+next one; an older one is taken again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -138,7 +138,7 @@ class RescaleJournal(BaseModel):
     ended_unread: bool = False
     """The job that it restored came to its end without having read a record."""
     flowed: bool = False
-    """Records passed the job shortly before it was restarted."""
+    """Records passed the job in the last seconds before it was restarted."""
     no_record_seen: bool = False
     """None passed after that, and no source said whether any waits."""
     started: int = 0

@@ -163,7 +163,7 @@ class FakeWorld:
         self.standby: dict[str, int] = {}
         """How many TaskManagers are to wait, by pool."""
         self.warm = 0
-        """How many of the TaskManagers that are started next are bound and not started."""
+        """How many of the next TaskManagers come from standby."""
         self.no_standby = ""
         """Why none can wait."""
         self._next = 0

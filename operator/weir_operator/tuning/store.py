@@ -65,6 +65,8 @@ class Version(BaseModel):
     forecast: Forecast
     most_rate: float
     """Records/s, the most that the tuning has seen."""
+    resampled: bool = False
+    """Whether it was compared on made-up traffic, because the measured one was too short."""
     standing: Standing = Standing.ON_TRIAL
     reason: str = ""
     """Why it stands so, one sentence."""
@@ -94,6 +96,7 @@ class Version(BaseModel):
             certainty=result.certainty,
             forecast=forecast,
             most_rate=most_rate,
+            resampled=result.resampled,
         )
 
     @property
@@ -106,6 +109,7 @@ class Version(BaseModel):
             f"of intervals instead of {before.violations.mean:.2%}, and restarts in "
             f"{expected.reconfigurations.mean:.2%} instead of "
             f"{before.reconfigurations.mean:.2%}"
+            + (", on traffic made up from the measured changes" if self.resampled else "")
         )
 
 

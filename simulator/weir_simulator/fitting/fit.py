@@ -34,7 +34,8 @@ UNMEASURED_DOWNTIME = 2.0
 """Seconds without output of a restart, while none was measured. `make bench NAME=rescale` had 0.7
 to 2.5 s, `NAME=rescale-cluster` 1.4 to 2.3 s; with 0, a tuning would take restarts for free."""
 UNMEASURED_PROVISIONING = 5.0
-"""Seconds until added replicas are there, while none was added: 1.6 to 3.1 s, and some 6 s."""
+"""Seconds until added replicas are there, while none was added. `make bench NAME=rescale` had 1.6
+to 3.1 s, `NAME=rescale-cluster` about 6 s."""
 LEAST_INTERVALS = 30
 """Undisturbed intervals below which there is no fit: half an hour of minutes."""
 

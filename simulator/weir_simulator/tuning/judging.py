@@ -106,7 +106,7 @@ class Judged:
     def spread(self, values: Floats) -> Spread | None:
         """Return how far the mean of values by seed and part, `(s, n)`, may be from the truth.
 
-        `None` where there are too few to say it.
+        On made-up traffic, from another run. `None` where there are too few to say it.
         """
         if self.resampled:
             return spread_of_runs(values, self.lengths)

@@ -73,7 +73,7 @@ class TuningRequest(Section):
     judging_seeds: int | None = Field(default=None, ge=1, le=1000, examples=[3])
     """Seeds, none of them seen by the search, on which the best is compared with the incumbent;
     with a single one nothing is sure. `None` is three, and six for policies that learn by trying,
-    because those end up elsewhere with each seed."""
+    because those end up elsewhere with each seed. On made-up traffic, there are more of them."""
     judging_slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS, examples=[525_533])
     """Slots of that comparison, from the trace's first one used; `None` is those of a full
     evaluation. More of them show seasons that the search did not see."""
@@ -86,7 +86,7 @@ class TuningRequest(Section):
     """What is in force; `None` is equal weights and equal quotas, the paper's naive baseline."""
     warm_starts: tuple[Tuning, ...] = ()
     """Points worth trying early: former results, of this application or of similar ones. They are
-    in the final comparison whatever the search thinks of them."""
+    in the final comparison, or the choice for it, whatever the search thinks of them."""
     rates: tuple[AtLeastZero, ...] = ()
     """Records/s, one per slot, where they go with the request: whoever answers it puts them in
     place of the experiment's trace, before it asks `tune`. Empty where that trace is there."""
@@ -113,7 +113,8 @@ class Estimate(Section):
 
     mean: float
     standard_error: AtLeastZero | None
-    """Of the mean, over stretches of the trace and seeds; `None` where there were too few."""
+    """Of the mean, over stretches of the trace and seeds; on made-up traffic, how far another run
+    is from it. `None` where there were too few."""
 
 
 class Prediction(Section):

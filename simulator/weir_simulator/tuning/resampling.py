@@ -26,14 +26,14 @@ def resample(rates: Trace, rng: np.random.Generator) -> Trace:
     stay whole.
 
     Args:
-        rates: Records/s by slot, at least two, `(n,)`.
+        rates: Records/s by slot, `(n,)`.
         rng: What is drawn from.
 
     Returns:
         Records/s, `(n,)`, none lower or higher than those of `rates`.
     """
     floor = FLOOR * float(rates.mean())
-    if floor == 0:
+    if floor == 0 or rates.size < 2:  # nothing changes
         return rates.copy()
     heights = np.log(rates + floor)
     changes = np.diff(heights)

@@ -7,7 +7,7 @@ import pytest
 from tests.operator.rescale.bench import ONE, Bench
 from weir_operator.errors import PermanentError
 from weir_operator.loop.planned_changes import describe_end
-from weir_operator.rescale.engine import FLOW_POLL
+from weir_operator.rescale.engine import FLOW_POLL, FLOW_RECENT
 from weir_operator.rescale.flow import Flow, Reading, explain_standstill, judge_flow
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.rescale.settings import RescaleSettings
@@ -214,6 +214,17 @@ async def test_a_first_start_may_have_nothing_to_read():
 
     assert end.step is Step.DONE
     assert not end.ended_unread
+
+
+async def test_a_count_from_long_before_the_stop_is_taken_again():
+    bench = await Bench().started()
+    bench.world.rate = 100.0
+    bench.world.slow_until = bench.world.clock.now() + FLOW_RECENT + 1.0
+
+    end = await bench.change(TWO)
+
+    assert end.flowed
+    assert end.times[str(Step.REMOVE)] - end.times[str(Step.STOP)] >= FLOW_POLL
 
 
 async def test_records_are_counted_while_taskmanagers_start_so_that_the_stop_waits_for_none():

@@ -169,7 +169,8 @@ def test_what_was_never_measured_stays_as_specified():
 
     assert calibration.speedups["large/1"].value == 1.0
     assert calibration.speedups["large/1"].samples == 0
-    assert calibration.downtime.samples == 0
+    assert (calibration.downtime.value, calibration.downtime.samples) == (2.0, 0)
+    assert (calibration.provisioning.value, calibration.provisioning.samples) == (5.0, 0)
     assert calibration.operators["op"].sharing.rule is Sharing.EQUAL
 
 

@@ -208,7 +208,7 @@ def test_runs_with_traffic_of_their_own_are_sure_of_another_run_not_of_their_mea
 
     certainty = certainty_of_less(ours, theirs, (MONEY,))
 
-    # One run in five is dearer, though the mean of thirty is surely less.
+    # One run in four is dearer, though the mean of thirty is surely less.
     assert certainty == pytest.approx(0.76, abs=0.06)
     assert not better(ours, theirs)
 

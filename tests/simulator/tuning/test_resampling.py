@@ -19,7 +19,7 @@ def many(rates, count=200):
 
 @pytest.fixture
 def noisy():
-    """Return an hour of a rate that rises, stays and falls, with noise."""
+    """Return two hours of a rate that rises, stays and falls, with noise."""
     rng = np.random.default_rng(3)
     course = np.concatenate(
         [np.linspace(20, 100, 40), np.full(40, 100.0), np.linspace(100, 20, 40)]
