@@ -266,22 +266,25 @@ def is_period_plan_due(own: PlannerMemory) -> bool:
 
 NEWEST = 0.3
 """Weight of the last change in how long one takes."""
+LONGEST_CHANGE = 30
+"""Intervals after which a change is not taken for what was asked for."""
 
 
 @compiled
-def note_asked(o: int, view: View, own: PlannerMemory) -> None:
-    """Note when more replicas were asked for; what was not carried out is asked for again."""
-    own.asked_at = -1
+def note_change(o: int, view: View, own: PlannerMemory) -> None:
+    """Learn how many intervals after a decision replicas are there; in the next one is 1.
+
+    What was asked for and not carried out is asked for again.
+    """
+    asked, joined = False, False
     for place in range(view.counts.shape[1]):
-        if view.target[o, place] > view.counts[o, place]:
-            own.asked_at = own.slots
-
-
-@compiled
-def note_change(own: PlannerMemory) -> None:
-    """Learn how many intervals after a decision replicas are there; in the next one is 1."""
-    if own.asked_at >= 0:
-        own.change_takes += NEWEST * (own.slots - own.asked_at + 1 - own.change_takes)
+        asked = asked or view.proposed[o, place] > view.counts_before[o, place]
+        joined = joined or view.counts[o, place] > view.counts_before[o, place]
+    if asked:
+        own.asked_at = own.slots
+    takes = own.slots - own.asked_at + 1
+    if joined and own.asked_at >= 0 and takes <= LONGEST_CHANGE:
+        own.change_takes += NEWEST * (takes - own.change_takes)
         own.asked_at = -1
 
 

@@ -87,7 +87,6 @@ from weir_policies.operator_manager.planner.period import (
     choose_in_period,
     find_period,
     is_period_plan_due,
-    note_asked,
     note_change,
     note_interval,
     plan_period,
@@ -795,8 +794,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     correct(o, view, own)
     note_resize(o, view, own)
     note_violation(o, view, own)
-    if own.since_change == 0:
-        note_change(own)
+    note_change(o, view, own)
     note_streak(o, view, own)
     rate = demand_of(view.seen[o])
     first = own.highest_rate == 0
@@ -910,5 +908,4 @@ def decide(o: int, view: View, memory: Memory) -> None:
     own = PlannerMemory(memory[o])
     put_corrections(o, view, own)
     follow(o, view, own)
-    note_asked(o, view, own)
     remove_corrections(o, view)
