@@ -7,7 +7,8 @@ Only deployments that carry more than all cheaper ones are of interest. The set 
    mix pays for speed that it does not get and these are all that matter.
 2. Where shares follow speed, or a pool is too small for one node type alone: mixes of two types,
    and a chain that fills up the types, those with the most speed for the money first.
-3. Resizes of what was chosen: same pool and count, another size, which needs no restart.
+3. Resizes of what was chosen: same pool and count, another size, which needs no restart until one
+   has restarted the job.
 
 Node types that the operator may not run on make no difference, as if they were not listed.
 
@@ -249,6 +250,28 @@ def same_per_pool(view: View, o: int, one: Counts, other: Counts) -> bool:
     return True
 
 
+@compiled
+def is_resize(o: int, view: View, own: PlannerMemory, one: Counts, other: Counts) -> bool:
+    """Return whether going from one deployment to another takes no restart."""
+    return own.resizes_restart == 0 and same_per_pool(view, o, one, other)
+
+
+@compiled_apart
+def note_resize(o: int, view: View, own: PlannerMemory) -> None:
+    """Learn from the last change that only changed sizes whether those restart the job."""
+    before, proposed = view.counts_before[o], view.proposed[o]
+    moved, enacted = 0, True
+    for place in range(before.size):
+        moved += abs(proposed[place] - before[place])
+        enacted = enacted and proposed[place] == view.counts[o, place]
+    if moved == 0 or not same_per_pool(view, o, before, proposed):
+        return
+    if view.cost[o].reconfiguration > 0.5:
+        own.resizes_restart = 1
+    elif enacted:
+        own.resizes_restart = 0
+
+
 @compiled_apart
 def _enter(o: int, view: View, own: PlannerMemory, candidate: int) -> None:
     """Make a candidate the next point."""
@@ -262,7 +285,7 @@ def _enter(o: int, view: View, own: PlannerMemory, candidate: int) -> None:
     own.point_price[row] = own.candidate_price[candidate]
     own.group[row] = row
     for other in range(row):
-        if same_per_pool(view, o, front[row], front[other]):
+        if is_resize(o, view, own, front[row], front[other]):
             own.group[row] = own.group[other]
             break
     own.front_used = row + 1
@@ -301,7 +324,7 @@ def choose_candidates(o: int, view: View, own: PlannerMemory) -> None:
             _add_pairs(o, view, own)
     _sort_by_price(own)
     kept = _keep_efficient(own)
-    sizes = view.model[o].one_step == 0 and _has_sizes(o, view)
+    sizes = view.model[o].one_step == 0 and own.resizes_restart == 0 and _has_sizes(o, view)
     kept = _thin(own, kept, FRONT // 2 if sizes else FRONT)
     for place in range(kept):
         _enter(o, view, own, own.order[place])

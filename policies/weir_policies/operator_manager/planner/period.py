@@ -28,7 +28,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.view import View
-from weir_policies.operator_manager.planner.candidates import fits_pools
+from weir_policies.operator_manager.planner.candidates import fits_pools, price_of_restart
 from weir_policies.operator_manager.planner.plan import (
     allow_moves,
     find_largest,
@@ -264,18 +264,70 @@ def is_period_plan_due(own: PlannerMemory) -> bool:
     return own.period > 0 and age >= max(length_of_period(own) // 8, MADE_AGAIN)
 
 
+NEWEST = 0.3
+"""Weight of the last change in how long one takes."""
+LONGEST_CHANGE = 30
+"""Intervals after which a change is not taken for what was asked for."""
+
+
+@compiled
+def note_change(o: int, view: View, own: PlannerMemory) -> None:
+    """Learn how many intervals after a decision replicas are there; in the next one is 1.
+
+    What was asked for and not carried out is asked for again.
+    """
+    asked, joined = False, False
+    for place in range(view.counts.shape[1]):
+        asked = asked or view.proposed[o, place] > view.counts_before[o, place]
+        joined = joined or view.counts[o, place] > view.counts_before[o, place]
+    if asked:
+        own.asked_at = own.slots
+    takes = own.slots - own.asked_at + 1
+    if joined and own.asked_at >= 0 and takes <= LONGEST_CHANGE:
+        own.change_takes += NEWEST * (takes - own.change_takes)
+        own.asked_at = -1
+
+
+@compiled
+def _find_next(own: PlannerMemory, row: int, here: int, restart: float) -> int:
+    """Return the point to be at in an interval ahead, from another one before."""
+    best, least = here, own.period_values[row, here]
+    for point in range(own.front_used):
+        value = own.period_values[row, point]
+        value += 0.0 if own.group[point] == own.group[here] else restart
+        if value < least - 1e-12:
+            best, least = point, value
+    return best
+
+
+@compiled_apart
+def _find_soon(o: int, view: View, own: PlannerMemory, row: int, here: int) -> int:
+    """Return the point to be at as soon as replicas that are asked for now can be there."""
+    length, point = length_of_period(own), here
+    restart = price_of_restart(o, view, own)
+    for ahead in range(min(int(own.change_takes + 0.5), length // 2)):
+        point = _find_next(own, (row + ahead) % length, point, restart)
+    return point
+
+
 @compiled_apart
 def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
     """Return the point to be at, -1 to stay off the front.
 
     A point that would not even carry what there is to carry now is never gone to; where none does,
-    the one that carries most is.
+    the one that carries most is. Replicas that take some intervals are asked for so much earlier.
     """
     need = rate_to_carry(o, view, own)
     largest = find_largest(o, view, own)
     if largest < 0 or own.point_capacity[largest] < need:
         return largest if largest >= 0 else here
     row = (own.slots - own.period_planned_at) % length_of_period(own)
+    if here >= 0 and view.model[o].one_step == 0 and own.change_takes >= 1.5:
+        soon = _find_soon(o, view, own, row, here)
+        carries = own.point_capacity[soon]
+        larger = carries > own.point_capacity[here] and carries >= need
+        if larger and fits_pools(o, view, own.points[soon]):
+            return soon
     best, least = here, np.inf
     if here >= 0 and fits_pools(o, view, view.counts[o]):
         least = own.period_values[row, here]

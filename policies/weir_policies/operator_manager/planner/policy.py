@@ -72,20 +72,22 @@ from weir_policies.operator_manager.planner.candidates import (
     find_point,
     fits_pools,
     is_behind,
+    is_resize,
     note_excess,
+    note_resize,
     note_streak,
     note_violation,
     price_of_excess,
     price_of_restart,
     put_corrections,
     remove_corrections,
-    same_per_pool,
     waits_upstream,
 )
 from weir_policies.operator_manager.planner.period import (
     choose_in_period,
     find_period,
     is_period_plan_due,
+    note_change,
     note_interval,
     plan_period,
 )
@@ -282,7 +284,7 @@ def _find_worth_restart(o: int, view: View, own: PlannerMemory, need: float) -> 
             continue
         lasts = STAYS * intervals_below(own, carries / (1 + HEADROOM))
         saved = (present - own.candidate_price[row]) * per_price * lasts
-        if not same_per_pool(view, o, view.counts[o], candidates[row]):
+        if not is_resize(o, view, own, view.counts[o], candidates[row]):
             saved -= violations
         if saved > most and fits_pools(o, view, candidates[row]):
             best, most = row, saved
@@ -307,7 +309,7 @@ def choose_long_window(o: int, view: View, own: PlannerMemory, carries: float) -
 def _price_to_beat(o: int, view: View, own: PlannerMemory, row: int, saving: float) -> float:
     """Return a candidate's price, raised where a restart leads there, so that it must save."""
     price = own.candidate_price[row]
-    if same_per_pool(view, o, view.counts[o], own.candidates[row]):
+    if is_resize(o, view, own, view.counts[o], own.candidates[row]):
         return price
     return price / (1 - saving)
 
@@ -490,7 +492,7 @@ def _move(o: int, view: View, own: PlannerMemory, expert: int, to: Counts) -> No
     there = own.advised[expert]
     if is_equal(there, to):
         return
-    if not same_per_pool(view, o, there, to):
+    if not is_resize(o, view, own, there, to):
         own.expert_cost[expert] += price_of_restart(o, view, own)
     copy_counts(there, to)
     own.carries[expert] = UNKNOWN
@@ -732,6 +734,8 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
         restarts=0.25,
         restart_violations=0.25,
         since_change=1000,
+        asked_at=-1,
+        change_takes=1.0,
         next_plan=FIRST_PLAN,
     )
     for o, row in enumerate(memory):
@@ -762,7 +766,7 @@ def read_model(o: int, view: View, own: PlannerMemory) -> float:
     model = view.model[o]
     number = 3 * np.log(model.service_mean) + 2 * np.log(view.seen[o].budget)
     number += model.service_scv + model.network_time / view.seen[o].budget
-    number += np.log(own.wait_factor) + own.mistrusted
+    number += np.log(own.wait_factor) + own.mistrusted + own.resizes_restart
     for place in range(view.counts.shape[1]):
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
         number += weight * np.log(view.speedup[o, place])
@@ -788,7 +792,9 @@ def learn(o: int, view: View, memory: Memory) -> None:
         fitting = int(SECONDS_PER_BLOCK / interval + 0.5) if interval > 0 else INTERVALS_PER_BLOCK
         own.block = min(max(fitting, 1), INTERVALS_PER_BLOCK)
     correct(o, view, own)
+    note_resize(o, view, own)
     note_violation(o, view, own)
+    note_change(o, view, own)
     note_streak(o, view, own)
     rate = demand_of(view.seen[o])
     first = own.highest_rate == 0

@@ -117,6 +117,8 @@ class PlannerMemory(Fields):
     restarts: float
     restart_violations: float
     since_change: int
+    resizes_restart: int
+    """1 where the last change that only changed sizes restarted the job."""
     streak: int
     tried: Floats = array(2)
     """How often a rate exceeded the capacity once, and several times in a row."""
@@ -183,6 +185,10 @@ class PlannerMemory(Fields):
     period_level: float
     """How much higher the present rate is than usual in the last period, in logs."""
     period_planned_at: int
+    asked_at: int
+    """Of `slots`, when more replicas were asked for; -1 where none were."""
+    change_takes: float
+    """Intervals from that decision to the first one with them, as learned."""
     period_costs: Floats = array(LAGS, FRONT)
     """Cost to be expected in each interval ahead at each point."""
     period_values: Floats = array(LAGS, FRONT)

@@ -104,11 +104,11 @@ def test_what_does_not_repeat_within_half_a_day_has_no_period(rates):
 def experiment(tmp_path):
     """Return a function that makes an experiment of rates."""
 
-    def make(rates):
+    def make(rates, **world):
         path = tmp_path / "rates.txt"
         np.savetxt(path, rates)
         operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        return an_experiment(operators=operators, trace={"file": path})
+        return an_experiment(operators=operators, trace={"file": path}, world=world)
 
     return make
 
@@ -127,3 +127,13 @@ def test_it_scales_out_before_each_batch_and_in_after_it(experiment):
     last = history[-1200:]  # twenty batches
     assert (last[:, AT_TIME] > BOUND).sum() == 0
     assert (last[:, AT_CHANGE] == RESTART).sum() == pytest.approx(40, abs=2)
+
+
+def test_replicas_that_take_minutes_are_asked_for_before_a_batch(experiment):
+    made = experiment(batches(8000), provisioningDelay="3m", queues=True)
+
+    history = simulate(made, seed=1, policy="planner", history=True).history
+
+    last = history[-1200:]  # twenty batches
+    assert (last[:, AT_TIME] > BOUND).sum() <= 2
+    assert (last[:, AT_CHANGE] == RESTART).sum() == pytest.approx(40, abs=4)

@@ -16,6 +16,8 @@ from weir_policies.operator_manager.planner.candidates import (
     choose_candidates,
     find_capacity,
     find_point,
+    is_resize,
+    note_resize,
 )
 from weir_policies.operator_manager.planner.rate import (
     foresee,
@@ -277,3 +279,48 @@ def test_what_was_next_to_impossible_and_keeps_coming_is_a_new_regime():
         note_height(own, 5.5 + 0.3 * step)
 
     assert own.seen_steps.sum() < 0.6 * known
+
+
+SIZES = tuple(
+    NodeType(name=name, pool="main", speedup=speed, price=speed)
+    for name, speed in (("small", 1.0), ("large", 1.6))
+)
+SMALL, LARGE = np.array([2, 0]), np.array([0, 2])
+
+
+def change_sizes(view, own, *, restarts):
+    """Tell of an interval after which two small replicas were to become large ones."""
+    view.counts_before[0], view.proposed[0], view.counts[0] = SMALL, LARGE, LARGE
+    view.cost[0].reconfiguration = 1.0 if restarts else 0.0
+    note_resize(0, view, own)
+    choose_candidates(0, view, own)
+
+
+def grouped(own):
+    used = int(own.front_used)
+    return own.group[:used].tolist() != list(range(used))
+
+
+def test_another_size_is_a_restart_from_the_first_one_that_was():
+    view, own = prepared(a_model(node_types=SIZES, max_replicas=10, keyed=True))
+    choose_candidates(0, view, own)
+    assert is_resize(0, view, own, SMALL, LARGE)
+    assert grouped(own)
+
+    change_sizes(view, own, restarts=True)
+    assert not is_resize(0, view, own, SMALL, LARGE)
+    assert not grouped(own)
+
+    change_sizes(view, own, restarts=False)
+    assert is_resize(0, view, own, SMALL, LARGE)
+    assert grouped(own)
+
+
+def test_a_restart_that_changes_the_number_of_replicas_says_nothing_of_sizes():
+    view, own = prepared(a_model(node_types=SIZES, max_replicas=10, keyed=True))
+    view.counts_before[0], view.proposed[0] = SMALL, np.array([3, 0])
+    view.cost[0].reconfiguration = 1.0
+
+    note_resize(0, view, own)
+
+    assert is_resize(0, view, own, SMALL, LARGE)

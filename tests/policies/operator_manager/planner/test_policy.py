@@ -11,9 +11,17 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
+from weir_policies.model.cost import kind_of_change
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
-from weir_policies.policy import CostParts, Observation, OperatorModel, Sharing, Transition
+from weir_policies.policy import (
+    ChangeKind,
+    CostParts,
+    Observation,
+    OperatorModel,
+    Sharing,
+    Transition,
+)
 from weir_policies.testing import a_model, an_observation
 
 BUDGET = 0.05
@@ -51,13 +59,17 @@ def observe(model: OperatorModel, deployment, rate, tick=0, *, truth=None, **cha
 
 
 def an_interval(before: Observation, after: Observation) -> Transition:
-    moved = before.deployment != after.deployment
+    change = kind_of_change(before.deployment, after.deployment, before.model.node_types)
     violated = not after.response_time <= after.budget
     return Transition(
         observation=before,
         proposed=after.deployment,
         enacted=after.deployment,
-        cost=CostParts(violation=float(violated), resources=0.1, reconfiguration=float(moved)),
+        cost=CostParts(
+            violation=float(violated),
+            resources=0.1,
+            reconfiguration=float(change is ChangeKind.RESCALE),
+        ),
         next_observation=after,
     )
 
