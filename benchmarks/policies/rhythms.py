@@ -1,4 +1,4 @@
-"""The planner on rates with a rhythm that is no part of a day, against the best possible course.
+"""The planner on rates that repeat every hour or so, against the best possible course.
 
 Batches come every hour, or at other times, on a base rate that rises and falls over the day. Four
 settings of the 2023 paper's tables, in which restarts are worth more or less. In each, the cost of
@@ -31,6 +31,8 @@ ABOUT = "the planner on batches every hour and other rhythms, against the clairv
 DURATION = "1 min"
 
 SLOTS = 60_000
+RATE_SEED = 11
+SEED = 1
 INFRASTRUCTURES = ("A3", "B6")
 BASE_RATE = 120.0
 """Records/s."""
@@ -101,9 +103,9 @@ def _run_one(folder: Path, wanted: tuple[Rhythm, Setting]) -> float:
     """Return the planner's cost in a setting, divided by the least cost that was possible."""
     rhythm, setting = wanted
     file = folder / f"{setting}-{rhythm.period}-{rhythm.late}.txt"
-    write_trace(file, make_batches(rhythm, SLOTS, np.random.default_rng(11)))
+    write_trace(file, make_batches(rhythm, SLOTS, np.random.default_rng(RATE_SEED)))
     experiment = describe(setting, trace={"file": str(file)})
-    return simulate(experiment, seed=1, policy="planner").average_cost / least_cost(experiment)
+    return simulate(experiment, seed=SEED, policy="planner").average_cost / least_cost(experiment)
 
 
 def make_batches(rhythm: Rhythm, slots: int, rng: np.random.Generator) -> Floats:

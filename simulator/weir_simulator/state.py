@@ -78,6 +78,10 @@ class WorldState(NamedTuple):
     """Response time at what is offered, s, `(o,)`; differs where an operator before is too slow."""
     reach: Floats
     """Scratch: seconds from the operator to the slowest sink, `(o,)`."""
+    fed: Floats
+    """Scratch: records/s that those before the operator processed, as measured, `(o,)`."""
+    found: Counts
+    """Scratch: 1 where what would arrive at the operator is worked out for the slot, `(o,)`."""
     backlog: Floats
     """Records that wait, `(o,)`."""
     source: Counts
@@ -168,6 +172,8 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
         response=floats(operators),
         offered_response=floats(operators),
         reach=floats(operators),
+        fed=floats(operators),
+        found=counts(operators),
         backlog=floats(operators),
         source=np.ones(operators, dtype=np.int64),
         pending=counts(operators, node_types),

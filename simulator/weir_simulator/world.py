@@ -230,10 +230,6 @@ def _observe_all(
     return measured
 
 
-FOUND = -1.0
-"""Stands in `reach` for an operator for which `_find_arrivals` was called."""
-
-
 @compiled
 def _observe_upstream(state: WorldState, view: View) -> None:
     """Fill in what would arrive at every operator if nothing waited upstream, and what waits there.
@@ -243,20 +239,20 @@ def _observe_upstream(state: WorldState, view: View) -> None:
     before it are complete when it is needed itself.
     """
     for o in range(view.counts.shape[0]):
-        view.seen[o].offered, view.seen[o].upstream, state.reach[o] = 0.0, 0.0, 0.0
+        view.seen[o].offered, view.seen[o].upstream, state.fed[o] = 0.0, 0.0, 0.0
+        state.found[o] = state.source[o]
         if state.source[o]:
             view.seen[o].offered = view.seen[o].rate if state.complete[o] == 1 else np.nan
-            state.reach[o] = FOUND
     for edge in range(view.edges.shape[0]):
         above, below = view.edges[edge, 0], view.edges[edge, 1]
-        if state.reach[above] != FOUND:
+        if state.found[above] == 0:
             _find_arrivals(above, state, view)
         seen = view.seen[above]
-        state.reach[below] += seen.processed if state.complete[above] == 1 else np.nan
+        state.fed[below] += seen.processed if state.complete[above] == 1 else np.nan
         view.seen[below].offered += seen.offered
         view.seen[below].upstream += seen.upstream + seen.backlog
     for o in range(view.counts.shape[0]):
-        if state.reach[o] != FOUND:
+        if state.found[o] == 0:
             _find_arrivals(o, state, view)
 
 
@@ -269,16 +265,16 @@ def _find_arrivals(o: int, state: WorldState, view: View) -> None:
 
     Args:
         o: Row of the operator.
-        state: `reach` holds what the operators before it processed, records/s.
+        state: `fed` holds what the operators before it processed, records/s.
         view: `offered` and `upstream` of the operator hold sums over the operators before it.
     """
     seen = view.seen[o]
-    gain = seen.rate / state.reach[o] if state.reach[o] > 0 else np.nan
+    gain = seen.rate / state.fed[o] if state.fed[o] > 0 else np.nan
     seen.offered *= gain
     seen.upstream *= gain
     if seen.upstream > 0:
         seen.rate = max(seen.offered, seen.processed)
-    state.reach[o] = FOUND
+    state.found[o] = 1
 
 
 @compiled

@@ -155,6 +155,21 @@ class Managers(Mapping[str, ObservedOperator], ABC):
         """Store large tables of policies in `storage`."""
 
 
+def count_taken(
+    name: str, observations: Mapping[str, Observation], proposals: Mapping[str, Proposal]
+) -> dict[str, int]:
+    """Return the replicas of each pool that the other operators have, or get if that is more."""
+    taken: dict[str, int] = {}
+    for other, seen in observations.items():
+        if other == name:
+            continue
+        there = proposals[other].decision.target if other in proposals else seen.deployment
+        pairs = zip(seen.model.node_types, seen.deployment, there, strict=True)
+        for node_type, now, then in pairs:
+            taken[node_type.pool] = taken.get(node_type.pool, 0) + max(now, then)
+    return taken
+
+
 class SeparateManagers(Managers):
     """Each operator's manager decides for itself."""
 
@@ -181,9 +196,12 @@ class SeparateManagers(Managers):
             if self._managers[name].fixed is None
         }
         restarting = {name for name, each in proposals.items() if each.kind is ChangeKind.RESCALE}
-        others = proposals.keys() - restarting if restarting else ()
-        again = {name: self._managers[name].join_restart(observations[name]) for name in others}
-        return proposals | {name: each for name, each in again.items() if each is not None}
+        for name in [each for each in proposals if restarting and each not in restarting]:
+            taken = count_taken(name, observations, proposals)
+            again = self._managers[name].join_restart(observations[name], taken=taken)
+            if again is not None:
+                proposals[name] = again
+        return proposals
 
     def imagine(
         self,

@@ -319,8 +319,14 @@ class OperatorManager(ObservedOperator):
             self._lesson = PendingTransition(before=observation, proposed=decision.target)
         return Proposal(observation=observation, decision=decision)
 
-    def join_restart(self, observation: Observation) -> Proposal | None:
+    def join_restart(
+        self, observation: Observation, *, taken: Mapping[str, int]
+    ) -> Proposal | None:
         """Decide again at the same tick, because the job is restarted for another operator.
+
+        Args:
+            observation: The one on which it decided.
+            taken: Replicas of each pool that the other operators have, or get if that is more.
 
         Returns:
             What is proposed in place of the last proposal; `None` where that stands, because the
@@ -330,7 +336,8 @@ class OperatorManager(ObservedOperator):
         joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
         if not joins or self._lesson is None:
             return None
-        known = replace(observation, restarts_anyway=True)
+        model = _within_room(observation.model, self.model, taken)
+        known = replace(observation, model=model, restarts_anyway=True)
         decision = policy.decide(known)
         self._lesson = PendingTransition(before=observation, proposed=decision.target)
         return Proposal(observation=known, decision=decision)
@@ -445,5 +452,27 @@ def _within_full_pools(
     types = tuple(
         replace(each, pool_limit=held.get(each.pool, 0)) if each.pool in full else each
         for each in model.node_types
+    )
+    return replace(model, node_types=types)
+
+
+def _within_room(
+    model: OperatorModel, whole: OperatorModel, taken: Mapping[str, int]
+) -> OperatorModel:
+    """Return the model in which pools have no more room than the other operators leave.
+
+    Args:
+        model: What the operator may have at present.
+        whole: With the pools' own limits, which are those of all operators together.
+        taken: Replicas of each pool that the others have or get.
+    """
+    types = tuple(
+        each
+        if each.pool_limit is None or limited.pool_limit is None
+        else replace(
+            each,
+            pool_limit=min(each.pool_limit, max(limited.pool_limit - taken.get(each.pool, 0), 0)),
+        )
+        for each, limited in zip(model.node_types, whole.node_types, strict=True)
     )
     return replace(model, node_types=types)

@@ -482,3 +482,36 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
     joined = {name for name, each in proposals.items() if each.observation.restarts_anyway}
     assert joined == ({"count"} if True in asked else set())
     assert policies["match"].asked == [False]
+
+
+def test_who_joins_a_restart_is_told_the_room_that_the_others_leave():
+    node_type = replace(an_observation().model.node_types[0], pool_limit=4)
+    model = a_model(node_types=(node_type,), max_replicas=4)
+    policies = {"match": Joins(100.0), "count": Joins(1000.0), "sum": Joins(1000.0)}
+    managers = SeparateManagers(
+        {
+            name: OperatorManager(
+                model=replace(model, name=name), given=(), policy=policy, fixed=None
+            )
+            for name, policy in policies.items()
+        }
+    )
+    seen = {
+        name: an_observation(
+            model=replace(model, name=name),
+            deployment=Deployment((1,)),
+            rate=150.0,
+            utilisation=(0.5,),
+            replica_ages=(60.0,),
+        )
+        for name in policies
+    }
+    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
+
+    proposals = managers.propose(seen, flow)
+
+    room = {
+        name: each.observation.model.node_types[0].pool_limit for name, each in proposals.items()
+    }
+    # `match` gets two, and `sum` has one; then `count` takes two, whatever it was told.
+    assert room == {"match": 4, "count": 1, "sum": 0}

@@ -1,4 +1,4 @@
-"""A rhythm shorter than half a day: its period is found in the rates, and one period is planned.
+"""A rate that repeats within half a day: its period is found, and one period is planned.
 
 The season (`rate`) knows the course of a day in parts of ten minutes. Batches every hour need other
 periods, and every interval counts. So, for every lag, the mean squared difference of the rate's
@@ -27,11 +27,14 @@ import math
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.view import View
 from weir_policies.operator_manager.planner.candidates import fits_pools, price_of_restart
 from weir_policies.operator_manager.planner.plan import (
     allow_moves,
-    find_largest,
+    carried_by,
+    choose_cheapest,
+    find_near,
     price_of_move,
     rate_to_carry,
 )
@@ -44,19 +47,22 @@ SHORTEST = 5
 SIMILAR = 0.4
 """Part of the usual squared difference that is left after a period at most."""
 SEEN = 2.0
-"""Periods that all differences of a lag must have come from: then the third one has ended."""
+"""Periods that all differences of a lag must have come from: then the third one has ended. As they
+decay, a period near the longest must have been seen almost four times."""
 ROUNDS = 3
+"""Periods that a plan looks ahead, one after the other with the same costs."""
 NEAR = 15
 """Intervals from which the present level comes at most; of shorter periods, the last fourth."""
 MOST_OFF = 0.15
 """By how much an interval moves the level at most, in logs."""
 STEPS_TO_LEVEL = 3
+"""Steps in which a level is estimated, each from the one before."""
 LEAST_SPREAD = 0.01
 """Standard deviation of the expected rate at least, in logs."""
 PER_DEVIATION = 1.25
 """Standard deviation of a normal distribution, divided by its mean absolute deviation."""
 MADE_AGAIN = 10
-"""Intervals after which the plan is made again at least; for longer periods, an eighth of it."""
+"""Intervals after which the plan is made again; an eighth of the period where that is more."""
 
 
 @compiled
@@ -131,7 +137,8 @@ def find_period(own: PlannerMemory) -> float:
             break
         if lag >= SHORTEST and difference < limit and difference < least:
             found, least = lag, difference
-    if found == 0 or difference_at(own, found + 1) < least:
+    following = difference_at(own, found + 1)
+    if found == 0 or following < least or following == np.inf:
         return 0.0
     period = float(found)
     for times in range(2, LAGS // found + 1):
@@ -310,17 +317,36 @@ def _find_soon(o: int, view: View, own: PlannerMemory, row: int, here: int) -> i
     return point
 
 
+@compiled
+def _value_off_front(o: int, view: View, own: PlannerMemory, row: int) -> float:
+    """Return what staying at a present deployment that is no point is expected to cost.
+
+    In the next interval, it exceeds as often as the point that carries nearly as much. Then it is
+    left for a point; or it is as good as that one, but dearer for as long as the plan looks ahead.
+    """
+    model, near, afterwards = view.model[o], find_near(own), np.inf
+    values, costs = own.period_values[row], own.period_costs[row]
+    for point in range(own.front_used):
+        left = price_of_move(o, view, own, -1, point)
+        afterwards = min(afterwards, left + values[point] - costs[point])
+    per_price = model.weight_resources / model.top_cost
+    price = price_of(o, view, view.counts[o])
+    if near < 0:
+        return model.weight_violation + price * per_price + afterwards
+    dearer = (price - own.point_price[near]) * per_price
+    if model.one_step == 0:
+        more = ROUNDS * length_of_period(own) * max(dearer, 0.0)
+        afterwards = min(afterwards, values[near] - costs[near] + more)
+    return costs[near] + dearer + afterwards
+
+
 @compiled_apart
 def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
-    """Return the point to be at, -1 to stay off the front.
+    """Return the point to be at, by the values of the period's plan; -1 to stay off the front.
 
-    A point that would not even carry what there is to carry now is never gone to; where none does,
-    the one that carries most is. Replicas that take some intervals are asked for so much earlier.
+    Replicas that take some intervals are asked for so much earlier.
     """
     need = rate_to_carry(o, view, own)
-    largest = find_largest(o, view, own)
-    if largest < 0 or own.point_capacity[largest] < need:
-        return largest if largest >= 0 else here
     row = (own.slots - own.period_planned_at) % length_of_period(own)
     if here >= 0 and view.model[o].one_step == 0 and own.change_takes >= 1.5:
         soon = _find_soon(o, view, own, row, here)
@@ -328,16 +354,8 @@ def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
         larger = carries > own.point_capacity[here] and carries >= need
         if larger and fits_pools(o, view, own.points[soon]):
             return soon
-    best, least = here, np.inf
-    if here >= 0 and fits_pools(o, view, view.counts[o]):
-        least = own.period_values[row, here]
-        if own.point_capacity[here] < need:
-            least += view.model[o].weight_violation
-    for point in range(own.front_used):
-        carries = own.point_capacity[point] >= need
-        if point == here or not carries or not fits_pools(o, view, own.points[point]):
-            continue
-        value = own.period_values[row, point] + price_of_move(o, view, own, here, point)
-        if value < least - 1e-12:
-            best, least = point, value
-    return best
+    values = own.period_values[row]
+    staying = values[here] if here >= 0 else _value_off_front(o, view, own, row)
+    if carried_by(own, here) < need:
+        staying += view.model[o].weight_violation
+    return choose_cheapest(o, view, own, here, staying, values)

@@ -329,6 +329,22 @@ def price_of_move(o: int, view: View, own: PlannerMemory, here: int, point: int)
     return restart
 
 
+@compiled
+def find_near(own: PlannerMemory) -> int:
+    """Return the point that carries nearly as much as a deployment off the front, -1 for none."""
+    near = -1
+    for point in range(own.front_used):
+        if own.point_capacity[point] <= own.capacity_outside * (1 + 1e-9):
+            near = point
+    return near
+
+
+@compiled
+def carried_by(own: PlannerMemory, here: int) -> float:
+    """Return what the present deployment carries; `here` is its point, -1 where it is none."""
+    return own.point_capacity[here] if here >= 0 else own.capacity_outside
+
+
 @compiled_apart
 def value_outside_candidates(
     o: int, view: View, own: PlannerMemory, peak: float, short: float
@@ -345,12 +361,10 @@ def value_outside_candidates(
     excess = 1.0
     if capacity > 0:
         excess = probability_of_excess(own, np.log(capacity) - season, peak, short)
-    near, afterwards = -1, np.inf
+    near, afterwards = find_near(own), np.inf
     for point in range(own.front_used):
         left = price_of_move(o, view, own, -1, point)
         afterwards = min(afterwards, left + value_afterwards(own, point, peak, short))
-        if own.point_capacity[point] <= capacity * (1 + 1e-9):
-            near = point
     if near >= 0 and view.model[o].one_step == 0:
         dearer = max(price - own.point_price[near], 0.0)
         more = KEPT * price_of_block(o, view, own, dearer)
@@ -371,35 +385,48 @@ def find_largest(o: int, view: View, own: PlannerMemory) -> int:
     return best
 
 
-@compiled
-def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
+@compiled_apart
+def choose_cheapest(
+    o: int, view: View, own: PlannerMemory, here: int, staying: float, values: Floats
+) -> int:
     """Return the point to be at, -1 to stay off the front.
 
     A point that would not even carry what there is to carry now is never gone to; where none does,
-    the one that carries most is.
+    the one that carries most is, unless the present deployment is off the front and carries enough.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        own: The planner's; `capacity_outside` is of the present deployment.
+        here: The point that this is, -1 where it is none.
+        staying: What staying is expected to cost.
+        values: What being at each point is expected to cost, the way there not included.
     """
-    peak, short = find_envelopes(o, view, own)
-    front = own.points
     need = rate_to_carry(o, view, own)
     largest = find_largest(o, view, own)
     if largest >= 0 and own.point_capacity[largest] < need:
         return here if here < 0 and own.capacity_outside >= need else largest
-    best = here
-    if here >= 0:
-        least = value_of(o, view, own, here, peak, short)
-    else:
-        least = value_outside_candidates(o, view, own, peak, short)
-    carried = own.point_capacity[here] if here >= 0 else own.capacity_outside
-    if carried < need:
-        least += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)
+    best, least = here, staying
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
     for point in range(own.front_used):
         short_of_need = own.point_capacity[point] < need
-        if point == here or short_of_need or not fits_pools(o, view, front[point]):
+        if point == here or short_of_need or not fits_pools(o, view, own.points[point]):
             continue
-        value = value_of(o, view, own, point, peak, short)
-        value += price_of_move(o, view, own, here, point)
+        value = values[point] + price_of_move(o, view, own, here, point)
         if value < least - 1e-12:
             best, least = point, value
     return best
+
+
+@compiled
+def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
+    """Return the point to be at, by the plan's values in the present state of the rate."""
+    peak, short = find_envelopes(o, view, own)
+    values = own.of_point
+    for point in range(own.front_used):
+        values[point] = value_of(o, view, own, point, peak, short)
+    staying = values[here] if here >= 0 else value_outside_candidates(o, view, own, peak, short)
+    if carried_by(own, here) < rate_to_carry(o, view, own):
+        staying += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)
+    return choose_cheapest(o, view, own, here, staying, values)

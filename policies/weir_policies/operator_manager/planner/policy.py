@@ -25,8 +25,8 @@ its model of the dynamics. So there are also two simple rules:
 Where the job is restarted for another operator anyway, a plan counts no restart, and `SHORT_RULE`
 scales out as soon as the target of a restart of its own would be larger.
 
-A rhythm that is no part of a day, such as batches every hour, has a plan of its own (`period`) as
-soon as its period is found.
+A rate that repeats after at most half a day, such as batches every hour, has a plan of its own
+(`period`) as soon as its period is found.
 
 Plans and rules are its *experts*. For each, it adds up what its deployments would have cost on the
 measured rates, according to the model. It first follows `SHORT_RULE`. After 18 blocks, it changes
@@ -547,8 +547,9 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     """Return the decision in words."""
     own = PlannerMemory(memory[0])
     if not is_planned(own):
+        periodic = own.followed == PERIODIC_PLAN
         reason = (
-            _describe_rule(view, own)
+            (_describe_period(own) if periodic else _describe_rule(view, own))
             + _describe_shared(observation, target)
             + _describe_mistrust(own)
         )
@@ -578,12 +579,7 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
 
 def _describe_rule(view: View, own: PlannerMemory) -> str:
     """Return which rule is followed instead of a plan, and why."""
-    if own.followed == PERIODIC_PLAN:
-        every = _format_duration(float(own.period) * float(own.slot_length))
-        rule = (
-            f"the rate repeats every {every}, and the next period is planned as the last ones were"
-        )
-    elif own.followed == LONG_RULE:
+    if own.followed == LONG_RULE:
         need = need_of_long_rule(0, view, own)
         rule = f"the highest recent rate plus a margin, {format_rate(need)}, must be carried"
     else:
@@ -599,6 +595,21 @@ def _describe_rule(view: View, own: PlannerMemory) -> str:
     return (
         f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
         f"{costs[PLAN]:.3g}"
+    )
+
+
+def _describe_period(own: PlannerMemory) -> str:
+    """Return which period was planned, and why its plan is followed."""
+    every = _format_duration(float(own.period) * float(own.slot_length))
+    plan = (
+        f"the rate repeats every {every}, and is planned for from what it did in the last periods"
+    )
+    if own.plans == 0:
+        return plan
+    costs = own.expert_cost
+    return (
+        f"{plan}; over the last days, this plan would have cost {costs[PERIODIC_PLAN]:.3g}, the "
+        f"plan that knows no period {costs[PLAN]:.3g}"
     )
 
 
@@ -828,6 +839,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
         _plan(o, view, own, afresh)
     if ended:
         _look_for_period(own)
+    _leave_lost_period(own)
     if is_period_plan_due(own):
         plan_period(o, view, own, _floor(own))
     if find_point(own, view.counts[o]) < 0:
@@ -838,11 +850,16 @@ def learn(o: int, view: View, memory: Memory) -> None:
 
 @compiled_apart
 def _look_for_period(own: PlannerMemory) -> None:
-    """Find the period again; without one, a simple rule is followed until experts are compared."""
+    """Find the period again; another one is planned at once."""
     before = own.period
     own.period = find_period(own)
     if own.period != before:
         own.period_planned_at = -HISTORY
+
+
+@compiled
+def _leave_lost_period(own: PlannerMemory) -> None:
+    """Follow another expert, the plan if there is one, where there is no period any more."""
     if own.period == 0 and own.followed == PERIODIC_PLAN:
         own.followed = PLAN if own.plans > 0 else SHORT_RULE
 

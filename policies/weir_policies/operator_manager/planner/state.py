@@ -34,8 +34,10 @@ WEEK = 7 * DAY
 LAG = 6
 """Blocks over which a usual change is compared with the real one."""
 LAGS = 720
-"""Intervals of a period at most, where it is none of a day: half a day with those of a minute."""
+"""Intervals back that rates are compared with: a period is shorter, less than half a day with
+intervals of a minute."""
 HISTORY = 4 * LAGS
+"""Intervals whose rates are kept, and in which what is known of differences fades."""
 PERIODS = 8
 """Earlier periods from which the next one is expected."""
 EXPERTS = 4
@@ -163,7 +165,7 @@ class PlannerMemory(Fields):
     of_point: Floats = array(FRONT)
     """Room to work in."""
 
-    # A period shorter than a day, and its plan: `period`.
+    # A period of at most half a day, and its plan: `period`.
     slot_length: float
     """Seconds of an interval; 0 until it is known."""
     slot_time: float
@@ -185,6 +187,7 @@ class PlannerMemory(Fields):
     period_level: float
     """How much higher the present rate is than usual in the last period, in logs."""
     period_planned_at: int
+    """Of `slots`, when its plan was made; `-HISTORY` where it is to be made again."""
     asked_at: int
     """Of `slots`, when more replicas were asked for; -1 where none were."""
     change_takes: float

@@ -5,13 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_policies.operator_manager.planner.state import (
-    EXPERTS,
-    LONG_RULE,
-    PERIODIC_PLAN,
-    PLAN,
-    SHORT_RULE,
-)
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_REPLICAS
@@ -44,10 +37,6 @@ def waves(slots):
     minutes = np.arange(slots)
     noise = np.random.default_rng(2).lognormal(0, 0.03, slots)
     return 300 * (1 + 0.6 * np.sin(2 * np.pi * minutes / 1440)) * noise
-
-
-def test_each_rule_has_its_own_place_among_the_experts():
-    assert sorted([SHORT_RULE, LONG_RULE, PLAN, PERIODIC_PLAN]) == list(range(EXPERTS))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""Rhythms that are no part of a day: their period, and what planning for it saves."""
+"""Rates that repeat within half a day: their period, and what planning for it saves."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
 from weir_policies import registry
+from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import empty_view
-from weir_policies.operator_manager.planner.period import find_period, note_interval
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.operator_manager.planner.candidates import find_point
+from weir_policies.operator_manager.planner.period import (
+    choose_in_period,
+    find_period,
+    note_interval,
+    plan_period,
+)
 from weir_policies.operator_manager.planner.state import LAGS, PlannerMemory
+from weir_policies.testing import a_model, an_observation
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
@@ -60,6 +69,29 @@ def test_a_period_is_found_when_it_was_seen_three_times():
     assert period_of(rates) == pytest.approx(60, abs=1)
 
 
+def periods_at(rates, lengths):
+    """Return the periods found after each of so many intervals."""
+    own, found = a_memory(), []
+    for slot, rate in enumerate(rates):
+        note_interval(own, np.log(rate), 60.0 * slot, 60.0)
+        if slot + 1 in lengths:
+            found.append(find_period(own))
+    return found
+
+
+def test_while_a_period_becomes_known_no_shorter_one_is_found():
+    found = periods_at(batches(190), range(170, 191))
+
+    assert all(period == 0 or period == pytest.approx(60, abs=1) for period in found)
+    assert found[-1] > 0
+
+
+def test_a_period_longer_than_half_a_day_is_never_found():
+    rates = 100 * (1 + 0.5 * np.sin(2 * np.pi * np.arange(3000) / 800))
+
+    assert set(periods_at(rates, range(10, 3001, 10))) == {0.0}
+
+
 def test_what_was_not_measured_does_not_move_the_period():
     rates = batches(3000)
     measured = np.random.default_rng(5).random(3000) > 0.1
@@ -100,6 +132,78 @@ def test_what_does_not_repeat_within_half_a_day_has_no_period(rates):
     assert found == [0, 0, 0]
 
 
+TYPES = (
+    NodeType(name="small", pool="small", speedup=1.0, price=1.0),
+    NodeType(name="large", pool="large", speedup=2.0, price=2.5),
+)
+
+
+def prepared(counts):
+    """Return a view of one operator with these replicas, and what a planner keeps of it."""
+    model = a_model(node_types=TYPES, max_replicas=6, keyed=True)
+    view = empty_view(operators=1, node_types=2, max_replicas=6)
+    fill_model(view, 0, model)
+    fill_present(view, an_observation(model=model, deployment=Deployment(counts), budget=BOUND))
+    algorithm = registry.define("planner")
+    assert algorithm is not None
+    return view, PlannerMemory(algorithm.prepare(view, 1000)[0])
+
+
+def in_period(*, capacity, need):
+    """Return a view of an operator off the front, and a planner that has planned a period.
+
+    Args:
+        capacity: Records/s that the present deployment carries.
+        need: Records/s that arrive, as ever.
+    """
+    view, own = prepared((1, 1))
+    assert find_point(own, view.counts[0]) < 0
+    for slot in range(100):
+        note_interval(own, np.log(need), 60.0 * slot, 60.0)
+    own.period = 10.0
+    own.capacity_outside = capacity
+    view.seen[0].rate = view.seen[0].processed = need
+    plan_period(0, view, own, 0.0)
+    return view, own
+
+
+def most_carried(own):
+    return own.point_capacity[: own.front_used].max()
+
+
+def test_a_deployment_off_the_front_that_costs_hardly_more_is_worth_no_restart():
+    view, own = in_period(capacity=200.0, need=150.0)
+
+    assert choose_in_period(0, view, own, -1) == -1
+
+
+def test_a_deployment_off_the_front_that_carries_too_little_is_left():
+    view, own = in_period(capacity=100.0, need=150.0)
+
+    point = choose_in_period(0, view, own, -1)
+
+    assert own.point_capacity[point] >= 150.0
+
+
+def test_a_deployment_off_the_front_that_costs_much_more_is_left():
+    view, own = in_period(capacity=200.0, need=150.0)
+    view.price[0, :] *= 100
+
+    assert choose_in_period(0, view, own, -1) >= 0
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_where_no_point_carries_the_rate_one_goes_to_the_largest_unless_it_does_itself(enough):
+    view, own = prepared((1, 1))
+    need = 2 * most_carried(own)
+    view, own = in_period(capacity=1.1 * need if enough else 0.9 * need, need=need)
+
+    point = choose_in_period(0, view, own, -1)
+
+    assert (point == -1) == enough
+    assert enough or own.point_capacity[point] == most_carried(own)
+
+
 @pytest.fixture
 def experiment(tmp_path):
     """Return a function that makes an experiment of rates."""
@@ -129,11 +233,26 @@ def test_it_scales_out_before_each_batch_and_in_after_it(experiment):
     assert (last[:, AT_CHANGE] == RESTART).sum() == pytest.approx(40, abs=2)
 
 
-def test_replicas_that_take_minutes_are_asked_for_before_a_batch(experiment):
+@pytest.mark.parametrize(("takes", "asks"), [(1.0, False), (3.0, True)])
+def test_replicas_are_asked_for_as_many_intervals_before_a_batch_as_they_take(takes, asks):
+    view, own = prepared((1, 0))
+    rates = np.where(np.arange(602) % 30 < 10, 3.0, 1.0) * 0.7 * own.point_capacity[0]
+    for slot, rate in enumerate(rates[:-4]):  # the next batch begins two intervals later
+        note_interval(own, np.log(rate), 60.0 * slot, 60.0)
+    own.period, own.change_takes = 30.0, takes
+    view.seen[0].rate = view.seen[0].processed = rates[-5]
+    plan_period(0, view, own, 0.0)
+    here = find_point(own, view.counts[0])
+
+    point = choose_in_period(0, view, own, here)
+
+    assert (own.point_capacity[point] > own.point_capacity[here]) == asks
+
+
+def test_replicas_that_take_minutes_are_there_when_a_batch_begins(experiment):
     made = experiment(batches(8000), provisioningDelay="3m", queues=True)
 
     history = simulate(made, seed=1, policy="planner", history=True).history
 
     last = history[-1200:]  # twenty batches
     assert (last[:, AT_TIME] > BOUND).sum() <= 2
-    assert (last[:, AT_CHANGE] == RESTART).sum() == pytest.approx(40, abs=4)

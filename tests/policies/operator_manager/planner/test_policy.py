@@ -411,6 +411,26 @@ def test_it_says_which_rule_it_follows_and_what_the_plan_would_have_cost():
     assert "the plan" in reason
 
 
+def hourly(ticks):
+    """Return a rate that is four times as high in 12 minutes of each hour."""
+    return np.where(np.arange(ticks) % 60 < 12, 600.0, 150.0) * steady(1.0, ticks)
+
+
+def test_it_says_that_it_plans_for_a_period_and_how_long_that_is():
+    policy = a_planner()
+    observations, decisions = follow(policy, hourly(1500))
+
+    reason = decisions[-1].reason
+
+    assert "repeats every 60 min" in reason
+    assert "this plan would have cost" in reason
+    assert "rule" not in reason
+
+    after = replace(observations[-1], time=observations[-1].time + 60.0 * 2000)
+    policy.learn(an_interval(observations[-1], after))
+    assert "repeats" not in policy.decide(after).reason
+
+
 def test_a_restart_for_another_operator_is_joined_before_there_is_a_need_of_ones_own():
     policy = a_planner()
     observations, _ = follow(policy, [135.0, 135.0, 135.0])
