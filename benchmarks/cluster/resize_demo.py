@@ -1,4 +1,4 @@
-"""The demo's night twice: with sizes to choose from in each pool, and with one size a pool."""
+"""A night of taxi trips twice: with sizes to choose from in each pool, and with one size a pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weir_operator.loop.run_record import RecordedRun
 
 FOLDER = RESULTS / "resize-demo"
 ONE_SIZE = {"small": ["500m"], "large": ["1"]}
-"""Of the demo's sizes those that its fixed and first replicas have."""
+"""Of its sizes those that its fixed and first replicas have."""
 
 
 def compare_nights() -> list[Figure]:

@@ -1,7 +1,7 @@
-"""The simulator beside reality: the demo's night on a real Flink, and the same night simulated.
+"""The simulator beside reality: a night of taxi trips on a real Flink, and the same simulated.
 
 What the simulator knows is what `fidelity-queueing` calibrated on other deployments (service time
-over its nominal value, its variability, the network time), the demo's trace, what `rescale`
+over its nominal value, its variability, the network time), that night's trace, what `rescale`
 measured of a restart, and how exactly a rate can be counted in 5 s. The same policy with the same
 settings decides in both. Violations, cost against the first deployment, restarts and response times
 stand side by side.
@@ -44,12 +44,12 @@ from weir_simulator.result import Result
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESIZE, RESTART
 
-ABOUT = "the demo's night simulated, beside the same night on a real Flink"
+ABOUT = "a night of taxi trips simulated, beside the same night on a real Flink"
 DURATION = "8 min"
 
 POLICY = "queueing"
 NOMINAL = {"match": 0.030, "aggregate": 0.020}
-"""Seconds of work per record that the demo asks for."""
+"""Seconds of work per record that the job asks for."""
 DOWNTIME = "1s"
 """Gap of a restart with six TaskManagers (`rescale`: 0.7 to 1.0 s)."""
 COUNTED = 0.08
@@ -116,7 +116,7 @@ def read_parameters() -> Mapping[str, Mapping[str, float]]:
 
 
 def describe(app: StreamApp, learned: Mapping[str, Mapping[str, float]]) -> Experiment:
-    """Return the demo as an experiment."""
+    """Return the night as an experiment."""
     operators = []
     for name in OPERATORS:
         told = learned[name]

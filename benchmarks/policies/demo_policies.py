@@ -1,7 +1,7 @@
-"""The policies on the demo's trace, each on a real Flink of its own: violations, cost, restarts.
+"""The policies on a night of taxi trips, each on its own Flink: violations, cost, restarts.
 
-Static is the deployment that the demo starts with, sized for the trace's peak, in mode Advise. Each
-policy runs alone, one after the other, on the same arrivals (the trace, the seed and so every
+Static is the deployment that the others start with, sized for the peak, in mode Advise. Each policy
+runs alone, one after the other, on the same arrivals (the trace, the seed and so every
 record's schedule are equal). The policies that step by one replica have the same interval.
 """
 
@@ -20,7 +20,7 @@ from benchmarks.policies.weir_local import run_weir_local
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.run_record import RecordedRun
 
-ABOUT = "queueing, threshold, ds2 and a static deployment for the peak on the demo's trace"
+ABOUT = "queueing, threshold, ds2 and a static deployment for the peak on a night of taxi trips"
 DURATION = "25 min"
 
 FOLDER = REPOSITORY / "build" / "benchmarks" / "demo-policies"
@@ -59,7 +59,7 @@ def run() -> list[Figure]:
 
 
 def run_policy(name: str) -> RecordedRun:
-    """Run the demo's night on a real Flink with one policy."""
+    """Run the night on a real Flink with one policy."""
     manifest = demo_manifest()
     if name == STATIC:
         manifest["spec"]["mode"] = "Advise"
@@ -69,7 +69,7 @@ def run_policy(name: str) -> RecordedRun:
 
 
 def demo_manifest() -> dict[str, Any]:
-    """Return the demo's StreamApp."""
+    """Return the night's StreamApp, `examples/trips/streamapp.yaml`."""
     manifest: dict[str, Any] = yaml.safe_load(
         (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
     )
@@ -81,7 +81,7 @@ def demo_manifest() -> dict[str, Any]:
 def run_night(
     name: str, manifest: dict[str, Any], root: Path, *, seconds: float = INTERVALS * INTERVAL + 2
 ) -> RecordedRun:
-    """Run the demo's night with a StreamApp of this name; its files go to a folder in `root`."""
+    """Run the night with a StreamApp of this name; its files go to a folder in `root`."""
     manifest["metadata"]["name"] = name
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from weir_policies.errors import WeirPolicyError
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
+from weir_simulator.fitting.estimate import student_quantile
 from weir_simulator.processes import run_in_processes
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
@@ -81,9 +82,6 @@ def run_one(planned: PlannedRun) -> FinishedRun:
     except (WeirPolicyError, SimulatorError) as error:
         return FinishedRun(planned=planned, result=None, refusal=str(error))
     return FinishedRun(planned=planned, result=result)
-
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +229,10 @@ def _measure(runs: Sequence[FinishedRun]) -> PolicyResult | None:
 
 
 def estimate(values: Sequence[float]) -> Interval:
-    """Return the mean of one value per seed, with its confidence interval."""
-    # Imported here: a run and a table without several seeds do without it.
-    from scipy.special import stdtrit
-
+    """Return the mean of one value per seed, with its 95 % confidence interval."""
     count = len(values)
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, None)
-    quantile = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2))
+    quantile = student_quantile(count - 1)
     return Interval(mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(count))
