@@ -46,28 +46,26 @@ jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
 # Real mornings and nights where the traces lie beside the project, else made-up ones.
 TAXI := ../shared/traces/taxi.txt
 
-build/demo/morning.txt: $(READY)
+# Cut a trace from a minute on, of the real traffic or of the made-up:
+# $(call taxi,REAL,MADE-UP,MINUTES,A LINE,MOST)
+define taxi
 	mkdir -p build/demo
 	if [ -f $(TAXI) ]; then \
-		$(BIN)/weir traces cut $(TAXI) build/demo/minutes.txt --start 11850 --slots 120; \
+		$(BIN)/weir traces cut $(TAXI) build/demo/minutes.txt --start $(1) --slots $(3); \
 	else \
 		$(BIN)/weir traces synth taxi build/demo/week.txt --slots 10080 --seed 5; \
-		$(BIN)/weir traces cut build/demo/week.txt build/demo/minutes.txt --start 215 --slots 120; \
+		$(BIN)/weir traces cut build/demo/week.txt build/demo/minutes.txt --start $(2) --slots $(3); \
 	fi
-	$(BIN)/weir traces compress build/demo/minutes.txt build/demo/pairs.txt --slots 2
-	$(BIN)/weir traces scale build/demo/pairs.txt $@ --max 90
+	$(BIN)/weir traces compress build/demo/minutes.txt build/demo/lines.txt --slots $(4)
+	$(BIN)/weir traces scale build/demo/lines.txt $@ --max $(5)
+endef
+
+build/demo/morning.txt: $(READY)
+	$(call taxi,11850,215,120,2,90)
 
 # The benchmarks' night.
 build/demo/trace.txt: $(READY)
-	mkdir -p build/demo
-	if [ -f $(TAXI) ]; then \
-		$(BIN)/weir traces cut $(TAXI) build/demo/night.txt --start 14100 --slots 960; \
-	else \
-		$(BIN)/weir traces synth taxi build/demo/week.txt --slots 10080 --seed 5; \
-		$(BIN)/weir traces cut build/demo/week.txt build/demo/night.txt --start 1140 --slots 960; \
-	fi
-	$(BIN)/weir traces compress build/demo/night.txt build/demo/quarters.txt --slots 15
-	$(BIN)/weir traces scale build/demo/quarters.txt $@ --max 70
+	$(call taxi,14100,1140,960,15,70)
 
 .PHONY: demo
 demo: jars build/demo/morning.txt ## Scale a real Flink job through a morning of taxi trips; report in build/demo
