@@ -240,7 +240,7 @@ class _Search:
         points = self._shortlist(full)
         seeds = [order.seed + 1 + place for place in range(self._judging_seeds)]
         judged = self._judge_runs(points, seeds)
-        on_made_up = self._judge_on_made_up(full) if judged and self._is_short(judged) else None
+        on_made_up = self._judge_on_made_up(full) if self._is_short(judged) else None
         if on_made_up is not None:
             points, judged = on_made_up
         theirs, candidates = judged[0], judged[1:]
