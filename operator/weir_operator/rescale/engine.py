@@ -400,8 +400,10 @@ class Rescaler:
         async def flows() -> bool | None:
             nonlocal first
             reading = await self._jobs.reading(_required(journal.old_job))
-            if reading is None or reading.ended or math.isnan(reading.records):
+            if reading is None or reading.ended:
                 return False
+            if math.isnan(reading.records):
+                return None  # a job that has just begun is counted soon
             first = first or reading
             return reading.since(first).records > 0 or None
 

@@ -216,6 +216,23 @@ async def test_a_first_start_may_have_nothing_to_read():
     assert not end.ended_unread
 
 
+async def test_a_job_that_has_just_begun_is_watched_until_flink_counts_it():
+    bench = await Bench().started()
+    bench.world.rate = 100.0
+    ask, old, uncounted = bench.world.reading, bench.store.load().job_id, iter(range(3))
+
+    async def count_late(job_id):
+        late = job_id == old and next(uncounted, None) is not None
+        return a_reading(math.nan) if late else await ask(job_id)
+
+    bench.world.reading = count_late
+
+    end = await bench.change(TWO)
+
+    assert end.flowed
+    assert next(uncounted, None) is None
+
+
 async def test_a_count_from_long_before_the_stop_is_taken_again():
     bench = await Bench().started()
     bench.world.rate = 100.0
