@@ -57,7 +57,11 @@ class ObjectApi(Protocol):
         ...
 
 
-class ClosableApi(ObjectApi, Protocol):
+class LeaseApi(ObjectApi, ClusterReader, Protocol):
+    """What seeking a Lease takes: one that also lists collections."""
+
+
+class ClosableApi(LeaseApi, Protocol):
     """One that holds connections."""
 
     async def close(self) -> None:
