@@ -10,6 +10,7 @@ from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import ClusterReader, Resource, collection
 from weir_operator.kubernetes.process.reconcile import Reconciler
+from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -27,6 +28,7 @@ class Listing:
         namespaces: Sequence[str],
         reconciler: Reconciler,
         *,
+        shard: ShardFilter,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
@@ -34,6 +36,7 @@ class Listing:
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler
+        self._shard = shard
         self._telemetry = telemetry
         self._clock = clock
 
@@ -58,12 +61,13 @@ class Listing:
             for body in await self._api.list(collection(namespace))
         ]
         for resource in found:
-            if resource.deleting or resource.is_canary:
+            if not self._shard.admits(resource) or resource.deleting or resource.is_canary:
                 continue
             if not self._reconciler.knows(resource):
                 log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
                 self._pass_over(resource)
         there = {resource.key for resource in found}
+        self._shard.note_all(there)
         for key in [key for key in self._reconciler.apps if key not in there]:
             log.warning("a StreamApp whose end the watch has not shown", app=str(key))
             self._reconciler.forget(key)
