@@ -36,7 +36,7 @@ def test_a_prometheus_label_without_a_value_is_refused_with_an_example(tmp_path)
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--shards", "17"], "--shards: expected at most 16, got 17"),
+        (["--shards", "11"], "--shards: expected at most 10, got 11"),
         (
             ["--shards", "5", "--restarts-per-hour", "4"],
             "--restarts-per-hour: expected at least one for each of the 5 shards, got 4",

@@ -19,8 +19,8 @@ from hashlib import blake2b
 
 from weir_operator.kubernetes.api.objects import Key
 
-MAX_SHARDS = 16
-"""More than anybody needs: the chart names the Leases of every number of shards up to this one."""
+MAX_SHARDS = 10
+"""The chart grants the Leases of every number of shards up to this one, each by its name."""
 
 _SHARD = re.compile(r"-(0|[1-9][0-9]*)-of-([1-9][0-9]*)")
 
