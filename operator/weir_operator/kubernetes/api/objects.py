@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -54,6 +54,14 @@ class ObjectApi(Protocol):
 
     async def patch(self, path: str, body: Body) -> Body:
         """Merge `body` into the object at `path`."""
+        ...
+
+
+class PagedReader(Protocol):
+    """The part of `KubernetesApi` that reads large collections."""
+
+    def pages(self, path: str, labels: str = "", fields: str = "") -> AsyncIterator[Sequence[Json]]:
+        """Yield the objects of a collection, some at a time."""
         ...
 
 

@@ -123,3 +123,29 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
     assert passed == [Key("streams", "good")]
     counted = 'weir_reconcile_errors_total{app="bad",kind="defect",namespace="streams"} 1.0'
     assert counted in telemetry.render().decode()
+
+
+async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone():
+    apps = {Key("streams", "gone"): None}
+
+    class GrowingApi(MemoryApi):
+        async def pages(self, path, labels="", fields=""):
+            apps[Key("streams", "new")] = None  # after the list was begun, the watch shows it
+            yield []
+
+    api = GrowingApi()
+    forgotten: list[Key] = []
+    reconciler = SimpleNamespace(knows=lambda _: True, forget=forgotten.append, apps=apps)
+    clock = FakeClock()
+    listing = Listing(
+        api,
+        ["streams"],
+        reconciler,  # type: ignore[arg-type]
+        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
+        telemetry=Telemetry(),
+        clock=clock,
+    )
+
+    await listing.list()
+
+    assert forgotten == [Key("streams", "gone")]
