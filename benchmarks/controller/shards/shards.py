@@ -30,6 +30,7 @@ from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
+from weir_operator.clock import SystemClock, wait_until
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.api.shards import shard_of
 from weir_operator.streamapp.status import (
@@ -248,13 +249,15 @@ async def _until_seen(
     """
     body = {"metadata": {"annotations": {BEAT: beat}}}
     await kube.merge(f"{kube.stream_apps}/{OWN}", body)
-    deadline = time.monotonic() + 300.0
-    while time.monotonic() < deadline:
-        seen = await asyncio.to_thread(_ask, process, "usage")
-        if seen["beat"] == beat and seen["others"] >= others:
-            return seen
-        await asyncio.sleep(1.0)
-    raise RuntimeError(f"expected the watch to show {beat} and {others} others, got {seen}")
+
+    async def see() -> dict[str, Any] | None:
+        used = await asyncio.to_thread(_ask, process, "usage")
+        return used if used["beat"] == beat and used["others"] >= others else None
+
+    seen = await wait_until(see, clock=SystemClock(), timeout=300, period=1.0)
+    if seen is None:
+        raise RuntimeError(f"expected the watch to show {beat} and {others} others")
+    return seen
 
 
 def _ask(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
