@@ -19,7 +19,7 @@ ABOVE = ""
 APP = 'namespace="$namespace", app="$app"'
 """Selects the StreamApp that was chosen."""
 LOOKED_AFTER = "weir_reconcile_age_seconds"
-"""There is one series of it for each StreamApp that the active controller looks after."""
+"""There is one series of it for each StreamApp that an active controller looks after."""
 
 
 def frame(uid: str, title: str, about: str) -> build.Dashboard:

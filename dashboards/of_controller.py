@@ -35,10 +35,17 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "Active controllers",
-            "Normally one; others stand by. Without it, jobs keep running.",
+            "One for each shard; others stand by. Without them, jobs keep running.",
             Query("sum(weir_leader)"),
             unit=COUNT,
-            steps=((None, RED), (1, GREEN), (2, RED)),
+            steps=((None, RED), (1, GREEN)),
+        ),
+        number(
+            "Shards without a controller",
+            "Nothing scales the StreamApps of such a shard.",
+            Query("sum(max by (namespace) (weir_shards)) - sum(weir_leader)"),
+            unit=COUNT,
+            steps=((None, RED), (0, GREEN), (1, RED)),
         ),
         number(
             "Standing by",
@@ -48,7 +55,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         number(
             "StreamApps",
-            "StreamApps that the active controller manages.",
+            "StreamApps that the active controllers manage.",
             Query("sum(weir_apps)"),
             unit=COUNT,
         ),

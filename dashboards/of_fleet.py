@@ -44,7 +44,7 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "StreamApps",
-            "How many StreamApps the active controller manages.",
+            "How many StreamApps the active controllers manage.",
             Query(f"count({_of_apps('weir_reconcile_age_seconds')})"),
             unit=COUNT,
         ),

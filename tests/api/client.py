@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ class Kube:
     async def get(self, path: str, *, accept: str = "application/json") -> Answer:
         """Read an object or a list."""
         return await self.ask("GET", path, accept=accept)
+
+    async def watch(self, path: str, version: str) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of the collection at `path` after `version`, for ever."""
+        async with self._session.get(
+            f"{self.url}{path}?watch=true&resourceVersion={version}",
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as response:
+            async for line in response.content:
+                yield json.loads(line)
 
     async def create(self, path: str, body: object) -> Answer:
         """Add `body` to the collection at `path`; an unknown field is an error."""

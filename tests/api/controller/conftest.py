@@ -157,7 +157,7 @@ class Bench:
         self.dependencies = MiniatureDependencies()
         self.running = {}
 
-    def start(self, name="one", lease="weir-controller"):
+    def start(self, name="one", lease="weir-controller", shards=1):
         settings = ControllerSettings(
             identity=name,
             own_namespace=self.kube.namespace,
@@ -166,6 +166,7 @@ class Bench:
             health_port=0,
             health_host="127.0.0.1",
             lease=lease,
+            shards=shards,
         )
         self.running[name] = RunningController(self.dependencies, settings)
         return self.running[name]

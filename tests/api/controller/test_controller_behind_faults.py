@@ -72,7 +72,7 @@ async def test_a_controller_that_reaches_no_api_server_is_not_ready(far_bench, p
         if running.controller is None or running.controller.port is None:
             return None
         answer = await far_bench.ask(running, "readyz")
-        return answer if "could not be written" in answer else None
+        return answer if "could not be read" in answer else None
 
     await far_bench.until(unready, "expected a controller that says what it cannot reach")
     proxy.heal()
@@ -195,7 +195,9 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     following = bench.start("next")
 
     async def stands_by():
-        return following.controller is not None and following.controller.port is not None
+        if following.controller is None or following.controller.port is None:
+            return False
+        return await bench.ask(following, "readyz") == "ok\n"  # it has read the Leases
 
     await bench.until(stands_by, "expected the next controller to stand by")
     reach(proxy.url)

@@ -280,9 +280,14 @@ class KubernetesApi:
             labels: A label selector, such as `weir.dev/app=trips`.
             fields: A field selector, such as `spec.nodeName=large`.
         """
+        return tuple([each async for page in self.pages(path, labels, fields) for each in page])
+
+    async def pages(
+        self, path: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Sequence[Body]]:
+        """Yield the same page by page: thousands of objects are never in memory at once."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = ("limit", str(PAGE)), *((name, text) for name, text in selectors.items() if text)
-        found: list[Body] = []
         token = ""
         while True:
             page = (("continue", token),) if token else ()
@@ -293,10 +298,10 @@ class KubernetesApi:
                     f"Expected a list of objects from the API server for {request}, got "
                     f"{str(answer)[:80]}"
                 )
-            found += answer["items"]
+            yield answer["items"]
             token = (answer.get("metadata") or {}).get("continue") or ""
             if not token:
-                return tuple(found)
+                return
 
     async def newest(self, path: str, labels: str = "") -> str:
         """Return the resourceVersion from which a watch of the collection at `path` may begin."""

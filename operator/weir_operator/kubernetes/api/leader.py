@@ -100,6 +100,11 @@ class LeaseSettings:
     """Between two looks, and between two renewals."""
 
 
+def leases_of(namespace: str) -> str:
+    """Return where the API server has the Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
 class StandingLease:
     """Somebody else's Lease: over once it has stood still for its duration, as seen from here."""
 
@@ -127,14 +132,29 @@ class StandingLease:
 class Leader:
     """Seeks, keeps and gives back the Lease."""
 
-    def __init__(self, api: ObjectApi, settings: LeaseSettings, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        api: ObjectApi,
+        settings: LeaseSettings,
+        *,
+        clock: Clock,
+        another: StandingLease | None = None,
+    ) -> None:
+        """Begin without the Lease.
+
+        Args:
+            api: The API server.
+            settings: Which Lease.
+            clock: A `BootClock`.
+            another: What has been seen of the Lease already; `None` if nothing.
+        """
         self._api = api
         self._settings = settings
         self._clock = clock
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
+        self._collection = leases_of(settings.namespace)
         self._path = f"{self._collection}/{settings.name}"
         self._renewed: float | None = None  # when the last successful renewal was asked for
-        self._another = StandingLease(settings.duration)
+        self._another = another or StandingLease(settings.duration)
         self._told = ""
         self.failure = "The controller has not read the Lease yet"
         """Why it is not known who holds the Lease; empty where it is."""
@@ -181,9 +201,19 @@ class Leader:
         Raises:
             PermanentError: The API server refuses for good, such as for missing rights.
         """
-        while not await self._try(within=self._settings.renew_deadline / 2):
+        while not await self.try_acquire():
             await self._clock.sleep(self._settings.retry_every)
-        log.info("lease acquired", lease=self._settings.name, term=self._term)
+
+    async def try_acquire(self) -> bool:
+        """Acquire the Lease if it is free; return whether this process holds it now.
+
+        Raises:
+            PermanentError: The API server refuses for good, such as for missing rights.
+        """
+        acquired = await self._try(within=self._settings.renew_deadline / 2)
+        if acquired:
+            log.info("lease acquired", lease=self._settings.name, term=self._term)
+        return acquired
 
     async def keep(self) -> None:
         """Renew for as long as it goes well.

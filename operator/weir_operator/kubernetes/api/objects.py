@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,7 +57,19 @@ class ObjectApi(Protocol):
         ...
 
 
-class ClosableApi(ObjectApi, Protocol):
+class PagedReader(Protocol):
+    """The part of `KubernetesApi` that reads large collections."""
+
+    def pages(self, path: str, labels: str = "", fields: str = "") -> AsyncIterator[Sequence[Json]]:
+        """Yield the objects of a collection, some at a time."""
+        ...
+
+
+class LeaseApi(ObjectApi, ClusterReader, Protocol):
+    """What seeking a Lease takes: one that also lists collections."""
+
+
+class ClosableApi(LeaseApi, Protocol):
     """One that holds connections."""
 
     async def close(self) -> None:

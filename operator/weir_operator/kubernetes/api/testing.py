@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
@@ -31,6 +31,13 @@ class MemoryApi:
         """Return the objects below `path`; selectors are not obeyed."""
         self._call("list", path)
         return [copy.deepcopy(body) for at, body in self.objects.items() if at.startswith(path)]
+
+    async def pages(
+        self, path: str, labels: str = "", fields: str = ""
+    ) -> AsyncIterator[Sequence[Body]]:
+        """Yield the objects below `path` one by one."""
+        for each in await self.list(path, labels, fields):
+            yield [each]
 
     async def create(self, path: str, body: Body) -> Body:
         """Make an object."""
@@ -102,6 +109,7 @@ class GuardedMemoryApi:
         self._guard = guard
         self.get = api.get
         self.list = api.list
+        self.pages = api.pages
 
     async def apply(
         self, path: str, body: Body, manager: str = "", *, force: bool = True, dry_run: bool = False

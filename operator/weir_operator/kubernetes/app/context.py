@@ -16,7 +16,7 @@ from weir_operator.external.flink_deployment import ClusterWriter
 from weir_operator.external.metrics import PrometheusFor
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.leader import Fence
-from weir_operator.kubernetes.api.objects import ObjectApi, Resource
+from weir_operator.kubernetes.api.objects import ObjectApi, PagedReader, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe
@@ -38,7 +38,7 @@ TunerFor = Callable[[Resource, Guard], Tuner]
 """Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
 
 
-class Api(ObjectApi, ClusterWriter, Protocol):
+class Api(ObjectApi, ClusterWriter, PagedReader, Protocol):
     """Everything that the controller's process asks of the API server."""
 
     def guarded(self, guard: Guard) -> Api:

@@ -14,6 +14,7 @@ Why each setting is as it is:
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
 - The deletion is tried until it is done; a timer may not end, so no exception leaves it.
+- Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`.
 - No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
   limit would keep every other StreamApp from being handled.
 - Nothing of a spec is kept in the annotation of what was handled last: an annotation holds 256 KiB
@@ -31,6 +32,7 @@ import kopf
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
+from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSettings
 
 PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
@@ -54,13 +56,14 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-def operator_settings(*, instance: str) -> kopf.OperatorSettings:
+def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSettings:
     """Return kopf's settings.
 
     Args:
         instance: Name of this process, such as the pod's.
+        shard: Decides which StreamApps kopf gets to see.
     """
-    settings = kopf.OperatorSettings()
+    settings = ShardSettings(admits_event=shard.admits_event)
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)

@@ -8,8 +8,9 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
-from weir_operator.kubernetes.api.objects import ClusterReader, Resource, collection
+from weir_operator.kubernetes.api.objects import PagedReader, Resource, collection
 from weir_operator.kubernetes.process.reconcile import Reconciler
+from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -23,10 +24,11 @@ class Listing:
 
     def __init__(
         self,
-        api: ClusterReader,
+        api: PagedReader,
         namespaces: Sequence[str],
         reconciler: Reconciler,
         *,
+        shard: ShardFilter,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
@@ -34,6 +36,7 @@ class Listing:
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler
+        self._shard = shard
         self._telemetry = telemetry
         self._clock = clock
 
@@ -52,21 +55,26 @@ class Listing:
         Raises:
             WeirError: The API server did not answer, or refused.
         """
-        found = [
-            Resource.of(body)
-            for namespace in self._namespaces
-            for body in await self._api.list(collection(namespace))
-        ]
-        for resource in found:
-            if resource.deleting or resource.is_canary:
-                continue
-            if not self._reconciler.knows(resource):
-                log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
-                self._pass_over(resource)
-        there = {resource.key for resource in found}
-        for key in [key for key in self._reconciler.apps if key not in there]:
-            log.warning("a StreamApp whose end the watch has not shown", app=str(key))
-            self._reconciler.forget(key)
+        managed = [*self._reconciler.apps]  # others may be created while pages are read
+        there = set()
+        for namespace in self._namespaces:
+            async for page in self._api.pages(collection(namespace)):
+                for resource in map(Resource.of, page):
+                    there.add(resource.key)
+                    self._look_at(resource)
+        self._shard.note_all(there)
+        for key in managed:
+            if key not in there and key in self._reconciler.apps:
+                log.warning("a StreamApp whose end the watch has not shown", app=str(key))
+                self._reconciler.forget(key)
+
+    def _look_at(self, resource: Resource) -> None:
+        """Make a pass over a StreamApp of the shard that the watch has not shown."""
+        if not self._shard.admits(resource) or resource.deleting or resource.is_canary:
+            return
+        if not self._reconciler.knows(resource):
+            log.warning("a StreamApp that the watch has not shown", app=str(resource.key))
+            self._pass_over(resource)
 
     def _pass_over(self, resource: Resource) -> None:
         """Make a pass over one StreamApp; one that cannot be read hides no other."""

@@ -6,6 +6,9 @@ stores its home, the Lease of the controller that opened it first, in `status.co
 Another installation leaves it alone while that Lease is renewed, and takes it over once it is not:
 at once if the Lease was released or deleted, after its duration if it is not renewed. An annotation
 gives a StreamApp to one installation, whatever its home is.
+
+Several shards of one installation have a Lease each. Between them, a StreamApp needs no home:
+`shard_leader` sees to it that only one of them acts for it.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import NotFoundError
-from weir_operator.kubernetes.api.leader import StandingLease
+from weir_operator.kubernetes.api.leader import StandingLease, leases_of
 from weir_operator.kubernetes.api.objects import ObjectApi
+from weir_operator.kubernetes.api.shards import installation_of
 from weir_operator.streamapp.section import DNS_LABEL
 
 log = structlog.get_logger()
@@ -38,7 +42,12 @@ def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
         own: The home that asks.
     """
     given = annotations.get(ANNOTATION, "")
-    return "" if given == own else given
+    return "" if is_same_installation(given, own) else given
+
+
+def is_same_installation(home: object, own: str) -> bool:
+    """Return whether a home that was stored is of the installation that has `own`."""
+    return isinstance(home, str) and installation_of(home) == installation_of(own)
 
 
 class ManagedElsewhereError(TemporaryError):
@@ -71,7 +80,7 @@ class Ownership:
                 f"The annotation {ANNOTATION} gives the StreamApp to {given}; {self._own} "
                 "does not manage it"
             )
-        if annotations.get(ANNOTATION) or kept is None or kept == self._own:
+        if annotations.get(ANNOTATION) or kept is None or is_same_installation(kept, self._own):
             return
         if not isinstance(kept, str) or _LEASE.fullmatch(kept) is None:
             # Somebody has damaged the status: no Lease has such a name, so nobody renews it.
@@ -90,14 +99,13 @@ class Ownership:
                 f"The controller of Lease {kept}, {known}, manages this StreamApp, so the "
                 f"controller of {self._own} does not; watch different namespaces with "
                 "watchNamespaces, or move the StreamApp with the annotation "
-                f"{ANNOTATION}: {self._own}"
+                f"{ANNOTATION}: {installation_of(self._own)}"
             )
 
     async def _is_over(self, home: str) -> bool:
         namespace, _, name = home.partition("/")
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         try:
-            lease = await self._api.get(path)
+            lease = await self._api.get(f"{leases_of(namespace)}/{name}")
         except NotFoundError:
             return True
         return self._lease.is_over(lease, asyncio.get_running_loop().time())

@@ -27,7 +27,11 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.kubernetes.api.leader import Fence, LeaseLostError
 from weir_operator.kubernetes.api.objects import Body, ObjectApi, Resource
-from weir_operator.kubernetes.status.ownership import Ownership, given_elsewhere
+from weir_operator.kubernetes.status.ownership import (
+    Ownership,
+    given_elsewhere,
+    is_same_installation,
+)
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -93,7 +97,7 @@ class StatusClient:
             claim = {**self._controller(), **self._mark}
             if claim != self._controller():
                 await self._write({"controller": claim}, claiming=True)
-            if before != self._fence.home:
+            if not is_same_installation(before, self._fence.home):
                 self._settled_at = _now() + SETTLE
 
     async def settle(self) -> None:

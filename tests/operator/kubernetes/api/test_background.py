@@ -15,8 +15,11 @@ from weir_operator.kubernetes.api.background import (
     keep_running,
 )
 from weir_operator.kubernetes.api.objects import Key
+from weir_operator.kubernetes.api.shards import ONLY
 from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process.listing import Listing
+from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
 
@@ -105,10 +108,44 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
         passed.append(resource.key)
 
     reconciler = SimpleNamespace(knows=lambda _: False, reconcile=reconcile, apps={})
-    listing = Listing(api, ["streams"], reconciler, telemetry=telemetry, clock=FakeClock())  # type: ignore[arg-type]
+    clock = FakeClock()
+    listing = Listing(
+        api,
+        ["streams"],
+        reconciler,  # type: ignore[arg-type]
+        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
+        telemetry=telemetry,
+        clock=clock,
+    )
 
     await listing.list()
 
     assert passed == [Key("streams", "good")]
     counted = 'weir_reconcile_errors_total{app="bad",kind="defect",namespace="streams"} 1.0'
     assert counted in telemetry.render().decode()
+
+
+async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone():
+    apps = {Key("streams", "gone"): None}
+
+    class GrowingApi(MemoryApi):
+        async def pages(self, path, labels="", fields=""):
+            apps[Key("streams", "new")] = None  # after the list was begun, the watch shows it
+            yield []
+
+    api = GrowingApi()
+    forgotten: list[Key] = []
+    reconciler = SimpleNamespace(knows=lambda _: True, forget=forgotten.append, apps=apps)
+    clock = FakeClock()
+    listing = Listing(
+        api,
+        ["streams"],
+        reconciler,  # type: ignore[arg-type]
+        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
+        telemetry=Telemetry(),
+        clock=clock,
+    )
+
+    await listing.list()
+
+    assert forgotten == [Key("streams", "gone")]

@@ -9,10 +9,20 @@ from kopf._cogs.clients import watching
 from kopf._cogs.structs.references import Resource
 from kopf._core.reactor import queueing
 
-from weir_operator.kubernetes.api.objects import GROUP, PLURAL, VERSION
+from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key
+from weir_operator.kubernetes.api.shards import ONLY, Shard
+from weir_operator.kubernetes.api.testing import MemoryApi
+from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
+from weir_operator.kubernetes.process import shard_filter
 from weir_operator.kubernetes.process.handlers import operator_settings
+from weir_operator.kubernetes.process.shard_filter import ShardFilter
+from weir_operator.rescale.testing import FakeClock
 
 DELETIONS = 500
+
+
+def a_filter(shard):
+    return ShardFilter(shard.owns, AutoscalerConflicts(MemoryApi(), clock=FakeClock()))
 
 
 def an_event(name):
@@ -36,7 +46,7 @@ async def test_deletions_that_wait_keep_no_other_streamapp_from_being_handled(mo
         await asyncio.Event().wait()  # a savepoint that does not come
 
     monkeypatch.setattr(watching, "infinite_watch", watch)
-    settings = operator_settings(instance="weir-0")
+    settings = operator_settings(instance="weir-0", shard=a_filter(ONLY))
     settings.queueing.exit_timeout = 0.0
 
     watcher = asyncio.create_task(
@@ -53,3 +63,27 @@ async def test_deletions_that_wait_keep_no_other_streamapp_from_being_handled(mo
         watcher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watcher
+
+
+async def test_kopf_sees_the_apps_of_its_shard_the_canary_and_the_end_of_the_list(monkeypatch):
+    shard = Shard(1, 3)
+    canary = an_event("canary")
+    canary["object"]["metadata"]["labels"] = {CANARY_LABEL: "true"}
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}
+    apps = [an_event(f"app-{number}") for number in range(30)]
+    events = [*apps, canary, watching.Bookmark.LISTED, bookmark]
+
+    async def watch(**_):
+        for event in events:
+            yield event
+
+    monkeypatch.setattr(shard_filter, "_watch_all", watch)
+    settings = operator_settings(instance="weir-0", shard=a_filter(shard))
+
+    kind = Resource(GROUP, VERSION, PLURAL)
+    stream = watching.infinite_watch(settings=settings, resource=kind, namespace=None)
+    seen = [event async for event in stream]
+
+    own = [each for each in apps if shard.owns(Key("streams", each["object"]["metadata"]["name"]))]
+    assert 0 < len(own) < len(apps)
+    assert seen == [*own, canary, watching.Bookmark.LISTED, bookmark]
