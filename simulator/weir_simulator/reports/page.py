@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -138,9 +139,8 @@ def render_page(title: str, sections: Sequence[Section], *, subtitle: str = "") 
 
 def _plotly_script() -> Markup:
     """Return Plotly's own script, about 4.8 MB."""
-    from plotly.offline import get_plotlyjs
-
-    return Markup(get_plotlyjs())
+    # Of the package, this needs the file alone: images bring no more of it.
+    return Markup((files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8"))
 
 
 @cache
