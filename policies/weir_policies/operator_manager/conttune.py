@@ -15,10 +15,9 @@ section 7; the authors' program, ljqcodelove/ContTune, for the process: squared 
 kernel, mean 0, length and variance of greatest likelihood. Departures:
 1. Algorithm 1 gives all operators of a job the most replicas that any had. Here each operator
    decides alone: one that holds back others gets the most that it had itself.
-2. Weir does not observe back-pressure. An operator holds back others where records wait before it
-   and it took in less than arrived, by at least `back_pressure`, in two intervals on end: in the
-   interval of a restart it takes in less whatever its size. The paper prints no threshold; Flink's
-   web interface calls less than a tenth no back-pressure.
+2. Weir does not observe back-pressure, and the paper prints no threshold for it. An operator holds
+   back others where records wait before it and it took in less than arrived, in two intervals on
+   end: in the interval of a restart it takes in less whatever its size.
 3. The paper tunes where use of the CPU is below a threshold that it does not print, and ignores
    changes that are small by another. Here the Small phase follows in each interval, as DS2 does,
    and no change is too small.
@@ -71,7 +70,6 @@ class ContTuneMemory(Fields):
 
     alpha: int
     recent: int
-    back_pressure: float
     held_back: int
     """Intervals on end for which it held back others."""
     sizes: int
@@ -108,14 +106,11 @@ class ContTuneParameters:
     """Replicas by which what the process recommends may differ from what was observed."""
     recent: int = 5
     """Observations of a number of replicas that count, K."""
-    back_pressure: float = 0.1
-    """Part of what arrives that is not taken in, from which on others are held back."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
         refuse_outside("alpha", self.alpha, low=0, whole=True)
         refuse_outside("recent", self.recent, low=1, high=1000, whole=True)
-        refuse_outside("back_pressure", self.back_pressure, low=0, high=1, high_allowed=False)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -137,7 +132,6 @@ def _prepare(parameters: ContTuneParameters, view: View, ticks: int) -> Memory:
         view,
         alpha=int(parameters.alpha),
         recent=int(parameters.recent),
-        back_pressure=parameters.back_pressure,
         sizes=sizes,
         room=sizes * int(parameters.recent),
     )
@@ -262,8 +256,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
     own, seen = ContTuneMemory(memory[o]), view.seen[o]
     if find_action(view.counts_before[o], view.counts[o]) != STAY:
         own.held_back = 0
-    missing = 1 - measure_taken_in(o, view) / seen.rate if seen.rate > 0 else 0.0
-    behind = missing >= own.back_pressure and (seen.backlog > 0 or seen.busiest > 1)
+    waits = seen.backlog > 0 or seen.busiest > 1
+    behind = waits and measure_taken_in(o, view) < seen.rate
     own.held_back = own.held_back + 1 if behind else 0
     true_rate, size = measure_true_rate(o, view), total(view.counts[o])
     if true_rate > 0:

@@ -2,8 +2,8 @@
 
 Every `interval` seconds the metrics of that time are judged:
 
-    back-pressure    = the operator took in less than arrived, and records wait before it
-    suspended        = 1 - taken in / arrived, the part of the time for which it holds back others
+    suspended        = waiting / (waiting + taken in), the part of the time for which the operator
+                       holds back others; more than the noise is back-pressure
     back-pressure  -> ceil(replicas x (1 + suspended / (1 - suspended)))
     no back-pressure, and almost nothing waits at a replica
                    -> floor(replicas x (1 - scale_down))
@@ -16,8 +16,8 @@ the policy for dynamic resource provisioning; apache/incubator-heron, module hea
 `DynamicResourceAllocationPolicy`, which have the noise filter, the limit of a step and the wait,
 but do not scale in. Departures:
 1. Weir observes no time for which an operator is suspended. `suspended` is for how long those
-   before it would have to be, so that no more arrives than it takes in. Where utilisation is the
-   model's and may exceed 1, it is 1 - 1 / utilisation.
+   before it would have been, had they offered all that waits at the end beside what was taken in.
+   Where utilisation is the model's and may exceed 1, what is beyond 1 counts as waiting.
 2. What waits at a replica is not observed either: it is what is there by Little's law, less what
    is being served. Neither the paper nor Heron says what "almost nothing" is; here it is fewer
    than `pending` records per replica.
@@ -71,9 +71,10 @@ class DhalionMemory(Fields):
     """Seconds after a change that are still to be left out."""
     gathered: float
     """Seconds that the sums below cover."""
-    arrived: float
-    """Records, as the next."""
     taken_in: float
+    """Records, as the next."""
+    refused: float
+    """What could not be taken in where a utilisation above 1 says so."""
     waited: float
     """Waiting records times seconds."""
 
@@ -158,7 +159,7 @@ def count_waiting(o: int, view: View) -> float:
 @compiled
 def forget(own: DhalionMemory) -> None:
     """Begin to gather anew."""
-    own.gathered = own.arrived = own.taken_in = own.waited = 0.0
+    own.gathered = own.taken_in = own.refused = own.waited = 0.0
 
 
 @compiled
@@ -174,18 +175,20 @@ def learn(o: int, view: View, memory: Memory) -> None:
         own.waiting = max(own.waiting - seen.interval, 0.0)
         return
     own.gathered += seen.interval
-    own.arrived += seen.interval * seen.rate
-    own.taken_in += seen.interval * measure_taken_in(o, view)
+    taken_in = measure_taken_in(o, view)
+    own.taken_in += seen.interval * taken_in
+    if seen.busiest > 1:
+        own.refused += seen.interval * (seen.rate - taken_in)
     own.waited += seen.interval * count_waiting(o, view)
 
 
 @compiled
 def find_suspended(o: int, view: View, own: DhalionMemory) -> float:
     """Return the part of the time for which it holds back others; 0 without back-pressure."""
-    seen = view.seen[o]
-    if own.arrived <= 0 or not (seen.backlog > 0 or seen.busiest > 1):
+    waiting = own.refused + view.seen[o].backlog
+    if waiting <= 0:
         return 0.0
-    suspended = min(1 - own.taken_in / own.arrived, LONGEST)
+    suspended = min(waiting / (waiting + own.taken_in), LONGEST)
     return suspended if suspended > own.noise else 0.0
 
 
