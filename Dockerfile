@@ -14,7 +14,7 @@
 ARG DEBIAN=debian:trixie-slim
 
 FROM ${DEBIAN} AS build
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 \
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 \
     PIP_CONSTRAINT=/src/constraints.txt PIP_PYTHON=/opt/weir/bin/python \
     PATH=/opt/pip/bin:$PATH
 RUN apt-get update \
