@@ -98,10 +98,9 @@ def run() -> list[Figure]:
     ]
     limits = {str(each): least_cost(describe_setting(each)) for each in chosen}
     with TemporaryDirectory() as folder:
-        described = {
-            **{(each.workload, str(each)): [describe_setting(each)] for each in chosen},
-            **_describe_first_hours(Path(folder)),
-        }
+        described = _describe_first_hours(Path(folder))
+        for each in chosen:
+            described[each.workload, str(each)] = [describe_setting(each)]
         groups = _run_all(described, limits)
     return [
         *(figure for group in groups for figure in _compare(group)),
