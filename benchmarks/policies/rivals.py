@@ -3,9 +3,9 @@
 `dhalion` (VLDB 2017), `conttune` (VLDB 2023) and `daedalus` (ICPE 2024), each with its published
 or default settings, which were chosen on nothing here. Three kinds of cases:
 
-- settings of tables 2 and 4 of the 2023 paper, with 3 and 10 node types: the exact model, jumps
-  allowed, steady states, and a clairvoyant optimum that is known;
-- the judged cases of `first-hours`: jobs that nobody has seen, where changes take time;
+- settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
+  steady states, and a clairvoyant optimum that is known;
+- the judged cases of `first-hours`, one seed: jobs that nobody has seen, where changes take time;
 - those of 24 h once more, with a bound on response times that only an operator exceeds that falls
   behind: the rivals plan for throughput, and none of them knows response times.
 
@@ -36,15 +36,15 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 
 ABOUT = "the planner against Dhalion, ContTune and Daedalus, simulated"
-DURATION = "4 min"
+DURATION = "1 min"
 
 RIVALS = ("dhalion", "daedalus", "conttune")
-SEEDS = range(1, 4)
+SEEDS = (1,)
 """Of the cases of `first-hours`; the settings of the paper have nothing that is drawn."""
 MAX_REPLICAS = 10
 """Of the settings of the paper."""
-TYPES = (3, 10)
-"""Their numbers of node types: all 24 settings would take four times as long."""
+TYPES = 3
+"""Their number of node types. The rivals never leave the first one."""
 LOOSE = 5.0
 """Seconds of response time that only an operator exceeds that falls behind: 30 and more times what
 an idle dataflow takes."""
@@ -94,14 +94,13 @@ class Group:
 def run() -> list[Figure]:
     """Run all cases with all policies, and compare."""
     chosen = [
-        each for each in settings() if each.max_replicas == MAX_REPLICAS and each.types in TYPES
+        each for each in settings() if each.max_replicas == MAX_REPLICAS and each.types == TYPES
     ]
     limits = {str(each): least_cost(describe_setting(each)) for each in chosen}
     with TemporaryDirectory() as folder:
-        described = {
-            **{(each.workload, str(each)): [describe_setting(each)] for each in chosen},
-            **_describe_first_hours(Path(folder)),
-        }
+        described = _describe_first_hours(Path(folder))
+        for each in chosen:
+            described[each.workload, str(each)] = [describe_setting(each)]
         groups = _run_all(described, limits)
     return [
         *(figure for group in groups for figure in _compare(group)),
