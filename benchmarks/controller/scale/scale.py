@@ -63,6 +63,8 @@ HANGING = 2
 """Intervals that are measured while one JobManager answers nobody."""
 READ_EVERY = 30.0
 """Seconds between two readings of the controller's metrics."""
+LOOK_EVERY = 10.0
+"""The same during a start. A page of a thousand StreamApps takes a second of a processor."""
 LAG_LIMIT = 1.0
 DECIDED_LIMIT = 180.0
 """Seconds after a start within which all have been decided on."""
@@ -192,7 +194,7 @@ class Bench:
                 found.setdefault("ready", time.monotonic() - began)
             if "ready" in found and len(deciding) >= APPS:
                 return found | {"decided": time.monotonic() - began}
-            time.sleep(2.0)
+            time.sleep(LOOK_EVERY)
         raise RuntimeError(f"Expected {APPS} StreamApps to be ready, got {ready:g}")
 
     def watch(self, seconds: float) -> Stretch:

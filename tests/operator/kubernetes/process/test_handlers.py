@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from types import SimpleNamespace
 
+import kopf
 from kopf._cogs.clients import watching
 from kopf._cogs.structs.references import Resource
 from kopf._core.reactor import queueing
 
 from weir_operator.kubernetes.api.objects import GROUP, PLURAL, VERSION
-from weir_operator.kubernetes.process.handlers import operator_settings
+from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 
 DELETIONS = 500
 
@@ -53,3 +55,20 @@ async def test_deletions_that_wait_keep_no_other_streamapp_from_being_handled(mo
         watcher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watcher
+
+
+async def test_of_a_kept_object_nobody_keeps_who_wrote_it_or_what_weir_wrote():
+    shown = an_event("trips")
+    shown["object"]["metadata"]["managedFields"] = [{"manager": "weir"}]
+    shown["object"] |= {"spec": {"mode": "Auto"}, "status": {"controller": {}}}
+    passed = []
+    registry = build_registry(SimpleNamespace(reconcile=passed.append), on_watch=lambda _: None)
+    [reconcile] = registry._watching.get_all_handlers()
+
+    await reconcile.fn(event=shown, body=kopf.Body(shown["object"]))
+
+    [resource] = passed
+    assert resource.spec == {"mode": "Auto"}
+    assert set(shown["object"]) == {"metadata", "spec"}
+    assert "managedFields" not in shown["object"]["metadata"]
+    assert type(resource.detached().spec) is dict
