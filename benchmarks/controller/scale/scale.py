@@ -7,8 +7,8 @@ this machine, so what is measured of the controller is its own process: CPU time
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would. What else the
 machine did is reported beside it; while it had no processor to spare, it is measured again.
 
-One after the other: the start of all together, the calm, an API server that takes two seconds for
-each answer, one that is away for 20 s, a JobManager that answers nobody, and the restart.
+One after the other: the start of all together, the calm, a JobManager that answers nobody, an API
+server that takes two seconds for each answer, one that is away for 20 s, and the restart.
 
 Planners have no plan in their first twenty minutes: `WEIR_SCALE_WARM=25` measures the calm so many
 minutes after the start. The memory of a planner that has a plan is reported by
@@ -300,9 +300,9 @@ def measure(bench: Bench) -> list[Figure]:
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
         *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
+        *measure_hanging(bench),
         *measure_fault(bench, "slow", SLOW_FOR),
         *measure_fault(bench, "away", AWAY_FOR),
-        *measure_hanging(bench),
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy, pack_array, unpack_array
 from weir_policies.kernels.table_storage import Workspaces
 from weir_policies.operator_manager.planner.state import PlannerMemory, find_used
+from weir_policies.policy import Decision
 from weir_policies.testing import a_transition, an_observation
 
 
@@ -101,7 +102,7 @@ def test_policies_that_share_a_workspace_do_not_see_each_other():
     courses = [[an_observation(rate=rate, time=60.0 * place) for place in range(45)]
                for rate in (20, 300, 20)]  # fmt: skip
 
-    decisions = [[], [], []]
+    decisions: list[list[Decision]] = [[], [], []]
     for place in range(45):
         for policy, course, decided in zip(policies, courses, decisions, strict=True):
             if place > 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from types import SimpleNamespace
+from typing import Any
 
 import kopf
 from kopf._cogs.clients import watching
@@ -12,6 +13,7 @@ from kopf._cogs.structs.references import Resource
 from kopf._core.reactor import queueing
 
 from weir_operator.kubernetes.api.objects import GROUP, PLURAL, VERSION
+from weir_operator.kubernetes.api.objects import Resource as StreamAppResource
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 
 DELETIONS = 500
@@ -61,8 +63,10 @@ async def test_of_a_kept_object_nobody_keeps_who_wrote_it_or_what_weir_wrote():
     shown = an_event("trips")
     shown["object"]["metadata"]["managedFields"] = [{"manager": "weir"}]
     shown["object"] |= {"spec": {"mode": "Auto"}, "status": {"controller": {}}}
-    passed = []
-    registry = build_registry(SimpleNamespace(reconcile=passed.append), on_watch=lambda _: None)
+    passed: list[StreamAppResource] = []
+    reconciler: Any = SimpleNamespace(reconcile=passed.append)
+    registry = build_registry(reconciler, on_watch=lambda _: None)
+    reconcile: Any  # kopf's type is that of a call with everything that kopf gives
     [reconcile] = registry._watching.get_all_handlers()
 
     await reconcile.fn(event=shown, body=kopf.Body(shown["object"]))
