@@ -48,7 +48,8 @@ class ApiServer:
 
     def longest_pause(self, since: float) -> float:
         """Return the most seconds between two renewals that were seen since a time."""
-        times = [seen for seen in self.renewals if seen >= since]
+        before = [seen for seen in self.renewals if seen < since][-1:]
+        times = [*before, *(seen for seen in self.renewals if seen >= since)]
         return max(
             (later - earlier for earlier, later in itertools.pairwise(times)),
             default=time.monotonic() - since,

@@ -354,7 +354,7 @@ def quantile(before: Reading, after: Reading, part: float) -> float | None:
     """
     bounds = sorted(after.lags)
     counts = [after.lags[each] - before.lags.get(each, 0.0) for each in bounds]
-    if not counts or counts[-1] == 0:
+    if not counts or counts[-1] <= 0:  # below zero after a term was lost: it counts anew
         return None
     wanted = part * counts[-1]
     low, below = 0.0, 0.0
