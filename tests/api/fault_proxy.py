@@ -75,6 +75,13 @@ class Hang(Fault):
 
 
 @dataclass(kw_only=True)
+class Delay(Fault):
+    """Hand the request on, and answer only after a while; watches go on as ever after that."""
+
+    seconds: float
+
+
+@dataclass(kw_only=True)
 class Cut(Fault):
     """Hand on some pieces of the answer, such as events of a watch, then close the connection."""
 
@@ -101,10 +108,17 @@ class FaultProxy:
     seen: list[Seen] = field(default_factory=list)
     """All requests, those with a fault included."""
     _faults: list[Fault] = field(default_factory=list)
+    _connected: set[asyncio.BaseTransport] = field(default_factory=set)
 
     def inject(self, *faults: Fault) -> None:
         """Let faults happen from now on, the earlier ones first."""
         self._faults += faults
+
+    def disconnect(self) -> None:
+        """Close all connections, those of watches too; clients may connect again."""
+        for transport in self._connected:
+            transport.close()
+        self._connected.clear()
 
     @property
     def waiting(self) -> list[Fault]:
@@ -126,6 +140,8 @@ class FaultProxy:
     ) -> web.StreamResponse:
         """Hand a request on, or let its fault happen."""
         self.seen.append(Seen(request.method, request.path_qs))
+        if request.transport is not None:
+            self._connected.add(request.transport)
         match self._fault_of(request):
             case Refuse(status=status, retry_after=pause):
                 return _refusal(status, pause)
@@ -139,6 +155,8 @@ class FaultProxy:
                 async with self._asked(request, session) as answer:
                     await answer.read()
                 _close(request)
+            case Delay(seconds=seconds):
+                await asyncio.sleep(seconds)
             case Cut(after=pieces):
                 return await self._hand_on(request, session, pieces)
         return await self._hand_on(request, session, None)

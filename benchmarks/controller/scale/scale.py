@@ -4,9 +4,14 @@
 controller in a process of its own. The API server and Prometheus are real; the jobs are simulated
 (`world.py`): JobManagers answer and reporters count, but no record flows. Everything runs on
 this machine, so what is measured of the controller is its own process: CPU time and memory as the
-kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would.
+kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would. What else the
+machine did is reported beside it; while it had no processor to spare, it is measured again.
 
-Planners have no plan in their first twenty minutes; the memory of one that has is reported by
+One after the other: the start of all together, the calm, a JobManager that answers nobody, an API
+server that takes two seconds for each answer, one that is away for 20 s, and the restart.
+
+Planners have no plan in their first twenty minutes: `WEIR_SCALE_WARM=25` measures the calm so many
+minutes after the start. The memory of a planner that has a plan is reported by
 `make bench NAME=scale-memory`.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer.
@@ -18,15 +23,16 @@ import asyncio
 import os
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.controller.scale import stage
+from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
+from benchmarks.controller.scale.machine import Process, PrometheusUse, machine_cpu
 from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
@@ -34,72 +40,38 @@ from tests.api.control_plane import ControlPlane, running_control_plane
 from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
-DURATION = "25 min"
+DURATION = "20 min"
 
 APPS = int(os.environ.get("WEIR_SCALE_APPS", "1000"))
+WARM = float(os.environ.get("WEIR_SCALE_WARM", "1"))
+"""Minutes between the start and the calm that is measured."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
-MEASURED = 5
+MEASURED = 4
 """Intervals that are measured, after the start is over."""
-HANGING = 3
+ATTEMPTS = 2
+"""How often the calm is measured while the machine has no processor to spare."""
+BUSY = 0.9
+"""Part of the machine's processors above which it has none."""
+SLOW = 2.0
+"""Seconds more for each answer of a slow API server."""
+SLOW_FOR = 60.0
+AWAY_FOR = 20.0
+SETTLES = 30.0
+"""Seconds that are watched after a fault of the API server."""
+HANGING = 2
 """Intervals that are measured while one JobManager answers nobody."""
 READ_EVERY = 30.0
 """Seconds between two readings of the controller's metrics."""
+LOOK_EVERY = 10.0
+"""The same during a start. A page of a thousand StreamApps takes a second of a processor."""
 LAG_LIMIT = 1.0
-_MIB = 2**20
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(slots=True)
-class Process:
-    """What the kernel says of the controller's process."""
-
-    pid: int
-    highest: float = 0.0
-    """MiB resident, the most that was seen."""
-    _stop: threading.Event = field(default_factory=threading.Event)
-
-    def check(self) -> None:
-        """Return if it runs.
-
-        Raises:
-            RuntimeError: It has ended; its log says why.
-        """
-        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        if words[0] == "Z":
-            raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
-
-    def cpu(self) -> float:
-        """Return the CPU seconds it has used, in the system too."""
-        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) / _TICKS
-
-    def resident(self) -> dict[str, float]:
-        """Return MiB in memory: of everything, and of what only it has and no file holds."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        values = dict(line.split(":", 1) for line in lines)
-        return {
-            name: int(values[name].split()[0]) * 1024 / _MIB
-            for name in ("VmRSS", "RssAnon")
-            if name in values  # one that has ended holds nothing
-        }
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Keep the most that it holds while the block runs."""
-        self.highest = 0.0
-        self._stop.clear()
-        watching = threading.Thread(target=self._watch, daemon=True)
-        watching.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            watching.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(1.0):
-            self.highest = max(self.highest, self.resident().get("VmRSS", 0.0))
+DECIDED_LIMIT = 180.0
+"""Seconds after a start within which all have been decided on."""
+PAUSE_LIMIT = 30.0
+"""Seconds between two renewals after which a Lease is free for others."""
+TERM_OVER = "term over"
+"""What the controller says when it has lost its Lease."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,25 +80,77 @@ class Reading:
 
     time: float
     cpu: float
+    machine: float
+    """CPU seconds of all processes."""
     lags: Mapping[float, float]
     """Ticks that began no later than so many seconds after their time."""
     ticks: float
     decisions: float
     requests: Mapping[str, float]
+    prometheus: PrometheusUse
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """What happened between two readings."""
+
+    seconds: float
+    cores: float
+    """Of the controller."""
+    busy: float
+    """Part of the machine's processors that were in use, by whatever."""
+    lag: float | None
+    """Seconds, p99."""
+    ticks: float
+    decisions: float
+    requests: Mapping[str, float]
+    queries: float
+    prometheus: PrometheusUse
+    """At the end."""
+    highest: float
+    """MiB of the controller."""
+    anonymous: float
+    """MiB of it at the end that no file holds."""
 
 
 class Bench:
     """One run."""
 
-    def __init__(self, plane: ControlPlane, url: str, process: Process) -> None:
+    def __init__(self, plane: ControlPlane, server: ApiServer, folder: Path, port: int) -> None:
         self.plane = plane
-        self.url = url
-        self.process = process
+        self.server = server
+        self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
+        self.world = self.prometheus = ""
+        self._folder = folder
+        self._port = port
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        """The controller's."""
+        if self._process is None:
+            raise RuntimeError("Expected a controller that runs, got none")
+        return self._process
+
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        """Run a controller while the block runs."""
+        config = self.plane.kubeconfig(self._folder, url=self.server.url)
+        command = (
+            *(sys.executable, "-m", "benchmarks.controller.scale.controller"),
+            *(self.world, self.prometheus, str(self._folder / "state"), str(self._port)),
+        )
+        # The second as in the image.
+        environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2"}
+        with stage.running(command, self.log, environment) as started:
+            self._process = Process(started.pid)
+            yield
 
     def page(self) -> str:
         """Return the controller's metrics, empty while it does not answer."""
         try:
-            with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
+            url = f"http://127.0.0.1:{self._port}/metrics"
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 return str(answer.read().decode())
         except OSError:
             return ""
@@ -141,20 +165,22 @@ class Bench:
         return Reading(
             time=time.monotonic(),
             cpu=self.process.cpu(),
+            machine=machine_cpu(),
             lags=lags,
             ticks=total(page, "weir_tick_lag_seconds_count"),
             decisions=total(page, "weir_decisions_total"),
             requests=asyncio.run(stage.requests_served(self.plane)),
+            prometheus=PrometheusUse.of(self.prometheus),
         )
 
-    def wait_until_all_decided(self, began: float) -> dict[str, float]:
+    def wait_until_all_decided(self) -> dict[str, float]:
         """Return seconds until all jobs were found running, and until all had been decided on.
 
         Raises:
             RuntimeError: That takes more than twenty minutes.
         """
         found: dict[str, float] = {}
-        ready = 0.0
+        ready, began = 0.0, time.monotonic()
         while time.monotonic() - began < 1200:
             self.process.check()
             page = self.page()
@@ -168,20 +194,44 @@ class Bench:
                 found.setdefault("ready", time.monotonic() - began)
             if "ready" in found and len(deciding) >= APPS:
                 return found | {"decided": time.monotonic() - began}
-            time.sleep(2.0)
+            time.sleep(LOOK_EVERY)
         raise RuntimeError(f"Expected {APPS} StreamApps to be ready, got {ready:g}")
 
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass, and read the metrics as a Prometheus would."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(READ_EVERY, left))
-            self.process.check()
-            self.page()
+    def watch(self, seconds: float) -> Stretch:
+        """Let time pass, reading the metrics as a Prometheus would; return what happened."""
+        with self.process.watched():
+            before = self.read()
+            end = time.monotonic() + seconds
+            while (left := end - time.monotonic()) > 0:
+                time.sleep(min(READ_EVERY, left))
+                self.process.check()
+                self.page()
+            after = self.read()
+        passed = after.time - before.time
+        return Stretch(
+            seconds=passed,
+            cores=(after.cpu - before.cpu) / passed,
+            busy=(after.machine - before.machine) / passed / (os.cpu_count() or 1),
+            lag=quantile(before, after, 0.99),
+            ticks=after.ticks - before.ticks,
+            decisions=after.decisions - before.decisions,
+            requests={
+                kind: count - before.requests.get(kind, 0.0)
+                for kind, count in after.requests.items()
+            },
+            queries=after.prometheus.queries - before.prometheus.queries,
+            prometheus=after.prometheus,
+            highest=self.process.highest,
+            anonymous=self.process.resident()["RssAnon"],
+        )
+
+    def terms_lost(self) -> int:
+        """Return how often the controller has lost its Lease since its start."""
+        return self.log.read_text().count(TERM_OVER)
 
 
 def run() -> list[Figure]:
-    """Set the stage, start the controller, and measure it."""
+    """Set the stage, start the controller, measure it, start it again."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-scale-")))
         plane = stack.enter_context(running_control_plane(find_or_build_assets(), folder / "plane"))
@@ -192,66 +242,103 @@ def run() -> list[Figure]:
             stage.running_prometheus(folder, prometheus_port, world=world, apps=range(APPS))
         )
         asyncio.run(stage.set_stage(plane, APPS))
-        began = time.monotonic()
-        controller = stack.enter_context(
-            stage.running(
-                (sys.executable, "-m", "benchmarks.controller.scale.controller", world, prometheus,
-                 str(folder / "state"), str(port)),
-                Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log")),
-                # The second as in the image.
-                {"KUBECONFIG": str(plane.kubeconfig(folder)), "MALLOC_ARENA_MAX": "2"},
-            )
-        )  # fmt: skip
-        bench = Bench(plane, f"http://127.0.0.1:{port}", Process(controller.pid))
-        return measure(bench, world, began)
+        server = stack.enter_context(reachable_api_server(plane))
+        bench = Bench(plane, server, folder, port)
+        bench.world, bench.prometheus = world, prometheus
+        with bench.controller():
+            figures = [*measure_start(bench, "start"), *measure(bench)]
+        with bench.controller():
+            return [*figures, *measure_start(bench, "restart")]
 
 
-def measure(bench: Bench, world: str, began: float) -> list[Figure]:
-    """Measure the start, then the calm, then the calm with one JobManager that hangs."""
-    process = bench.process
-    with process.watched():
-        start = bench.wait_until_all_decided(began)
-        start_cpu, start_memory = process.cpu(), process.highest
-    bench.pass_time(INTERVAL)
-    with process.watched():
-        before = bench.read()
-        bench.pass_time(MEASURED * INTERVAL)
-        after = bench.read()
-    highest, resident = process.highest, process.resident()
-    address = asyncio.run(stage.address_of(bench.plane, 0))
-    urllib.request.urlopen(f"{world}/hang/{address}", data=b"", timeout=10).close()
-    hung_before = bench.read()
-    bench.pass_time(HANGING * INTERVAL)
-    hung_after = bench.read()
-    seconds = after.time - before.time
+def measure_start(bench: Bench, name: str) -> list[Figure]:
+    """Measure from the controller's start until all have been decided on."""
+    began, machine = time.monotonic(), machine_cpu()
+    with bench.process.watched():
+        found = bench.wait_until_all_decided()
+    processors = (time.monotonic() - began) * (os.cpu_count() or 1)
+    return [
+        Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
+        at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
+                limit=DECIDED_LIMIT),
+        Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
+        Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
+        Figure(figure=f"machine busy during the {name}",
+               value=100 * (machine_cpu() - machine) / processors, unit="%"),
+    ]  # fmt: skip
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Measure the calm, then faults one after the other."""
+    time.sleep(WARM * 60)
+    attempts = 0
+    while True:
+        attempts += 1
+        calm = bench.watch(MEASURED * INTERVAL)
+        if calm.busy <= BUSY or attempts == ATTEMPTS:
+            break
     asked = {
-        kind: (count - before.requests.get(kind, 0.0)) / APPS * 60 / seconds
-        for kind, count in after.requests.items()
+        kind: count / APPS * 60 / calm.seconds
+        for kind, count in calm.requests.items()
+        if not kind.endswith("leases")  # one for all, and read by this benchmark too
     }
     frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
-    expected = HANGING * (APPS - 1)
     return [
-        at_most(figure="CPU of the controller", value=(after.cpu - before.cpu) / seconds,
-                unit="cores", limit=0.5),
-        at_most(figure="memory of the controller", value=highest, unit="MiB", limit=512),
-        Figure(figure="of it: not in files", value=resident["RssAnon"], unit="MiB"),
-        at_most(figure="tick lag, p99", value=quantile(before, after, 0.99), unit="s",
-                limit=LAG_LIMIT),
-        at_most(figure="tick lag with one JobManager hanging, p99",
-                value=quantile(hung_before, hung_after, 0.99), unit="s", limit=LAG_LIMIT),
-        Figure(figure="ticks of the others with one JobManager hanging",
-               value=100 * (hung_after.ticks - hung_before.ticks) / expected, unit="%"),
+        at_most(figure="CPU of the controller", value=calm.cores, unit="cores", limit=0.5),
+        at_most(figure="memory of the controller", value=calm.highest, unit="MiB", limit=512),
+        Figure(figure="of it: not in files", value=calm.anonymous, unit="MiB"),
+        at_most(figure="tick lag, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
+        Figure(figure="machine busy meanwhile", value=100 * calm.busy, unit="%"),
+        Figure(figure="attempts at a machine with a processor to spare", value=float(attempts),
+               unit=""),
         Figure(figure="StreamApps", value=float(APPS), unit=""),
         Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
-        Figure(figure="decisions", value=(after.decisions - before.decisions) / seconds,
-               unit="1/s"),
+        Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
+        Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
+               unit="1/min"),
+        Figure(figure="memory of Prometheus", value=calm.prometheus.memory, unit="MiB"),
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
         *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
-        Figure(figure="start until all jobs were found running", value=start["ready"], unit="s"),
-        Figure(figure="start until all had been decided on", value=start["decided"], unit="s"),
-        Figure(figure="CPU time of the start", value=start_cpu, unit="s"),
-        Figure(figure="memory during the start", value=start_memory, unit="MiB"),
+        *measure_hanging(bench),
+        *measure_fault(bench, "slow", SLOW_FOR),
+        *measure_fault(bench, "away", AWAY_FOR),
+    ]  # fmt: skip
+
+
+def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
+    """Measure while the API server is slow or away, and a while after."""
+    began, lost = time.monotonic(), bench.terms_lost()
+    if name == "slow":
+        bench.server.answer_after(SLOW)
+    else:
+        bench.server.go_away()
+    time.sleep(seconds)
+    bench.server.come_back()
+    after = bench.watch(SETTLES)
+    return [
+        at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
+                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
+        at_most(figure=f"API server {name}: terms lost",
+                value=float(bench.terms_lost() - lost), unit="", limit=0),
+        Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
+               unit="s"),
+        Figure(figure=f"API server {name}: machine busy just after",
+               value=100 * after.busy, unit="%"),
+    ]  # fmt: skip
+
+
+def measure_hanging(bench: Bench) -> list[Figure]:
+    """Measure while one JobManager takes questions and answers none."""
+    address = asyncio.run(stage.address_of(bench.plane, 0))
+    urllib.request.urlopen(f"{bench.world}/hang/{address}", data=b"", timeout=10).close()
+    hung = bench.watch(HANGING * INTERVAL)
+    urllib.request.urlopen(f"{bench.world}/answer/{address}", data=b"", timeout=10).close()
+    return [
+        at_most(figure="tick lag with one JobManager hanging, p99", value=hung.lag, unit="s",
+                limit=LAG_LIMIT),
+        Figure(figure="ticks of the others with one JobManager hanging",
+               value=100 * hung.ticks / (HANGING * (APPS - 1)), unit="%"),
     ]  # fmt: skip
 
 
@@ -267,7 +354,7 @@ def quantile(before: Reading, after: Reading, part: float) -> float | None:
     """
     bounds = sorted(after.lags)
     counts = [after.lags[each] - before.lags.get(each, 0.0) for each in bounds]
-    if not counts or counts[-1] == 0:
+    if not counts or counts[-1] <= 0:  # below zero after a term was lost: it counts anew
         return None
     wanted = part * counts[-1]
     low, below = 0.0, 0.0

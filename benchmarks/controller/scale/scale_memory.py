@@ -91,14 +91,15 @@ def _resident() -> int:
 
 def _on_disk() -> int:
     """Return the bytes of disk that open files without a name take."""
-    found = 0
+    found: dict[int, int] = {}  # by file: several descriptors may be of one
     for each in Path("/proc/self/fd").iterdir():
         try:
             if str(each.readlink()).endswith("(deleted)"):
-                found += each.stat().st_blocks * 512
+                file = each.stat()
+                found[file.st_ino] = file.st_blocks * 512
         except FileNotFoundError:  # the folder's own
             continue
-    return found
+    return sum(found.values())
 
 
 if __name__ == "__main__":

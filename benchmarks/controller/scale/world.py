@@ -7,11 +7,13 @@ job's rate swings by a third about its own mean, each at its own pace.
     /flink/ADDRESS/...   the REST interface of the JobManager that the controller has under ADDRESS
     /metrics/NUMBER      all reporters of a job on one page
     /hang/ADDRESS        from now on that JobManager takes questions and answers none
+    /answer/ADDRESS      from now on it answers again
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import sys
 import time
@@ -20,7 +22,9 @@ from functools import cache
 
 from aiohttp import web
 
+from weir_operator.flink.programs import JAR
 from weir_operator.metrics import names
+from weir_operator.runtime.kubernetes.configuration import JAR_ID
 
 OPERATORS = tuple(f"op{place}" for place in range(10))
 """Of each job, from source to sink."""
@@ -69,12 +73,18 @@ class Jobs:
 
     def application(self) -> web.Application:
         """Return what serves."""
-        application = web.Application()
+        application = web.Application(client_max_size=2**26)
         application.router.add_get("/metrics/{number}", self.metrics)
         application.router.add_post("/hang/{address}", self.hang)
+        application.router.add_post("/answer/{address}", self.answer)
+        application.router.add_get("/flink/{address}/jars", self.jars)
+        application.router.add_post("/flink/{address}/jars/upload", self.upload)
+        application.router.add_post("/flink/{address}/jars/{jar}/plan", self.plan)
+        application.router.add_delete("/flink/{address}/jars/{jar}", self.delete)
         application.router.add_get("/flink/{address}/jobs/overview", self.overview)
         application.router.add_get("/flink/{address}/jobs/{job}", self.job)
         application.router.add_get("/flink/{address}/jobs/{job}/vertices/{vertex}", self.vertex)
+        application.router.add_get("/flink/{address}/jobs/{job}/checkpoints", self.checkpoints)
         return application
 
     async def metrics(self, request: web.Request) -> web.Response:
@@ -87,6 +97,33 @@ class Jobs:
     async def hang(self, request: web.Request) -> web.Response:
         """Let a JobManager answer nobody any more."""
         self._hanging.add(request.match_info["address"])
+        return web.Response()
+
+    async def jars(self, request: web.Request) -> web.Response:
+        """List the job's jar, and the one that Weir uploads for a moment to read the job's plan."""
+        await self._hold(request)
+        return web.json_response({"files": [{"id": JAR_ID}, {"id": JAR}]})
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """Take a jar."""
+        await self._hold(request)
+        await request.read()
+        return web.json_response({"filename": f"/tmp/flink-web-upload/{JAR}"})
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """Answer as Weir's own program does, by an exception that says what the job consists of."""
+        await self._hold(request)
+        await request.read()
+        return web.json_response({"errors": [_GRAPH]}, status=400)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a jar."""
+        await self._hold(request)
+        return web.json_response({})
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Let a JobManager answer again what it is asked from now on."""
+        self._hanging.discard(request.match_info["address"])
         return web.Response()
 
     async def overview(self, request: web.Request) -> web.Response:
@@ -127,6 +164,17 @@ class Jobs:
         subtask = {"subtask": 0, "status": "RUNNING", "taskmanager-id": task_manager}
         return web.json_response({"subtasks": [subtask]})
 
+    async def checkpoints(self, request: web.Request) -> web.Response:
+        """Answer as a job that has taken none yet."""
+        await self._hold(request)
+        return web.json_response(
+            {
+                "counts": {"completed": 0, "failed": 0, "in_progress": 0},
+                "latest": {"completed": None, "savepoint": None, "restored": None},
+                "history": [],
+            }
+        )
+
     async def _hold(self, request: web.Request) -> None:
         if request.match_info["address"] in self._hanging:
             await asyncio.Event().wait()
@@ -139,6 +187,17 @@ _PLAN = [
     }
     for place, operator in enumerate(OPERATORS)
 ]
+
+_GRAPH = "\n".join(
+    f"weir-graph {line}"
+    for line in (
+        "begin",
+        *(f"slot {operator} false" for operator in OPERATORS),
+        *(f"stream {source} {target} 1" for source, target in itertools.pairwise(OPERATORS)),
+        "pins-itself",
+        "end",
+    )
+)
 
 
 @cache

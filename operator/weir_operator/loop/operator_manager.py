@@ -8,7 +8,7 @@ It observes, learns from the last interval, and proposes; it grants and changes 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -253,14 +253,15 @@ class OperatorManager(ObservedOperator):
         fixed: Deployment | None,
         most_replicas: int | None = None,
         fallback_policy: OperatorPolicy | None = None,
-        without_room: OperatorPolicy | None = None,
+        without_room: Callable[[], OperatorPolicy] | None = None,
     ) -> None:
         """Begin without any belief."""
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
         self._policy = policy
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
-        self._out_of_storage_policy = without_room
+        self._without_room = without_room
+        self._out_of_storage_policy: OperatorPolicy | None = None  # made where it is needed
         self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
         self._initial_state = dict(policy.state_dict())
@@ -268,7 +269,8 @@ class OperatorManager(ObservedOperator):
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        for policy in (self._policy, self._fallback_policy, self._out_of_storage_policy):
+        out_of_storage = None if self._without_room is None else self._without_room()
+        for policy in (self._policy, self._fallback_policy, out_of_storage):
             if isinstance(policy, Compilable):
                 policy.compile()
 
@@ -309,8 +311,10 @@ class OperatorManager(ObservedOperator):
             decision = self._learn_and_decide(observation)
             self.uses_fallback_policy = self.in_training
         except TemporaryError as error:
-            if self._out_of_storage_policy is None:
+            if self._without_room is None:
                 raise
+            if self._out_of_storage_policy is None:
+                self._out_of_storage_policy = self._without_room()
             decision = self._out_of_storage_policy.decide(observation)
             decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
             self.uses_fallback_policy = True

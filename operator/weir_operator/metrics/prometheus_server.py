@@ -1,11 +1,13 @@
 """One Prometheus server, queried for many StreamApps at once.
 
-Queries that come soon after one another are joined: one query names all their StreamApps, and its
-answer is divided. A single query is sent at once.
+Queries that come soon after one another and ask for about the same time are joined: one query names
+all their StreamApps, and its answer is divided. A single query is sent at once.
 
-The jobs decide how large an answer is, so it is read up to a limit. If several StreamApps together
-exceed it, each half of them is queried again; in the end, only the StreamApp whose own series are
-too many gets none.
+The jobs decide how large an answer is, so it is read up to a limit, and a server has limits of its
+own for a query (`--query.max-samples`), which it says by status 422. If several StreamApps together
+exceed one, each half of them is queried again; in the end, only the StreamApp whose own series are
+too many gets none. A server that does not answer in time, or answers that it is not available, is
+not asked again: more queries would not help it.
 
 For `weir local`, this module also writes the file that tells a Prometheus server where the
 reporters listen (`file_sd_configs`): ports of TaskManagers change with every rescale, so no static
@@ -81,6 +83,8 @@ TOGETHER = 32
 """Values in one query at most, so that its answer stays within what a server gives."""
 MAX_ANSWERED = 16 * 2**20
 """Bytes of one answer, decompressed: some 600,000 samples, which take 100 MB while it is read."""
+STRETCHED = 1.5
+"""How many times the time that a StreamApp wants to know of a joint query may cover."""
 AT_ONCE = 4
 """Queries that are answered at once."""
 
@@ -99,6 +103,10 @@ _REFUSALS = (
 """Prometheus' own words for why it refuses. Any other text may be of somebody else."""
 
 
+class _RefusedError(TemporaryError):
+    """The server cannot execute a query, perhaps only for one of its StreamApps."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """The samples of whatever has `value` in the label that is asked for, in [low, high]."""
@@ -107,6 +115,20 @@ class _Question:
     low: float
     high: float
     answer: asyncio.Future[Sequence[Series]]
+
+
+def _group_by_time(questions: Sequence[_Question]) -> list[list[_Question]]:
+    """Divide questions so that one query asks each of its own for little more than it wants."""
+    groups: list[list[_Question]] = []
+    low = high = shortest = 0.0
+    for question in sorted(questions, key=lambda each: (each.low, each.high)):
+        length = question.high - question.low
+        if not groups or max(high, question.high) - low > STRETCHED * min(shortest, length):
+            groups.append([])
+            low, high, shortest = question.low, question.high, length
+        groups[-1].append(question)
+        high, shortest = max(high, question.high), min(shortest, length)
+    return groups
 
 
 class PrometheusServer:
@@ -190,8 +212,9 @@ class PrometheusServer:
         waiting = self._waiting.pop(label)
         await asyncio.gather(
             *(
-                self._deal(label, waiting[begin : begin + TOGETHER])
-                for begin in range(0, len(waiting), TOGETHER)
+                self._deal(label, alike[begin : begin + TOGETHER])
+                for alike in _group_by_time(waiting)
+                for begin in range(0, len(alike), TOGETHER)
             )
         )
 
@@ -202,11 +225,12 @@ class PrometheusServer:
         selector = render_selector(label, values, self._matchers)
         try:
             dealt = _deal_out(await self._query(selector, low, high), label)
-        except TooLargeError as error:
+        except (TooLargeError, _RefusedError) as error:
             if len(values) == 1:
+                failure = self._too_large(error) if isinstance(error, TooLargeError) else error
                 for question in questions:
                     if not question.answer.done():
-                        question.answer.set_exception(self._too_large(error))
+                        question.answer.set_exception(failure)
                 return
             first = set(values[: len(values) // 2])
             await asyncio.gather(
@@ -267,8 +291,10 @@ class PrometheusServer:
                 content += piece
                 if len(content) > MAX_ANSWERED:
                     raise TooLargeError(f"it has more than {MAX_ANSWERED / 2**20:g} MiB")
+        if response.status_code == HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise _RefusedError(self._describe_refusal(response.status_code, bytes(content)))
         if response.status_code != HTTPStatus.OK:
-            raise self._refused(response.status_code, bytes(content))
+            raise TemporaryError(self._describe_refusal(response.status_code, bytes(content)))
         try:
             return [_read(result) for result in from_json(content)["data"]["result"]]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -277,14 +303,14 @@ class PrometheusServer:
                 f"{self._host} does not answer like a Prometheus server"
             ) from error
 
-    def _refused(self, status: int, content: bytes) -> TemporaryError:
+    def _describe_refusal(self, status: int, content: bytes) -> str:
         log.info("Prometheus refused", host=self._host, answer=repr(content[:_LOGGED]))
         try:
             kind = from_json(content)["errorType"]
         except (KeyError, TypeError, ValueError):
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""
-        return TemporaryError(
+        return (
             f"Prometheus at {self._host} rejected the query: status {status}{reason}; see the log"
         )
 

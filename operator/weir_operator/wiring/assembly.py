@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +270,7 @@ def operator_managers(
             fixed=fixed,
             most_replicas=most_replicas(app, name),
             fallback_policy=_build_fallback_policy(place) if falls_back else None,
-            without_room=_build_fallback_policy(place),
+            without_room=partial(_build_fallback_policy, place),
         )
     return SeparateManagers(managers)
 

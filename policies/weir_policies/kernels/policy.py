@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
 from weir_policies.kernels.staying import find_unknown, hold
-from weir_policies.kernels.table_storage import PAGE, Allocation, TableStorage, allocate_memory
+from weir_policies.kernels.table_storage import (
+    PAGE,
+    Allocation,
+    StoredMemory,
+    TableStorage,
+    Used,
+    allocate_memory,
+)
 from weir_policies.kernels.view import (
     AGGREGATION_CODES,
     NO_LIMIT,
@@ -36,7 +43,7 @@ from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 5
+VERSION = 6
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
 
@@ -69,6 +76,9 @@ class Algorithm:
     memory that `prepare` made; `None` has no use for it."""
     grow: Callable[[Memory], Memory] | None = None
     """Makes space in its tables for what is learned next; `None` where none can become full."""
+    used: Used | None = None
+    """Says which words of an operator's row mean something between two calls, where it is not all
+    of them; the others are then not kept."""
     joins_restarts: bool = False
     """It may decide otherwise where the job is restarted anyway, and is then asked again."""
     joint: bool = False
@@ -84,26 +94,43 @@ class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
     view: View
-    memory: Memory
+    used: Used | None
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
-    allocation: Allocation | None = None
-    """Where the memory's tables are; `None` in the memory of the process."""
+    _memory: Memory | None = None
+    """`None` where a part of it is stored."""
+    _stored: StoredMemory | None = None
+    _allocation: Allocation | None = None
+    """Where the memory is, as a whole."""
+
+    def load(self) -> Memory:
+        """Return the memory, to be used until another policy of the same storage is asked."""
+        if self._stored is not None:
+            return self._stored.load()
+        if self._memory is None:
+            raise StateError("Expected a policy's state with a memory, got none")
+        return self._memory
 
     def settle(self, memory: Memory, storage: TableStorage | None) -> None:
-        """Use a state, with its tables in the storage if there is one."""
-        if memory is self.memory and (storage is None) == (self.allocation is None):
-            return
-        self.memory = memory
-        if storage is not None:
-            self.memory, self.allocation = allocate_memory(memory, storage)
-            # With whatever ends the state, the place of its tables is free again.
-            weakref.finalize(self, self.allocation.free).atexit = False
+        """Keep a memory after it was changed, in the storage if there is one."""
+        if storage is None:
+            self._memory = memory
+        elif self.used is None:
+            if memory is not self._memory or self._allocation is None:
+                self._memory, self._allocation = allocate_memory(memory, storage)
+                # With whatever ends the state, the place of its tables is free again.
+                weakref.finalize(self, self._allocation.free).atexit = False
+        elif self._stored is None:
+            self._memory, self._stored = None, StoredMemory(memory, self.used, storage)
+            weakref.finalize(self, self._stored.free).atexit = False
+        else:
+            self._stored.store()
 
     def release_pages(self) -> None:
         """Release the pages of its tables: they are not used for a while."""
-        if self.allocation is not None:
-            self.allocation.release_pages()
+        for place in (self._allocation, self._stored):
+            if place is not None:
+                place.release_pages()
 
 
 class KernelPolicy:
@@ -125,7 +152,7 @@ class KernelPolicy:
         """Keep tables in this storage from now on."""
         self._storage = storage
         if self._state is not None:
-            self._state.settle(self._state.memory, storage)
+            self._state.settle(self._state.load(), storage)
 
     def warm_start(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.
@@ -157,7 +184,7 @@ class KernelPolicy:
         if unknown is not None:
             return hold(observation, unknown)
         state = self._recall(observation)
-        view, memory = state.view, state.memory
+        view, memory = state.view, state.load()
         fill_present(view, observation)
         view.draws[0] = self._draws
         self._algorithm.decide(0, view, memory)
@@ -177,7 +204,7 @@ class KernelPolicy:
             return
         state = self._recall(observation)
         fill_present(state.view, observation)
-        state.settle(self._algorithm.train(state.view, state.memory, rates), self._storage)
+        state.settle(self._algorithm.train(state.view, state.load(), rates), self._storage)
         state.taught = True
         state.release_pages()
 
@@ -191,9 +218,11 @@ class KernelPolicy:
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
         fill_interval(state.view, transition)
-        self._algorithm.learn(0, state.view, state.memory)
+        memory = state.load()
+        self._algorithm.learn(0, state.view, memory)
         if self._algorithm.grow is not None:
-            state.settle(self._algorithm.grow(state.memory), self._storage)
+            memory = self._algorithm.grow(memory)
+        state.settle(memory, self._storage)
         state.taught = True
         state.release_pages()
         if self._algorithm.draws:
@@ -206,7 +235,7 @@ class KernelPolicy:
             state["generator"] = self._rng.bit_generator.state
         if self._state is not None and self._state.taught:
             state["shape"] = list(_shape(self._state.view))
-            state["memory"] = pack_array(self._state.memory)
+            state["memory"] = pack_array(self._state.load(), self._algorithm.used)
             self._state.release_pages()
         return state
 
@@ -226,7 +255,7 @@ class KernelPolicy:
         self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
-            view = empty_view(operators=1, node_types=node_types, max_replicas=replicas)
+            view = self._view(node_types, replicas)
             self._state = self._begin(view, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
@@ -234,7 +263,7 @@ class KernelPolicy:
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
         if self._state is None or _shape(self._state.view) != shape:
-            view = empty_view(operators=1, node_types=shape[0], max_replicas=shape[1])
+            view = self._view(*shape)
             fill_model(view, 0, model)
             fill_present(view, observation)
             memory = self._algorithm.prepare(view, TICKS_AHEAD)
@@ -244,8 +273,14 @@ class KernelPolicy:
         fill_model(self._state.view, 0, model)
         return self._state
 
+    def _view(self, node_types: int, max_replicas: int) -> View:
+        """Return a view of that shape, that of the storage where the policy works there."""
+        if self._storage is not None and self._algorithm.used is not None:
+            return self._storage.workspaces.view(node_types, max_replicas)
+        return empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
+
     def _begin(self, view: View, memory: Memory, *, taught: bool) -> _PolicyState:
-        state = _PolicyState(view, memory, taught=taught)
+        state = _PolicyState(view, self._algorithm.used, taught=taught)
         state.settle(memory, self._storage)
         return state
 
@@ -339,19 +374,27 @@ def _shape(view: View) -> tuple[int, int]:
     return view.counts.shape[1], view.joined.shape[1]
 
 
-def pack_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[str, Any]:
     """Return an array as JSON values, bit for bit: NaN and infinity have no number there.
 
     Packed tightly, because tables are mostly empty: the planner's 4 MB become some 20 kB. Pages of
     zeros are left out before anything is compressed, which takes ten times as long as to look.
+
+    Args:
+        array: The array.
+        used: Says which words of its only row to keep; `None` keeps what is not zero.
     """
-    content = np.frombuffer(array.tobytes(), dtype=np.uint8)
-    used = _used_pages(content)
-    packed = zlib.compress(b"".join(content[begin:end].tobytes() for begin, end in used), level=1)
+    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if used is None:
+        spans = _used_pages(content)
+    else:
+        size = array.itemsize
+        spans = [[begin * size, end * size] for begin, end in used(array[0]) if begin < end]
+    packed = zlib.compress(b"".join(content[begin:end].data for begin, end in spans), level=1)
     return {
         "type": array.dtype.str,
         "shape": list(array.shape),
-        "used": used,
+        "used": spans,
         "data": b64encode(packed).decode("ascii"),
     }
 

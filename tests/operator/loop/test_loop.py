@@ -13,6 +13,7 @@ from weir_operator.metrics.source import Window
 from weir_operator.metrics.testing import Load, changed, is_of
 from weir_operator.wiring import assembly
 from weir_policies.kernels.policy import KernelPolicy
+from weir_policies.kernels.table_storage import Workspaces
 
 CHAIN = ("gen", "match", "count", "out")
 ONE = {"small/1": 1}
@@ -319,6 +320,9 @@ class TableStorage:
     """A place for tables that may be full."""
 
     full = False
+
+    def __init__(self):
+        self.workspaces = Workspaces()
 
     def allocate(self, sizes):
         if self.full:

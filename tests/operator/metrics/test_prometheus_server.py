@@ -16,11 +16,13 @@ from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
 class Answering:
     """A server that has one sample of each of some StreamApps."""
 
-    def __init__(self, *apps, status=200, large="", bomb=0):
+    def __init__(self, *apps, status=200, large="", refused="", bomb=0):
         self.apps = apps
         self.status = status
         self.large = large
         """The one with a thousand series."""
+        self.refused = refused
+        """The one for which no query can be executed."""
         self.bomb = gzipped(bomb) if bomb else None
         """Sent in the place of an answer."""
         self.queries = []
@@ -30,6 +32,8 @@ class Answering:
         self.queries.append(query)
         if self.bomb is not None:
             return web.Response(body=self.bomb, headers={"Content-Encoding": "gzip"})
+        if self.refused and self.refused in query:
+            return web.json_response({"status": "error", "errorType": "execution"}, status=422)
         result = [
             {
                 "metric": {"__name__": "up", "weir_app": app, "n": str(number)},
@@ -106,6 +110,31 @@ async def test_a_refusal_is_told_to_everybody_who_asked(connected):
     told = await asyncio.gather(ask(server, "one"), ask(server, "two"), return_exceptions=True)
 
     assert [type(each) for each in told] == [TemporaryError, TemporaryError]
+
+
+async def test_what_the_server_cannot_execute_for_one_is_executed_for_the_others(connected):
+    apps = [f"app{number}" for number in range(8)]
+    answering = Answering(*apps, refused="app5")
+    server = await connected(answering)
+
+    found = await asyncio.gather(*(ask(server, app) for app in apps), return_exceptions=True)
+
+    refused = {app for app, each in zip(apps, found, strict=True) if isinstance(each, Exception)}
+    assert refused == {"app5"}
+    assert "422" in str(found[5])
+
+
+async def test_questions_about_other_times_are_other_queries(connected):
+    answering = Answering("one", "two", "three")
+    server = await connected(answering)
+
+    found = await asyncio.gather(
+        ask(server, "one"), ask(server, "two", start=-3600.0), ask(server, "three", start=98.0)
+    )
+
+    assert sum("one|three" in query for query in answering.queries) == 1
+    assert not any("two" in query and "one" in query for query in answering.queries)
+    assert [window.series[0].times[-1] for window in found] == [155.0] * 3
 
 
 async def test_a_crowd_is_asked_about_in_several_queries(connected):

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from weir_policies import registry
 from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy, pack_array, unpack_array
+from weir_policies.kernels.table_storage import Workspaces
+from weir_policies.operator_manager.planner.state import PlannerMemory, find_used
+from weir_policies.policy import Decision
 from weir_policies.testing import a_transition, an_observation
 
 
@@ -17,10 +21,15 @@ class Shelf:
     """A storage of ordinary arrays that counts its allocations."""
 
     def __init__(self):
+        self.workspaces = Workspaces()
         self.allocations = []
-        self.present = 0
+        self.present = self.bytes = 0
+        self.full = False
 
     def allocate(self, sizes):
+        if self.full:
+            raise MemoryError
+        self.bytes += sum(sizes)
         allocation = ShelfAllocation(self, sizes)
         self.allocations.append(allocation)
         self.present += 1
@@ -38,6 +47,7 @@ class ShelfAllocation:
 
     def free(self):
         self._shelf.present -= 1
+        self._shelf.bytes -= sum(array.nbytes for array in self.arrays)
 
 
 def a_planner():
@@ -83,6 +93,84 @@ def test_a_policy_moves_in_with_what_it_has_learned():
 
     assert live(moves, observations[25:]) == live(stays, observations[25:])
     assert moves.state_dict() == stays.state_dict()
+
+
+def test_policies_that_share_a_workspace_do_not_see_each_other():
+    shelf, policies, alone = Shelf(), [a_planner() for _ in range(3)], a_planner()
+    for policy in policies:
+        policy.keep_in(shelf)
+    courses = [[an_observation(rate=rate, time=60.0 * place) for place in range(45)]
+               for rate in (20, 300, 20)]  # fmt: skip
+
+    decisions: list[list[Decision]] = [[], [], []]
+    for place in range(45):
+        for policy, course, decided in zip(policies, courses, decisions, strict=True):
+            if place > 0:
+                policy.learn(a_transition(course[place - 1], course[place]))
+            decided.append(policy.decide(course[place]))
+
+    assert decisions[0] == decisions[2] == live(alone, courses[0])
+    assert policies[0].state_dict() == policies[2].state_dict() == alone.state_dict()
+
+
+def test_what_a_policy_does_not_keep_may_be_anything():
+    shelf, policy, alone = Shelf(), a_planner(), a_planner()
+    policy.keep_in(shelf)
+    observations = list(intervals(130))
+
+    decisions, before = [], None
+    for observation in observations:
+        if before is not None:
+            policy.learn(a_transition(before, observation))
+        decisions.append(policy.decide(observation))
+        spoil_rest(policy)
+        before = observation
+
+    assert decisions == live(alone, observations)
+
+
+def spoil_rest(policy):
+    """Overwrite the room to work in of a policy's memory."""
+    row = policy._state.load()[0]
+    fields = PlannerMemory.fields
+    first, last = fields["link_to"], fields["of_point"]
+    assert all(end <= first.offset or begin > last.offset for begin, end in find_used(row))
+    row[first.offset : last.offset + last.words] = -1
+
+
+def test_a_policy_without_room_for_more_goes_on_with_what_it_kept():
+    shelf, policy = Shelf(), a_planner()
+    policy.keep_in(shelf)
+    observations = list(intervals(60))
+    live(policy, observations[:15])
+    kept = policy.state_dict()
+
+    shelf.full = True
+    with pytest.raises(MemoryError):
+        live_on(policy, observations[14:])
+
+    assert policy.state_dict()["shape"] == kept["shape"]
+    shelf.full = False
+    live_on(policy, observations[30:])
+
+
+def live_on(policy, observations):
+    """Learn interval by interval."""
+    for before, after in pairwise(observations):
+        policy.learn(a_transition(before, after))
+
+
+def test_a_policy_keeps_less_than_its_whole_memory():
+    shelf, policy = Shelf(), a_planner()
+    policy.keep_in(shelf)
+
+    live(policy, intervals(45))
+
+    whole = policy._state.load().nbytes
+    assert shelf.bytes < whole / 2
+    policy = None
+    gc.collect()
+    assert shelf.bytes == 0
 
 
 def test_a_policy_asks_before_it_writes_and_releases_its_pages_after_each_use():

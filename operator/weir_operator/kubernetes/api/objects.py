@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from weir_operator.flink.transport import Json
@@ -128,6 +128,10 @@ class Resource:
             spec=body.get("spec") or {},
             deleting=meta.get("deletionTimestamp") is not None,
         )
+
+    def detached(self) -> Resource:
+        """Return it to be kept: kopf's view of a spec keeps the whole object, status and all."""
+        return replace(self, spec=_plain(self.spec))
 
     @property
     def is_canary(self) -> bool:

@@ -111,7 +111,7 @@ class AppTask:
     """Runs one StreamApp: `note` takes its object, `run` is the task."""
 
     def __init__(self, resource: Resource, context: ControllerContext) -> None:
-        self.resource = resource
+        self.resource = resource = resource.detached()
         self._context = context
         self._seen = False
         self._app: StreamApp | None = None
@@ -151,7 +151,7 @@ class AppTask:
             resource.annotations.get(ANNOTATION) != self.resource.annotations.get(ANNOTATION)
         )
         self._seen = True
-        self.resource = resource
+        self.resource = resource = resource.detached()
         self._writer.note(resource.annotations)
         if handed_over:
             self._cut_off()

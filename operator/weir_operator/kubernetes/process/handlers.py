@@ -106,6 +106,10 @@ def build_registry(
             meta = body["metadata"]
             reconciler.forget(Key(meta["namespace"], meta["name"]))
             return
+        # kopf keeps the newest object for the timer. Most of it is what nobody reads there: who
+        # wrote which field, and Weir's own status.
+        event["object"]["metadata"].pop("managedFields", None)
+        event["object"].pop("status", None)
         resource = Resource.of(body)
         on_watch(resource)
         reconciler.reconcile(resource)

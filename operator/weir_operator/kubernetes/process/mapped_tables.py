@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from weir_operator.errors import TemporaryError
 from weir_operator.runtime.files import storing
-from weir_policies.kernels.table_storage import Allocation
+from weir_policies.kernels.table_storage import Allocation, Workspaces
 
 log = structlog.get_logger()
 
@@ -62,6 +62,7 @@ class MappedTables:
         self._used = 0
         self._free: dict[int, list[_Area]] = {}
         self._is_full = False
+        self.workspaces = Workspaces()
 
     def allocate(self, sizes: Sequence[int]) -> Allocation:
         """Return a place for tables of so many bytes each, all zero; in memory on a full disk.

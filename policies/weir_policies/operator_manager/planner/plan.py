@@ -98,6 +98,12 @@ def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bo
         row[point] = min(row[point], least + restart)
 
 
+@compiled
+def begin_of_state(own: PlannerMemory, row: int, state: int) -> int:
+    """Return where the points of a state begin in one row of `expected` or `beginnings`."""
+    return (row * STATES + state) * own.front_used
+
+
 @compiled_apart
 def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     """Plan from the present block on.
@@ -119,7 +125,7 @@ def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     rounds = ROUNDS if afresh or own.plans < SETTLED else 1
     for state in range(STATES):
         for point in range(used):
-            rows[AHEAD % 2, state, point] = begun[turn, state, point]
+            rows[AHEAD % 2, state, point] = begun[begin_of_state(own, turn, state) + point]
     for left in range(rounds - 1, -1, -1):
         for block in range(AHEAD - 1, -1, -1):
             _plan_block(o, view, own, block, grouped, left == 0 and block < KEPT)
@@ -133,7 +139,7 @@ def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
                 rows[AHEAD % 2, state, point] = rows[0, state, point]
     for state in range(STATES):
         for point in range(used):
-            begun[turn, state, point] = rows[0, state, point]
+            begun[begin_of_state(own, turn, state) + point] = rows[0, state, point]
     own.plans += 1
     own.planned_at = own.blocks
     own.next_plan = own.blocks + min(KEPT, max(2, own.blocks // 2))
@@ -157,8 +163,9 @@ def _plan_block(
             for point in range(used):
                 row[point] += weight * later[to, point]
         if keep:
+            begin = begin_of_state(own, block, state)
             for point in range(used):
-                expected[block, state, point] = row[point]
+                expected[begin + point] = row[point]
         peak = own.level_from + (state // GAPS) * own.level_step
         for point in range(used):
             step = own.point_height[point] - own.season[block] - peak
@@ -201,11 +208,11 @@ def value_afterwards(own: PlannerMemory, point: int, peak: float, short: float) 
     """Return the cost to be expected after the present block with a point."""
     level, up = place_level(own, peak)
     gap, beyond = place_gap(peak - short)
-    state = level * GAPS + gap
-    expected = own.expected[block_of_plan(own)]
-    near = (1 - beyond) * expected[state, point] + beyond * expected[state + 1, point]
-    state += GAPS
-    far = (1 - beyond) * expected[state, point] + beyond * expected[state + 1, point]
+    expected, used = own.expected, own.front_used
+    at = begin_of_state(own, block_of_plan(own), level * GAPS + gap) + point
+    near = (1 - beyond) * expected[at] + beyond * expected[at + used]
+    at += GAPS * used
+    far = (1 - beyond) * expected[at] + beyond * expected[at + used]
     return (1 - up) * near + up * far
 
 

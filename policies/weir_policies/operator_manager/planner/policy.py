@@ -126,6 +126,7 @@ from weir_policies.operator_manager.planner.state import (
     SHORT_RULE,
     SHORT_WINDOW,
     PlannerMemory,
+    find_used,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -722,6 +723,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         decide=decide,
         explain=explain,
         warm_start=_warm_start,
+        used=find_used,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
         joins_restarts=True,
     )
@@ -752,7 +754,6 @@ def _prepare(parameters: PlannerParameters, view: View, ticks: int) -> Memory:
     for o, row in enumerate(memory):
         own = PlannerMemory(row)
         own.tried[:], own.lasted[:] = 4.0, 2.0  # an excess lasts as often as not
-        assume(own)
         choose_candidates(o, view, own)
     return memory
 
@@ -912,6 +913,8 @@ def _plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     if view.model[o].one_step == 1 and choose_chain(o, view, own):
         choose_candidates(o, view, own)
         afresh = True
+    if own.plans == 0:
+        assume(own)
     if span_levels(own):
         afresh = True
     smooth(own, own.blocks - own.planned_at)

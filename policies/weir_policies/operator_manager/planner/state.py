@@ -1,7 +1,9 @@
 """The planner's state of an operator, as named fields.
 
-Kernels may not allocate memory, so all of it is allocated at the start: about 4.5 MB per operator,
-however long it runs, of which each node type takes 16 kB.
+Kernels may not allocate memory, so all of it is allocated at the start: about 4.2 MB per operator,
+however long it runs, of which each node type takes 8 kB. What means something is less: some 40 kB
+before the first plan, then 0.4 MB and 70 kB for each point of the front. A live policy keeps only
+that between two intervals (`find_used`).
 
 Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
 price and capacity. A *block* is a few intervals, some ten minutes: forecasts and plans count in
@@ -9,6 +11,8 @@ blocks, decisions are taken in every interval. An *expert* is a rule that the pl
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.model.arrays import Counts, Floats
@@ -40,6 +44,8 @@ HISTORY = 4 * LAGS
 """Intervals whose rates are kept, and in which what is known of differences fades."""
 PERIODS = 8
 """Earlier periods from which the next one is expected."""
+PAGE = 512
+"""Words of a page."""
 EXPERTS = 4
 SHORT_RULE, LONG_RULE, PLAN, PERIODIC_PLAN = range(EXPERTS)
 SHORT_WINDOW, LONG_WINDOW = 3, 60
@@ -93,16 +99,6 @@ class PlannerMemory(Fields):
     past_heights: Floats = array(LAG)
     past_usual: Floats = array(LAG)
     past_special: Floats = array(LAG)
-    seen_steps: Floats = array(LEVELS, GAPS, STEPS)
-    """How often a next block was how high."""
-    tails: Floats = array(STATES, STEPS + 1)
-    """Probability that the next block is so high or higher."""
-    link_to: Counts = array(STATES * STATES)
-    """States that follow a state: a sparse matrix, row by row."""
-    link_from: Counts = array(STATES + 1)
-    link_weight: Floats = array(STATES * STATES)
-    sums: Floats = array(STATES)
-    """Room to work in."""
 
     # What experience says of the model, and what deployments carry and cost: `candidates`.
     speed_factors: Floats = array("node_types")
@@ -135,10 +131,6 @@ class PlannerMemory(Fields):
     """Node type, where moves are by one replica."""
     candidates_used: int
     candidates: Counts = array(CANDIDATES, "node_types")
-    candidate_capacity: Floats = array(CANDIDATES)
-    candidate_price: Floats = array(CANDIDATES)
-    order: Counts = array(CANDIDATES)
-    """Candidates by price."""
     front_used: int
     points: Counts = array(FRONT, "node_types")
     point_capacity: Floats = array(FRONT)
@@ -156,14 +148,6 @@ class PlannerMemory(Fields):
     planned_at: int
     next_plan: int
     plans: int
-    values: Floats = array(2, STATES, FRONT)
-    """Those of two neighbouring blocks."""
-    beginnings: Floats = array(2, STATES, FRONT)
-    """Values at the beginning of the last two plans."""
-    expected: Floats = array(KEPT, STATES, FRONT)
-    """Cost to be expected after each block of the plan."""
-    of_point: Floats = array(FRONT)
-    """Room to work in."""
 
     # A period of at most half a day, and its plan: `period`.
     slot_length: float
@@ -172,8 +156,6 @@ class PlannerMemory(Fields):
     """When the last one ended, s."""
     slots: int
     """Intervals so far, those that were not measured included."""
-    recent_heights: Floats = array(HISTORY)
-    """Logarithms of the rates of the last intervals."""
     differences: Floats = array(LAGS + 1)
     """Sum of squared differences from the rate so many intervals ago; they decay."""
     differences_seen: Floats = array(LAGS + 1)
@@ -192,10 +174,6 @@ class PlannerMemory(Fields):
     """Of `slots`, when more replicas were asked for; -1 where none were."""
     change_takes: float
     """Intervals from that decision to the first one with them, as learned."""
-    period_costs: Floats = array(LAGS, FRONT)
-    """Cost to be expected in each interval ahead at each point."""
-    period_values: Floats = array(LAGS, FRONT)
-    """The same from that interval on."""
 
     # The experts: `policy`.
     followed: int
@@ -212,3 +190,65 @@ class PlannerMemory(Fields):
     expert_cost: Floats = array(EXPERTS)
     exceeded: Counts = array(EXPERTS)
     """Intervals of this block in which the rate exceeded that."""
+
+    # Tables of which a part is in use, see `find_used`.
+    candidate_capacity: Floats = array(CANDIDATES)
+    candidate_price: Floats = array(CANDIDATES)
+    order: Counts = array(CANDIDATES)
+    """Candidates by price."""
+    recent_heights: Floats = array(HISTORY)
+    """Logarithms of the rates of the last intervals."""
+    seen_steps: Floats = array(LEVELS, GAPS, STEPS)
+    """How often a next block was how high; of a first plan on."""
+    tails: Floats = array(STATES, STEPS + 1)
+    """Probability that the next block is so high or higher."""
+    beginnings: Floats = array(2 * STATES * FRONT)
+    """Values at the beginning of the last two plans, `(plan, state, point)` of the points that
+    there are: `begin_of_state` says where a state's begin."""
+    expected: Floats = array(KEPT * STATES * FRONT)
+    """Cost to be expected after each block of the plan, `(block, state, point)` likewise."""
+    period_costs: Floats = array(LAGS, FRONT)
+    """Cost to be expected in each interval ahead at each point."""
+    period_values: Floats = array(LAGS, FRONT)
+    """The same from that interval on."""
+
+    # Room to work in: nothing is read there that was not written in the same call.
+    link_to: Counts = array(STATES * STATES)
+    """States that follow a state: a sparse matrix, row by row."""
+    link_from: Counts = array(STATES + 1)
+    link_weight: Floats = array(STATES * STATES)
+    sums: Floats = array(STATES)
+    values: Floats = array(2, STATES, FRONT)
+    """Those of two neighbouring blocks."""
+    of_point: Floats = array(FRONT)
+
+
+def find_used(row: Counts) -> tuple[tuple[int, int], ...]:
+    """Return which words of a row are in use, `(begin, end)` each: begins are always the same."""
+    own = PlannerMemory(row)
+    places = {name: field.offset for name, field in PlannerMemory.fields.items()}
+    entered, front = int(own.candidates_used), int(own.front_used)
+    planned = 1 if own.plans > 0 else 0
+    length = min(int(own.period + 0.5), LAGS) * FRONT
+    of_candidates, of_points = int(row[places["candidates"]]), int(row[places["points"]])
+    return (
+        (0, places["candidate_capacity"]),
+        *_parts(places, ("candidate_capacity", "candidate_price", "order"), entered),
+        *_parts(places, ("recent_heights",), _round_up(min(int(own.slots), HISTORY))),
+        *_parts(places, ("seen_steps",), planned * LEVELS * GAPS * STEPS),
+        *_parts(places, ("tails",), planned * STATES * (STEPS + 1)),
+        *_parts(places, ("beginnings",), planned * 2 * STATES * front),
+        *_parts(places, ("expected",), planned * KEPT * STATES * front),
+        *_parts(places, ("period_costs", "period_values"), length),
+        (PlannerMemory.header, of_candidates + entered * int(own.node_types)),
+        (of_points, row.size),
+    )
+
+
+def _parts(places: Mapping[str, int], names: tuple[str, ...], words: int) -> list[tuple[int, int]]:
+    return [(places[name], places[name] + words) for name in names]
+
+
+def _round_up(words: int) -> int:
+    """Return a multiple of a page: what stands behind it then moves rarely."""
+    return min(-(-words // PAGE) * PAGE, HISTORY)

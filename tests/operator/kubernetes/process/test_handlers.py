@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from types import SimpleNamespace
+from typing import Any
 
+import kopf
 from kopf._cogs.clients import watching
 from kopf._cogs.structs.references import Resource
 from kopf._core.reactor import queueing
 
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key
+from weir_operator.kubernetes.api.objects import Resource as StreamAppResource
 from weir_operator.kubernetes.api.shards import ONLY, Shard
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process import shard_filter
-from weir_operator.kubernetes.process.handlers import operator_settings
+from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.rescale.testing import FakeClock
 
@@ -87,3 +91,22 @@ async def test_kopf_sees_the_apps_of_its_shard_the_canary_and_the_end_of_the_lis
     own = [each for each in apps if shard.owns(Key("streams", each["object"]["metadata"]["name"]))]
     assert 0 < len(own) < len(apps)
     assert seen == [*own, canary, watching.Bookmark.LISTED, bookmark]
+
+
+async def test_of_a_kept_object_nobody_keeps_who_wrote_it_or_what_weir_wrote():
+    shown = an_event("trips")
+    shown["object"]["metadata"]["managedFields"] = [{"manager": "weir"}]
+    shown["object"] |= {"spec": {"mode": "Auto"}, "status": {"controller": {}}}
+    passed: list[StreamAppResource] = []
+    reconciler: Any = SimpleNamespace(reconcile=passed.append)
+    registry = build_registry(reconciler, on_watch=lambda _: None)
+    reconcile: Any  # kopf's type is that of a call with everything that kopf gives
+    [reconcile] = registry._watching.get_all_handlers()
+
+    await reconcile.fn(event=shown, body=kopf.Body(shown["object"]))
+
+    [resource] = passed
+    assert resource.spec == {"mode": "Auto"}
+    assert set(shown["object"]) == {"metadata", "spec"}
+    assert "managedFields" not in shown["object"]["metadata"]
+    assert type(resource.detached().spec) is dict

@@ -20,6 +20,7 @@ from weir_policies.operator_manager.planner.candidates import (
     note_resize,
 )
 from weir_policies.operator_manager.planner.rate import (
+    assume,
     foresee,
     note_block,
     note_height,
@@ -222,6 +223,7 @@ def test_a_weekend_is_told_from_the_week_after_some_weeks():
 
 def learn_heights(heights):
     _, own = prepared()
+    assume(own)
     for height in heights[:2]:
         note_height(own, height)
     span_levels(own)
@@ -256,6 +258,7 @@ def test_a_rate_that_never_jumps_is_not_expected_to():
 
 def test_the_first_histograms_expect_heights_to_stay():
     _, own = prepared()
+    assume(own)
 
     smooth(own, 0)
 

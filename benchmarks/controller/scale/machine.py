@@ -1,0 +1,109 @@
+"""What the kernel and Prometheus say of processes and of the machine while `scale` runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.controller.scale import stage
+
+MIB = 2**20
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Process:
+    """What the kernel says of the controller's process."""
+
+    pid: int
+    highest: float = 0.0
+    """MiB resident, the most that was seen."""
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Return if it runs.
+
+        Raises:
+            RuntimeError: It has ended; its log says why.
+        """
+        if self._words()[0] == "Z":
+            raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
+
+    def cpu(self) -> float:
+        """Return the CPU seconds it has used, in the system too."""
+        words = self._words()
+        return (int(words[11]) + int(words[12])) / _TICKS
+
+    def resident(self) -> dict[str, float]:
+        """Return MiB in memory: of everything, and of what only it has and no file holds."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        values = dict(line.split(":", 1) for line in lines)
+        return {
+            name: int(values[name].split()[0]) * 1024 / MIB
+            for name in ("VmRSS", "RssAnon")
+            if name in values  # one that has ended holds nothing
+        }
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Keep the most that it holds while the block runs."""
+        self.highest = 0.0
+        self._stop.clear()
+        watching = threading.Thread(target=self._watch, daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            watching.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(1.0):
+            self.highest = max(self.highest, self.resident().get("VmRSS", 0.0))
+
+    def _words(self) -> list[str]:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def machine_cpu() -> float:
+    """Return the CPU seconds that all processes of the machine have used together."""
+    line = Path("/proc/stat").read_text().splitlines()[0].split()
+    user, nice, system, _, _, interrupts, soft, *_ = (int(word) for word in line[1:])
+    return (user + nice + system + interrupts + soft) / _TICKS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrometheusUse:
+    """What a Prometheus server says of itself at a moment."""
+
+    queries: float
+    """Answered so far."""
+    memory: float
+    """MiB resident."""
+    cpu: float
+    """Seconds."""
+
+    @classmethod
+    def of(cls, url: str) -> PrometheusUse:
+        """Ask the server."""
+        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+            page = str(answer.read().decode())
+        return cls(
+            queries=sum(
+                value
+                for labels, value in stage.samples(page, "prometheus_http_requests_total")
+                if labels["handler"] == "/api/v1/query"
+            ),
+            memory=_only(page, "process_resident_memory_bytes") / MIB,
+            cpu=_only(page, "process_cpu_seconds_total"),
+        )
+
+
+def _only(page: str, name: str) -> float:
+    [(_, value)] = stage.samples(page, name)
+    return value
