@@ -40,12 +40,19 @@ from weir_policies.operator_manager.planner.candidates import (
     waits_beyond_budget,
     waits_upstream,
 )
-from weir_policies.operator_manager.planner.rate import place_gap, place_level, read_tail
+from weir_policies.operator_manager.planner.rate import (
+    place_gap,
+    place_level,
+    place_step,
+    read_tail,
+)
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
     CANDIDATES,
+    FRONT,
     GAPS,
     KEPT,
+    LEVELS,
     STATES,
     PlannerMemory,
 )
@@ -72,6 +79,17 @@ def price_of_block(o: int, view: View, own: PlannerMemory, price: float) -> floa
     return own.block * view.model[o].weight_resources * share
 
 
+@compiled
+def allow_restart(row: Floats, used: int, restart: float) -> None:
+    """Turn Q of so many points into V, in place, where a restart leads from any to any."""
+    least = np.inf
+    for point in range(used):
+        least = row[point] if row[point] < least else least
+    left = least + restart
+    for point in range(used):
+        row[point] = row[point] if row[point] < left else left
+
+
 @compiled_apart
 def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
     """Turn Q of all points into V, in place."""
@@ -86,16 +104,12 @@ def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bo
             steps = distance(front[point], front[point + 1])
             row[point] = min(row[point], row[point + 1] + steps * restart)
         return
-    least = np.inf
-    for point in range(used):
-        least = min(least, row[point])
     if grouped:  # a resize costs nothing: the best of a group stands for all
         for point in range(used):
             for other in range(used):
                 if own.group[other] == own.group[point]:
                     row[point] = min(row[point], row[other])
-    for point in range(used):
-        row[point] = min(row[point], least + restart)
+    allow_restart(row, used, restart)
 
 
 @compiled_apart
@@ -139,34 +153,84 @@ def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     own.next_plan = own.blocks + min(KEPT, max(2, own.blocks // 2))
 
 
+WIDTH = 8
+"""Points that the sums of `_expect` take at once; `FRONT` is a multiple of it."""
+
+
+@compiled
+def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
+    """Fill a row with what is to be expected of each point in the next state.
+
+    Four links are added at a time, one after the other, so that the row is read and written less
+    often. The row is filled up to whole multiples of `WIDTH`, for the processor to sum in pairs.
+
+    Args:
+        own: The planner's.
+        state: The state of the rate.
+        later: Values of each state and point at the end of the block.
+        row: Filled.
+    """
+    width = (own.front_used + WIDTH - 1) // WIDTH * WIDTH
+    weights, to = own.link_weight, own.link_to
+    link, end = own.link_from[state], own.link_from[state + 1]
+    for point in range(width):
+        row[point] = 0.0
+    while link + 4 <= end:
+        one, two = later[to[link]], later[to[link + 1]]
+        three, four = later[to[link + 2]], later[to[link + 3]]
+        of_one, of_two = weights[link], weights[link + 1]
+        of_three, of_four = weights[link + 2], weights[link + 3]
+        for point in range(width):
+            row[point] = (
+                row[point]
+                + of_one * one[point]
+                + of_two * two[point]
+                + of_three * three[point]
+                + of_four * four[point]
+            )
+        link += 4
+    while link < end:
+        one, of_one = later[to[link]], weights[link]
+        for point in range(width):
+            row[point] += of_one * one[point]
+        link += 1
+
+
 @compiled_apart
 def _plan_block(
     o: int, view: View, own: PlannerMemory, block: int, grouped: bool, keep: bool
 ) -> None:
     """Work out the values at the beginning of a block from those at its end."""
-    rows, expected = own.values, own.expected
+    rows, expected, tails = own.values, own.expected, own.tails
     later, now = rows[(block + 1) % 2], rows[block % 2]
     used = own.front_used
     excess = price_of_excess(o, view, own)
+    restart = price_of_restart(o, view, own)
+    simple = not grouped and view.model[o].one_step == 0
     row = own.of_point
-    for state in range(STATES):
-        for point in range(used):
-            row[point] = 0.0
-        for link in range(own.link_from[state], own.link_from[state + 1]):
-            weight, to = own.link_weight[link], own.link_to[link]
+    price, bins, parts = own.sums[:FRONT], own.sums[FRONT : 2 * FRONT], own.sums[2 * FRONT :]
+    for point in range(used):
+        price[point] = price_of_block(o, view, own, own.point_price[point])
+    for level in range(LEVELS):
+        peak = own.level_from + level * own.level_step
+        for point in range(used):  # all states of a level read their tails at the same places
+            place, part = place_step(own.point_height[point] - own.season[block] - peak)
+            bins[point], parts[point] = place, part
+        for state in range(level * GAPS, (level + 1) * GAPS):
+            _expect(own, state, later, row)
+            if keep:
+                for point in range(used):
+                    expected[block, state, point] = row[point]
             for point in range(used):
-                row[point] += weight * later[to, point]
-        if keep:
+                place, part = int(bins[point]), parts[point]
+                tail = tails[state, place] * (1 - part) + tails[state, place + 1] * part
+                row[point] = row[point] + price[point] + excess * tail
+            if simple:
+                allow_restart(row, used, restart)
+            else:
+                allow_moves(o, view, own, row, grouped)
             for point in range(used):
-                expected[block, state, point] = row[point]
-        peak = own.level_from + (state // GAPS) * own.level_step
-        for point in range(used):
-            step = own.point_height[point] - own.season[block] - peak
-            row[point] += price_of_block(o, view, own, own.point_price[point])
-            row[point] += excess * read_tail(own, state, step)
-        allow_moves(o, view, own, row, grouped)
-        for point in range(used):
-            now[state, point] = row[point]
+                now[state, point] = row[point]
 
 
 @compiled
