@@ -44,7 +44,7 @@ from weir_policies.operator_manager.planner.rate import (
     place_gap,
     place_level,
     place_step,
-    read_tail,
+    read_at,
 )
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
@@ -223,7 +223,7 @@ def _plan_block(
                     expected[block, state, point] = row[point]
             for point in range(used):
                 place, part = int(bins[point]), parts[point]
-                tail = tails[state, place] * (1 - part) + tails[state, place + 1] * part
+                tail = read_at(tails, state, place, part)
                 row[point] = row[point] + price[point] + excess * tail
             if simple:
                 allow_restart(row, used, restart)
@@ -240,6 +240,14 @@ def block_of_plan(own: PlannerMemory) -> int:
 
 
 @compiled
+def place_state(own: PlannerMemory, peak: float, short: float) -> tuple[int, float, float]:
+    """Return the state below two envelopes, and the fractions to the next level and gap."""
+    level, up = place_level(own, peak)
+    gap, beyond = place_gap(peak - short)
+    return level * GAPS + gap, up, beyond
+
+
+@compiled
 def probability_of_excess(own: PlannerMemory, height: float, peak: float, short: float) -> float:
     """Return the probability that the rate exceeds a capacity within a block.
 
@@ -249,23 +257,31 @@ def probability_of_excess(own: PlannerMemory, height: float, peak: float, short:
         peak: The slow envelope now.
         short: The fast one.
     """
-    level, up = place_level(own, peak)
-    gap, beyond = place_gap(peak - short)
-    state = level * GAPS + gap
-    step = height - peak
-    near = (1 - beyond) * read_tail(own, state, step)
-    near += beyond * read_tail(own, state + 1, step)
-    far = (1 - beyond) * read_tail(own, state + GAPS, step)
-    far += beyond * read_tail(own, state + GAPS + 1, step)
+    state, up, beyond = place_state(own, peak, short)
+    return probability_in(own, height - peak, state, up, beyond)
+
+
+@compiled
+def probability_in(own: PlannerMemory, step: float, state: int, up: float, beyond: float) -> float:
+    """Return the probability that the next height exceeds the peak by more than `step`.
+
+    Where the rate is now is said as `place_state` returns it.
+    """
+    place, part = place_step(step)
+    tails = own.tails
+    near = (1 - beyond) * read_at(tails, state, place, part)
+    near += beyond * read_at(tails, state + 1, place, part)
+    far = (1 - beyond) * read_at(tails, state + GAPS, place, part)
+    far += beyond * read_at(tails, state + GAPS + 1, place, part)
     return (1 - up) * near + up * far
 
 
 @compiled
-def value_afterwards(own: PlannerMemory, point: int, peak: float, short: float) -> float:
-    """Return the cost to be expected after the present block with a point."""
-    level, up = place_level(own, peak)
-    gap, beyond = place_gap(peak - short)
-    state = level * GAPS + gap
+def value_afterwards(own: PlannerMemory, point: int, state: int, up: float, beyond: float) -> float:
+    """Return the cost to be expected after the present block with a point.
+
+    Where the rate is now is said as `place_state` returns it.
+    """
     expected = own.expected[block_of_plan(own)]
     near = (1 - beyond) * expected[state, point] + beyond * expected[state + 1, point]
     state += GAPS
@@ -274,18 +290,21 @@ def value_afterwards(own: PlannerMemory, point: int, peak: float, short: float) 
 
 
 @compiled
-def value_of(
-    o: int, view: View, own: PlannerMemory, point: int, peak: float, short: float
-) -> float:
-    """Return Q of a point in the present state of the rate."""
+def fill_values(
+    o: int, view: View, own: PlannerMemory, peak: float, short: float, values: Floats
+) -> None:
+    """Fill in Q of all points in the present state of the rate."""
+    state, up, beyond = place_state(own, peak, short)
     season = own.season[block_of_plan(own)]
-    height = own.point_height[point] - season
-    excess = probability_of_excess(own, height, peak, short)
-    return (
-        price_of_block(o, view, own, own.point_price[point])
-        + price_of_excess(o, view, own) * excess
-        + value_afterwards(own, point, peak, short)
-    )
+    price = price_of_excess(o, view, own)
+    for point in range(own.front_used):
+        step = own.point_height[point] - season - peak
+        excess = probability_in(own, step, state, up, beyond)
+        values[point] = (
+            price_of_block(o, view, own, own.point_price[point])
+            + price * excess
+            + value_afterwards(own, point, state, up, beyond)
+        )
 
 
 MARGIN = 0.1
@@ -426,27 +445,16 @@ def value_outside_candidates(
     if capacity > 0:
         excess = probability_of_excess(own, np.log(capacity) - season, peak, short)
     near, afterwards = find_near(own), np.inf
+    state, up, beyond = place_state(own, peak, short)
     for point in range(own.front_used):
         left = price_of_move(o, view, own, -1, point)
-        afterwards = min(afterwards, left + value_afterwards(own, point, peak, short))
+        afterwards = min(afterwards, left + value_afterwards(own, point, state, up, beyond))
     if near >= 0 and view.model[o].one_step == 0:
         dearer = max(price - own.point_price[near], 0.0)
         more = KEPT * price_of_block(o, view, own, dearer)
-        afterwards = min(afterwards, value_afterwards(own, near, peak, short) + more)
+        afterwards = min(afterwards, value_afterwards(own, near, state, up, beyond) + more)
     now = price_of_block(o, view, own, price) + price_of_excess(o, view, own) * excess
     return now + afterwards
-
-
-@compiled
-def find_largest(o: int, view: View, own: PlannerMemory) -> int:
-    """Return the point that carries most of those that fit the pools, -1 where none does."""
-    front = own.points
-    best, most = -1, 0.0
-    for point in range(own.front_used):
-        capacity = own.point_capacity[point]
-        if capacity > most and fits_pools(o, view, front[point]):
-            best, most = point, capacity
-    return best
 
 
 @compiled_apart
@@ -467,19 +475,23 @@ def choose_cheapest(
         values: What being at each point is expected to cost, the way there not included.
     """
     need = rate_to_carry(o, view, own)
-    largest = find_largest(o, view, own)
-    if largest >= 0 and own.point_capacity[largest] < need:
-        return here if here < 0 and own.capacity_outside >= need else largest
+    largest, most = -1, 0.0
     best, least = here, staying
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
     for point in range(own.front_used):
-        short_of_need = own.point_capacity[point] < need
-        if point == here or short_of_need or not fits_pools(o, view, own.points[point]):
+        if not fits_pools(o, view, own.points[point]):
+            continue
+        capacity = own.point_capacity[point]
+        if capacity > most:
+            largest, most = point, capacity
+        if point == here or capacity < need:
             continue
         value = values[point] + price_of_move(o, view, own, here, point)
         if value < least - 1e-12:
             best, least = point, value
+    if largest >= 0 and most < need:
+        return here if here < 0 and own.capacity_outside >= need else largest
     return best
 
 
@@ -488,8 +500,7 @@ def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
     """Return the point to be at, by the plan's values in the present state of the rate."""
     peak, short = find_envelopes(o, view, own)
     values = own.of_point
-    for point in range(own.front_used):
-        values[point] = value_of(o, view, own, point, peak, short)
+    fill_values(o, view, own, peak, short, values)
     staying = values[here] if here >= 0 else value_outside_candidates(o, view, own, peak, short)
     if carried_by(own, here) < rate_to_carry(o, view, own):
         staying += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)

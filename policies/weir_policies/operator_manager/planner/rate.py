@@ -293,10 +293,16 @@ def place_step(step: float) -> tuple[int, float]:
 
 
 @compiled
+def read_at(tails: Floats, state: int, place: int, part: float) -> float:
+    """Return the probability of a bin, and of the next one for a part; see `place_step`."""
+    return tails[state, place] * (1 - part) + tails[state, place + 1] * part
+
+
+@compiled
 def read_tail(own: PlannerMemory, state: int, step: float) -> float:
     """Return the probability that the next height exceeds the peak by more than `step`."""
     place, part = place_step(step)
-    return own.tails[state, place] * (1 - part) + own.tails[state, place + 1] * part
+    return read_at(own.tails, state, place, part)
 
 
 @compiled_apart
