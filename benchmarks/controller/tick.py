@@ -49,7 +49,7 @@ def run() -> list[Figure]:
     warm = parts[3:]
     total = statistics.median(sum(tick.values()) for tick in warm)
     return [
-        at_most(figure="CPU time of a tick", value=1000 * total, unit="ms", limit=50),
+        at_most(figure="CPU time of a tick", value=1000 * total, unit="ms", limit=40),
         *(
             Figure(
                 figure=f"of it: {name}",

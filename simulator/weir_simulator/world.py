@@ -143,7 +143,7 @@ def _observe(
     seen.backlog = state.backlog[o]
     seen.time = t * rules.slot
     weeks = t * rules.slot / WEEK
-    seen.time_of_week = weeks - np.floor(weeks)  # several times as fast as a remainder
+    seen.time_of_week = weeks - int(weeks)  # several times as fast as a remainder, or a floor
     busiest = fill_busy(o, state.rate[o], rules.queues, truth, view)
     if rules.noise > 0:
         seen.rate *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)

@@ -39,9 +39,10 @@ def compiled(function: Function) -> Function:
 def compiled_apart(function: Function) -> Function:
     """Return the function, compiled for itself and called: for large ones that are called rarely.
 
-    Inlined wherever they are called, they would take Numba half a minute.
+    Inlined wherever they are called, they would take Numba half a minute. It says so, because a
+    function that says nothing is inlined where the one that calls it is.
     """
-    return cast(Function, numba.njit(**_OPTIONS)(function))
+    return cast(Function, numba.njit(forceinline=False, **_OPTIONS)(function))
 
 
 def pasted(function: Function) -> Function:

@@ -94,7 +94,7 @@ def share_of(
         groups = view.model[o].key_groups
         if view.model[o].keyed == 0 or groups == NO_LIMIT:
             return 1 / size
-        return np.ceil(groups / size) / groups
+        return (groups + size - 1) // size / groups
     if view.model[o].sharing == BY_LOAD and level < np.inf:
         if rate == 0:
             return 1 / size
@@ -155,7 +155,7 @@ def predict_after(
         if divided:
             # M mod p replicas hold ceil(M/p) key groups, the others floor(M/p).
             full = (groups % size) / size if groups % size else 1.0
-            minimum = np.floor(groups / size) / groups
+            minimum = groups // size / groups
             if full < 1 and minimum > 0:
                 scv = 1 + (arrival_scv - 1) * minimum
                 fast = wait(rate * minimum * service_mean, service_mean, service_scv, scv)

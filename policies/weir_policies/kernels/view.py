@@ -14,7 +14,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
 
 import numpy as np
-from numba import from_dtype, types
+from llvmlite import ir
+from numba import from_dtype
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+from numba.np.arrayobj import make_array
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.policy import Aggregation, Sharing
@@ -168,9 +181,99 @@ def _numba_type(name: str, hint: Any) -> types.Type:
     return _I2 if hint == Counts else _F2
 
 
-VIEW_TYPE = types.NamedTuple(
-    [_numba_type(name, hint) for name, hint in get_type_hints(View).items()], View
-)
+class _ViewType(types.Type):
+    """Numba's type of a view: where its arrays are described, one after the other.
+
+    A named tuple of so many arrays is 160 numbers, which would be copied with every call.
+    """
+
+    def __init__(self) -> None:
+        self.arrays = {name: _numba_type(name, hint) for name, hint in get_type_hints(View).items()}
+        super().__init__(f"{View.__module__}.{View.__qualname__}{self.arrays}")
+
+
+VIEW_TYPE = _ViewType()
+register_model(_ViewType)(models.OpaqueModel)
+
+
+@typeof_impl.register(View)
+def _type_of(_view: View, _context: object) -> _ViewType:
+    return VIEW_TYPE
+
+
+@infer_getattr
+class _ArrayOfView(AttributeTemplate):
+    key = _ViewType
+
+    def generic_resolve(  # type: ignore[override]  # declared as a constant there
+        self, view: _ViewType, name: str
+    ) -> types.Type | None:
+        """Return the type of an array."""
+        return view.arrays.get(name)
+
+
+# What follows is written to Numba's interface for extensions, which has no static types.
+
+
+def _unbox_view(view_type: _ViewType, instance: Any, c: Any) -> NativeValue:
+    """Describe the arrays in the frame of the call from Python."""
+    kinds = view_type.arrays.values()
+    described = ir.LiteralStructType([c.context.get_value_type(kind) for kind in kinds])
+    place = cgutils.alloca_once(c.builder, described)
+    failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
+    cleanups = []
+    for index, kind in enumerate(kinds):
+        array = c.unbox(kind, c.pyapi.tuple_getitem(instance, index))
+        c.builder.store(array.value, cgutils.gep_inbounds(c.builder, place, 0, index))
+        with c.builder.if_then(array.is_error, likely=False):
+            c.builder.store(cgutils.true_bit, failed)
+        if array.cleanup is not None:
+            cleanups.append(array.cleanup)
+
+    def cleanup() -> None:
+        for each in reversed(cleanups):
+            each()
+
+    # Loads through the address that this returns need not be repeated after a write to an array.
+    # It is another one for LLVM, which must not take them for loads from before the stores above.
+    address = c.context.get_value_type(types.voidptr)
+    hidden = ir.InlineAsm(ir.FunctionType(address, [address]), "", "=r,0,~{memory}", True)
+    return NativeValue(
+        c.builder.call(hidden, [c.builder.bitcast(place, address)]),
+        is_error=c.builder.load(failed),
+        cleanup=cleanup if cleanups else None,
+    )
+
+
+def _read_array(context: Any, builder: Any, view_type: _ViewType, view: Any, name: str) -> Any:
+    """Load what describes an array; what is not used of it LLVM leaves out."""
+    kinds = list(view_type.arrays.values())
+    described = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds])
+    place = builder.bitcast(view, described.as_pointer())
+    index = list(view_type.arrays).index(name)
+    array = make_array(kinds[index])(context, builder)
+    constant = builder.module.add_metadata([])
+
+    def load(address: Any) -> Any:
+        loaded = builder.load(address)
+        loaded.set_metadata("invariant.load", constant)
+        return loaded
+
+    for number, part in enumerate(described.elements[index].elements):
+        address = cgutils.gep_inbounds(builder, place, 0, index, number)
+        if isinstance(part, ir.ArrayType):
+            sides = [
+                load(cgutils.gep_inbounds(builder, address, 0, side)) for side in range(part.count)
+            ]
+            array[number] = cgutils.pack_array(builder, sides)
+        else:
+            array[number] = load(address)
+    return array._getvalue()
+
+
+lower_getattr_generic(_ViewType)(_read_array)
+unbox(_ViewType)(_unbox_view)
+
 MEMORY_TYPE = _I2
 KERNEL_SIGNATURE = types.void(types.int64, VIEW_TYPE, MEMORY_TYPE)
 """Numba's signature of a `Kernel`."""

@@ -74,10 +74,9 @@ def find_pareto_optimal(cost: Floats, response_time: Floats) -> Flags:
     improves = response_time[ranked] < before
     optimal[ranked[improves]] = True
     # An equal of an optimal one stands right behind it: the same cost and the same time.
-    equal = (np.diff(cost[ranked], prepend=np.nan) == 0) & (
-        np.diff(response_time[ranked], prepend=np.nan) == 0
-    )
-    for place in np.flatnonzero(equal):
+    costs, times = cost[ranked], response_time[ranked]
+    equal = (costs[1:] == costs[:-1]) & (times[1:] == times[:-1])
+    for place in np.flatnonzero(equal) + 1:
         optimal[ranked[place]] = optimal[ranked[place - 1]]
     return optimal
 

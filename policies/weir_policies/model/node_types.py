@@ -47,7 +47,7 @@ class Deployment:
 
     def __post_init__(self) -> None:
         """Refuse negative counts."""
-        if any(count < 0 for count in self.counts):
+        if min(self.counts, default=0) < 0:
             raise DeploymentError(f"Expected counts >= 0, got {self.counts}")
 
     @property

@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.explaining import explain_scores
 from weir_policies.kernels.fields import array
 from weir_policies.kernels.levels import LearningParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.prediction import predict_after
+from weir_policies.kernels.prediction import predict_after, price_of
 from weir_policies.kernels.steps import (
     can_move,
     choose_action,
@@ -139,7 +139,7 @@ def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ti
     return memory
 
 
-@compiled
+@compiled_apart
 def estimate(o: int, view: View, place: int, change: int, level: int, quantum: float) -> float:
     """Return the expected cost of violations with `change` replicas more, by the believed model."""
     rate = middle_of(level, quantum)
@@ -148,44 +148,64 @@ def estimate(o: int, view: View, place: int, change: int, level: int, quantum: f
 
 
 @compiled
-def value_of(
+def violation_of(
     o: int, view: View, own: PdsMemory, place: int, change: int, key: int, level: int
 ) -> float:
-    """Return q(s, a) in the present state."""
+    """Return V and the estimated violation of where an action leads: what is not known."""
     expected = 0.0
     if own.estimating:
         expected = own.estimates[key] if own.estimated else UNKNOWN
         if expected == UNKNOWN:
             expected = estimate(o, view, place, change, level, own.quantum)
-    value = read(own.keys, own.values, key) + expected
-    resources = price_after(o, view, view.counts[o], place, change) / view.model[o].top_cost
-    moved = view.model[o].weight_reconfiguration if change else 0.0
-    return value + (moved + view.model[o].weight_resources * resources)
+    return read(own.keys, own.values, key) + expected
 
 
 @compiled
-def weigh(o: int, view: View, own: PdsMemory, here: int, level: int) -> tuple[float, int, float]:
-    """Return the value of staying, the best of the other valid actions (0 for none), its value.
+def known_cost(o: int, view: View, price: float, change: int) -> float:
+    """Return what an action costs that leads to a deployment of this price per hour."""
+    resources = price / view.model[o].top_cost
+    moved = view.model[o].weight_reconfiguration if change else 0.0
+    return moved + view.model[o].weight_resources * resources
+
+
+@compiled
+def value_of(
+    o: int, view: View, own: PdsMemory, place: int, change: int, key: int, level: int
+) -> float:
+    """Return q(s, a) in the present state."""
+    price = price_after(o, view, view.counts[o], place, change)
+    unknown = violation_of(o, view, own, place, change, key, level)
+    return unknown + known_cost(o, view, price, change)
+
+
+@compiled
+def weigh_moves(o: int, view: View, own: PdsMemory, here: int, level: int) -> tuple[int, float]:
+    """Return the best of the valid actions but staying, 0 for none, and its value.
 
     `here` is the key of the present state, `level` its rate's.
     """
-    counts = view.counts[o]
+    counts, prices = view.counts[o], view.price[o]
     base = view.model[o].max_replicas + 1
     size = total(counts)
-    staying = value_of(o, view, own, 0, 0, here, level)
     best, best_cost = 0, np.inf
     action = 0
     for change in (-1, 1):
         stride = own.levels
+        before = 0.0  # the price of the node types before this one
         for place in range(counts.size):
             action += 1
             if can_move(o, view, counts, size, place, change):
+                price = before + (counts[place] + change) * prices[place]
+                for other in range(place + 1, counts.size):
+                    price += counts[other] * prices[other]
                 key = here + change * stride
-                value = value_of(o, view, own, place, change, key, level)
+                value = violation_of(o, view, own, place, change, key, level)
+                value += known_cost(o, view, price, change)
                 if value < best_cost:
                     best, best_cost = action, value
+            before += counts[place] * prices[place]
             stride *= base
-    return staying, best, best_cost
+    return best, best_cost
 
 
 @compiled
@@ -222,11 +242,14 @@ def learn(o: int, view: View, memory: Memory) -> None:
     if own.estimating:
         expected = UNKNOWN
         if own.estimated:
-            remember_estimates(o, view, own, here, level)
+            if here != own.weighed:  # else they were worked out when it was
+                remember_estimates(o, view, own, here, level)
             expected = own.estimates[post_decision]
         if expected == UNKNOWN:
             expected = estimate(o, view, 0, 0, level_before, quantum)
-    staying, best, moving = weigh(o, view, own, here, level)
+    stays = known_cost(o, view, price_of(o, view, view.counts[o]), 0)
+    staying = violation_of(o, view, own, 0, 0, here, level) + stays
+    best, moving = weigh_moves(o, view, own, here, level)
     violation = view.model[o].weight_violation * view.cost[o].violation
     aim = violation - expected + own.gamma * min(staying, moving)
     alpha = learning_rate(own.updates, own.least_alpha)
@@ -241,7 +264,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     # Leave the action for `decide`, which comes next: weighing is most of the work. The update may
     # have changed what staying is worth, and nothing else of what was weighed.
     if here == post_decision:
-        staying = value_of(o, view, own, 0, 0, here, level)
+        staying = violation_of(o, view, own, 0, 0, here, level) + stays
     own.weighed, own.weighed_at = here, view.seen[o].time
     own.best = best if moving < staying else 0
 
@@ -255,7 +278,8 @@ def decide(o: int, view: View, memory: Memory) -> None:
     if here == own.weighed and view.seen[o].time == own.weighed_at:
         choose_action(o, view, own.best)
         return
-    staying, best, moving = weigh(o, view, own, here, level)
+    staying = value_of(o, view, own, 0, 0, here, level)
+    best, moving = weigh_moves(o, view, own, here, level)
     choose_action(o, view, best if moving < staying else 0)
 
 

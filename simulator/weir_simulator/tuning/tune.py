@@ -128,7 +128,7 @@ def tune(
         result = search.judge()
     if kept is not None:
         kept.finish(result)
-    return _add_extras(order, trace[:judging_slots], result)
+    return _add_extras(order, search.made_up if result.resampled else [], result)
 
 
 def resampled_traffic(rates: Trace, *, seed: int) -> list[Trace]:
@@ -137,12 +137,19 @@ def resampled_traffic(rates: Trace, *, seed: int) -> list[Trace]:
     return [resample(rates, rng) for _ in range(RESAMPLED + RESAMPLED_TO_CHOOSE)]
 
 
-def _add_extras(order: TuningRequest, rates: Trace, result: TuningResult) -> TuningResult:
-    """Return the result with a forecast of its best, and policies trained for it, as asked for."""
+def _add_extras(
+    order: TuningRequest, made_up: Sequence[Trace], result: TuningResult
+) -> TuningResult:
+    """Return the result with a forecast of its best, and policies trained for it, as asked for.
+
+    Args:
+        order: Says what is asked for.
+        made_up: The traces that the best was judged on; none is the experiment's own.
+        result: What was found.
+    """
     best = apply_tuning(order.experiment, result.best)
     expected: Forecast | None = None
     if order.watch is not None:
-        made_up = resampled_traffic(rates, seed=order.seed) if result.resampled else []
         traffic = made_up[:RESAMPLED]
         seeds = range(order.seed, order.seed + (len(traffic) or FORECAST_SEEDS))
         expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
@@ -194,6 +201,8 @@ class _Search:
         self._ended: Ended = "finished"
         self._batches = 0
         self._run_seconds = math.inf  # of a full evaluation, at best
+        self.made_up: Sequence[Trace] = ()
+        """Traces made up where the measured one is too short."""
 
     def run(self, on_evaluation: Callable[[Evaluation], None], study: Study | None) -> None:
         """Ask, evaluate and report until the request is done, or it is time to stop."""
@@ -336,6 +345,7 @@ class _Search:
         """
         order = self._order
         made_up = resampled_traffic(self._trace[: self._judging_slots], seed=order.seed)
+        self.made_up = made_up
         seeds = [order.seed + 1 + place for place in range(len(made_up))]
         points = self._choices(full)
         judged = self._judge_runs(

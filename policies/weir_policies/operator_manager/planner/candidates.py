@@ -39,7 +39,7 @@ from weir_policies.kernels.prediction import (
     water_level,
 )
 from weir_policies.kernels.steps import total
-from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_POOL, Seen, View
+from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_LIMIT, NO_POOL, Seen, View
 from weir_policies.model.arrays import Counts
 from weir_policies.operator_manager.planner.state import (
     CANDIDATES,
@@ -374,6 +374,8 @@ def fits_pools(o: int, view: View, counts: Counts) -> bool:
     """Return whether a deployment keeps the pools' limits, or uses no more of them than now."""
     for place in range(counts.size):
         limit = view.limit[o, place]
+        if limit == NO_LIMIT:
+            continue
         held, had = 0, 0
         for other in range(counts.size):
             if view.pool[o, other] == view.pool[o, place]:

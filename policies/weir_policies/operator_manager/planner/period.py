@@ -29,6 +29,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.view import View
+from weir_policies.model.arrays import Floats
 from weir_policies.operator_manager.planner.candidates import fits_pools, price_of_restart
 from weir_policies.operator_manager.planner.plan import (
     allow_moves,
@@ -108,10 +109,25 @@ def _enter(own: PlannerMemory, height: float) -> None:
     place = own.slots % HISTORY
     past[place] = height
     own.slots += 1
-    for lag in range(1, min(LAGS, own.slots - 1) + 1):
-        difference = height - past[(place - lag) % HISTORY]
-        own.differences[lag] = FADE * own.differences[lag] + difference * difference
-        own.differences_seen[lag] = FADE * own.differences_seen[lag] + 1
+    known = min(LAGS, own.slots - 1)
+    near = min(known, place)  # lags of what stands before it; the rest stands at the other end
+    _add_squares(own.differences[1 : near + 1], past[place - near : place], height)
+    far = past[HISTORY + place - known : HISTORY + place - near]
+    _add_squares(own.differences[near + 1 : known + 1], far, height)
+    seen = own.differences_seen  # of a lag as many as of the one before it an interval ago
+    for lag in range(known, 1, -1):
+        seen[lag] = seen[lag - 1]
+    if known > 0:
+        seen[1] = FADE * seen[1] + 1
+
+
+@compiled
+def _add_squares(differences: Floats, past: Floats, height: float) -> None:
+    """Let sums of squared differences decay, and add those from the past, its newest last."""
+    last = past.size - 1
+    for lag in range(differences.size):
+        difference = height - past[last - lag]
+        differences[lag] = FADE * differences[lag] + difference * difference
 
 
 @compiled
@@ -132,10 +148,9 @@ def find_period(own: PlannerMemory) -> float:
         if difference == np.inf:
             break
         total += difference
-        limit = SIMILAR * total / lag
         if found > 0 and (difference >= least or lag > 1.5 * found):
             break
-        if lag >= SHORTEST and difference < limit and difference < least:
+        if lag >= SHORTEST and difference < least and difference < SIMILAR * total / lag:
             found, least = lag, difference
     following = difference_at(own, found + 1)
     if found == 0 or following < least or following == np.inf:

@@ -40,12 +40,19 @@ from weir_policies.operator_manager.planner.candidates import (
     waits_beyond_budget,
     waits_upstream,
 )
-from weir_policies.operator_manager.planner.rate import place_gap, place_level, read_tail
+from weir_policies.operator_manager.planner.rate import (
+    place_gap,
+    place_level,
+    place_step,
+    read_at,
+)
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
     CANDIDATES,
+    FRONT,
     GAPS,
     KEPT,
+    LEVELS,
     STATES,
     PlannerMemory,
 )
@@ -72,6 +79,17 @@ def price_of_block(o: int, view: View, own: PlannerMemory, price: float) -> floa
     return own.block * view.model[o].weight_resources * share
 
 
+@compiled
+def allow_restart(row: Floats, used: int, restart: float) -> None:
+    """Turn Q of so many points into V, in place, where a restart leads from any to any."""
+    least = np.inf
+    for point in range(used):
+        least = row[point] if row[point] < least else least
+    left = least + restart
+    for point in range(used):
+        row[point] = row[point] if row[point] < left else left
+
+
 @compiled_apart
 def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
     """Turn Q of all points into V, in place."""
@@ -86,16 +104,12 @@ def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bo
             steps = distance(front[point], front[point + 1])
             row[point] = min(row[point], row[point + 1] + steps * restart)
         return
-    least = np.inf
-    for point in range(used):
-        least = min(least, row[point])
     if grouped:  # a resize costs nothing: the best of a group stands for all
         for point in range(used):
             for other in range(used):
                 if own.group[other] == own.group[point]:
                     row[point] = min(row[point], row[other])
-    for point in range(used):
-        row[point] = min(row[point], least + restart)
+    allow_restart(row, used, restart)
 
 
 @compiled
@@ -145,41 +159,99 @@ def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     own.next_plan = own.blocks + min(KEPT, max(2, own.blocks // 2))
 
 
+WIDTH = 8
+"""Points that the sums of `_expect` take at once; `FRONT` is a multiple of it."""
+
+
+@compiled
+def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
+    """Fill a row with what is to be expected of each point in the next state.
+
+    Four links are added at a time, one after the other, so that the row is read and written less
+    often. The row is filled up to whole multiples of `WIDTH`, for the processor to sum in pairs.
+
+    Args:
+        own: The planner's.
+        state: The state of the rate.
+        later: Values of each state and point at the end of the block.
+        row: Filled.
+    """
+    width = (own.front_used + WIDTH - 1) // WIDTH * WIDTH
+    weights, to = own.link_weight, own.link_to
+    link, end = own.link_from[state], own.link_from[state + 1]
+    for point in range(width):
+        row[point] = 0.0
+    while link + 4 <= end:
+        one, two = later[to[link]], later[to[link + 1]]
+        three, four = later[to[link + 2]], later[to[link + 3]]
+        of_one, of_two = weights[link], weights[link + 1]
+        of_three, of_four = weights[link + 2], weights[link + 3]
+        for point in range(width):
+            row[point] = (
+                row[point]
+                + of_one * one[point]
+                + of_two * two[point]
+                + of_three * three[point]
+                + of_four * four[point]
+            )
+        link += 4
+    while link < end:
+        one, of_one = later[to[link]], weights[link]
+        for point in range(width):
+            row[point] += of_one * one[point]
+        link += 1
+
+
 @compiled_apart
 def _plan_block(
     o: int, view: View, own: PlannerMemory, block: int, grouped: bool, keep: bool
 ) -> None:
     """Work out the values at the beginning of a block from those at its end."""
-    rows, expected = own.values, own.expected
+    rows, expected, tails = own.values, own.expected, own.tails
     later, now = rows[(block + 1) % 2], rows[block % 2]
     used = own.front_used
     excess = price_of_excess(o, view, own)
+    restart = price_of_restart(o, view, own)
+    simple = not grouped and view.model[o].one_step == 0
     row = own.of_point
-    for state in range(STATES):
-        for point in range(used):
-            row[point] = 0.0
-        for link in range(own.link_from[state], own.link_from[state + 1]):
-            weight, to = own.link_weight[link], own.link_to[link]
+    price, bins, parts = own.sums[:FRONT], own.sums[FRONT : 2 * FRONT], own.sums[2 * FRONT :]
+    for point in range(used):
+        price[point] = price_of_block(o, view, own, own.point_price[point])
+    for level in range(LEVELS):
+        peak = own.level_from + level * own.level_step
+        for point in range(used):  # all states of a level read their tails at the same places
+            place, part = place_step(own.point_height[point] - own.season[block] - peak)
+            bins[point], parts[point] = place, part
+        for state in range(level * GAPS, (level + 1) * GAPS):
+            _expect(own, state, later, row)
+            if keep:
+                begin = begin_of_state(own, block, state)
+                for point in range(used):
+                    expected[begin + point] = row[point]
             for point in range(used):
-                row[point] += weight * later[to, point]
-        if keep:
-            begin = begin_of_state(own, block, state)
+                place, part = int(bins[point]), parts[point]
+                tail = read_at(tails, state, place, part)
+                row[point] = row[point] + price[point] + excess * tail
+            if simple:
+                allow_restart(row, used, restart)
+            else:
+                allow_moves(o, view, own, row, grouped)
             for point in range(used):
-                expected[begin + point] = row[point]
-        peak = own.level_from + (state // GAPS) * own.level_step
-        for point in range(used):
-            step = own.point_height[point] - own.season[block] - peak
-            row[point] += price_of_block(o, view, own, own.point_price[point])
-            row[point] += excess * read_tail(own, state, step)
-        allow_moves(o, view, own, row, grouped)
-        for point in range(used):
-            now[state, point] = row[point]
+                now[state, point] = row[point]
 
 
 @compiled
 def block_of_plan(own: PlannerMemory) -> int:
     """Return which block of the plan is the present one."""
     return min(own.blocks - own.planned_at, KEPT - 1)
+
+
+@compiled
+def place_state(own: PlannerMemory, peak: float, short: float) -> tuple[int, float, float]:
+    """Return the state below two envelopes, and the fractions to the next level and gap."""
+    level, up = place_level(own, peak)
+    gap, beyond = place_gap(peak - short)
+    return level * GAPS + gap, up, beyond
 
 
 @compiled
@@ -192,24 +264,33 @@ def probability_of_excess(own: PlannerMemory, height: float, peak: float, short:
         peak: The slow envelope now.
         short: The fast one.
     """
-    level, up = place_level(own, peak)
-    gap, beyond = place_gap(peak - short)
-    state = level * GAPS + gap
-    step = height - peak
-    near = (1 - beyond) * read_tail(own, state, step)
-    near += beyond * read_tail(own, state + 1, step)
-    far = (1 - beyond) * read_tail(own, state + GAPS, step)
-    far += beyond * read_tail(own, state + GAPS + 1, step)
+    state, up, beyond = place_state(own, peak, short)
+    return probability_in(own, height - peak, state, up, beyond)
+
+
+@compiled
+def probability_in(own: PlannerMemory, step: float, state: int, up: float, beyond: float) -> float:
+    """Return the probability that the next height exceeds the peak by more than `step`.
+
+    Where the rate is now is said as `place_state` returns it.
+    """
+    place, part = place_step(step)
+    tails = own.tails
+    near = (1 - beyond) * read_at(tails, state, place, part)
+    near += beyond * read_at(tails, state + 1, place, part)
+    far = (1 - beyond) * read_at(tails, state + GAPS, place, part)
+    far += beyond * read_at(tails, state + GAPS + 1, place, part)
     return (1 - up) * near + up * far
 
 
 @compiled
-def value_afterwards(own: PlannerMemory, point: int, peak: float, short: float) -> float:
-    """Return the cost to be expected after the present block with a point."""
-    level, up = place_level(own, peak)
-    gap, beyond = place_gap(peak - short)
+def value_afterwards(own: PlannerMemory, point: int, state: int, up: float, beyond: float) -> float:
+    """Return the cost to be expected after the present block with a point.
+
+    Where the rate is now is said as `place_state` returns it.
+    """
     expected, used = own.expected, own.front_used
-    at = begin_of_state(own, block_of_plan(own), level * GAPS + gap) + point
+    at = begin_of_state(own, block_of_plan(own), state) + point
     near = (1 - beyond) * expected[at] + beyond * expected[at + used]
     at += GAPS * used
     far = (1 - beyond) * expected[at] + beyond * expected[at + used]
@@ -217,18 +298,21 @@ def value_afterwards(own: PlannerMemory, point: int, peak: float, short: float) 
 
 
 @compiled
-def value_of(
-    o: int, view: View, own: PlannerMemory, point: int, peak: float, short: float
-) -> float:
-    """Return Q of a point in the present state of the rate."""
+def fill_values(
+    o: int, view: View, own: PlannerMemory, peak: float, short: float, values: Floats
+) -> None:
+    """Fill in Q of all points in the present state of the rate."""
+    state, up, beyond = place_state(own, peak, short)
     season = own.season[block_of_plan(own)]
-    height = own.point_height[point] - season
-    excess = probability_of_excess(own, height, peak, short)
-    return (
-        price_of_block(o, view, own, own.point_price[point])
-        + price_of_excess(o, view, own) * excess
-        + value_afterwards(own, point, peak, short)
-    )
+    price = price_of_excess(o, view, own)
+    for point in range(own.front_used):
+        step = own.point_height[point] - season - peak
+        excess = probability_in(own, step, state, up, beyond)
+        values[point] = (
+            price_of_block(o, view, own, own.point_price[point])
+            + price * excess
+            + value_afterwards(own, point, state, up, beyond)
+        )
 
 
 MARGIN = 0.1
@@ -369,27 +453,16 @@ def value_outside_candidates(
     if capacity > 0:
         excess = probability_of_excess(own, np.log(capacity) - season, peak, short)
     near, afterwards = find_near(own), np.inf
+    state, up, beyond = place_state(own, peak, short)
     for point in range(own.front_used):
         left = price_of_move(o, view, own, -1, point)
-        afterwards = min(afterwards, left + value_afterwards(own, point, peak, short))
+        afterwards = min(afterwards, left + value_afterwards(own, point, state, up, beyond))
     if near >= 0 and view.model[o].one_step == 0:
         dearer = max(price - own.point_price[near], 0.0)
         more = KEPT * price_of_block(o, view, own, dearer)
-        afterwards = min(afterwards, value_afterwards(own, near, peak, short) + more)
+        afterwards = min(afterwards, value_afterwards(own, near, state, up, beyond) + more)
     now = price_of_block(o, view, own, price) + price_of_excess(o, view, own) * excess
     return now + afterwards
-
-
-@compiled
-def find_largest(o: int, view: View, own: PlannerMemory) -> int:
-    """Return the point that carries most of those that fit the pools, -1 where none does."""
-    front = own.points
-    best, most = -1, 0.0
-    for point in range(own.front_used):
-        capacity = own.point_capacity[point]
-        if capacity > most and fits_pools(o, view, front[point]):
-            best, most = point, capacity
-    return best
 
 
 @compiled_apart
@@ -410,19 +483,23 @@ def choose_cheapest(
         values: What being at each point is expected to cost, the way there not included.
     """
     need = rate_to_carry(o, view, own)
-    largest = find_largest(o, view, own)
-    if largest >= 0 and own.point_capacity[largest] < need:
-        return here if here < 0 and own.capacity_outside >= need else largest
+    largest, most = -1, 0.0
     best, least = here, staying
     if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
     for point in range(own.front_used):
-        short_of_need = own.point_capacity[point] < need
-        if point == here or short_of_need or not fits_pools(o, view, own.points[point]):
+        if not fits_pools(o, view, own.points[point]):
+            continue
+        capacity = own.point_capacity[point]
+        if capacity > most:
+            largest, most = point, capacity
+        if point == here or capacity < need:
             continue
         value = values[point] + price_of_move(o, view, own, here, point)
         if value < least - 1e-12:
             best, least = point, value
+    if largest >= 0 and most < need:
+        return here if here < 0 and own.capacity_outside >= need else largest
     return best
 
 
@@ -431,8 +508,7 @@ def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
     """Return the point to be at, by the plan's values in the present state of the rate."""
     peak, short = find_envelopes(o, view, own)
     values = own.of_point
-    for point in range(own.front_used):
-        values[point] = value_of(o, view, own, point, peak, short)
+    fill_values(o, view, own, peak, short, values)
     staying = values[here] if here >= 0 else value_outside_candidates(o, view, own, peak, short)
     if carried_by(own, here) < rate_to_carry(o, view, own):
         staying += price_of_staying_exceeded(o, view, own) - price_of_excess(o, view, own)

@@ -95,12 +95,12 @@ from weir_policies.operator_manager.planner.plan import (
     block_of_plan,
     choose_chain,
     choose_point,
+    fill_values,
     find_envelopes,
     make_plan,
     price_of_move,
     probability_of_excess,
     rate_to_carry,
-    value_of,
     value_outside_candidates,
 )
 from weir_policies.operator_manager.planner.rate import (
@@ -467,15 +467,13 @@ def _advise(o: int, view: View, own: PlannerMemory, expert: int, carries: float)
     """Write where an expert would go from the view's deployment, which carries so much."""
     target = view.target[o]
     copy_counts(target, view.counts[o])
-    if expert == PLAN and own.plans > 0:
+    planned, periodic = expert == PLAN and own.plans > 0, expert == PERIODIC_PLAN and own.period > 0
+    if planned or periodic:
         here = find_point(own, view.counts[o])
-        point = choose_point(o, view, own, here)
-        if point != here:
-            copy_counts(target, own.points[point])
-        return
-    if expert == PERIODIC_PLAN and own.period > 0:
-        here = find_point(own, view.counts[o])
-        point = choose_in_period(o, view, own, here)
+        if planned:
+            point = choose_point(o, view, own, here)
+        else:
+            point = choose_in_period(o, view, own, here)
         if point != here:
             copy_counts(target, own.points[point])
         return
@@ -650,12 +648,13 @@ def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Dep
     peak, short = find_envelopes(0, view, own)
     here = find_point(own, view.counts[0])
     scores = {}
-    for point in range(int(own.front_used)):
+    values = np.empty(int(own.front_used))
+    fill_values(0, view, own, peak, short, values)
+    for point, value in enumerate(values.tolist()):
         counts = own.points[point]
         if point != here and not fits_pools(0, view, counts):
             continue
         deployment = Deployment(tuple(int(count) for count in counts))
-        value = value_of(0, view, own, point, peak, short)
         scores[deployment] = value + price_of_move(0, view, own, here, point)
     if here < 0:
         scores[observation.deployment] = value_outside_candidates(0, view, own, peak, short)

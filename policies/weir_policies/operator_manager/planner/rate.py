@@ -282,17 +282,27 @@ def find_bin(step: float) -> int:
 
 
 @compiled
+def place_step(step: float) -> tuple[int, float]:
+    """Return the bin of a difference in height, and the fraction to the next one.
+
+    Below the first bin, all is exceeded for certain, beyond the last one nothing is.
+    """
+    position = min(max((step - FIRST_BIN) / BIN, 0.0), 1.0 * STEPS)
+    place = min(int(position), STEPS - 1)
+    return place, position - place
+
+
+@compiled
+def read_at(tails: Floats, state: int, place: int, part: float) -> float:
+    """Return the probability of a bin, and of the next one for a part; see `place_step`."""
+    return tails[state, place] * (1 - part) + tails[state, place + 1] * part
+
+
+@compiled
 def read_tail(own: PlannerMemory, state: int, step: float) -> float:
     """Return the probability that the next height exceeds the peak by more than `step`."""
-    position = (step - FIRST_BIN) / BIN
-    if position <= 0:
-        return 1.0
-    if position >= STEPS:
-        return 0.0
-    place = int(position)
-    part = position - place
-    tail, after = own.tails[state, place], own.tails[state, place + 1]
-    return tail * (1 - part) + after * part
+    place, part = place_step(step)
+    return read_at(own.tails, state, place, part)
 
 
 @compiled_apart
@@ -386,25 +396,31 @@ def smooth(own: PlannerMemory, blocks: int) -> None:
     fade = FADE**blocks
     pooled = own.sums
     for gap in range(GAPS):
-        everything = 0.0
         for step in range(STEPS):
             pooled[step] = 0.0
-            for level in range(LEVELS):
+        for level in range(LEVELS):
+            for step in range(STEPS):
                 seen[level, gap, step] *= fade
                 pooled[step] += seen[level, gap, step]
+        everything = 0.0
+        for step in range(STEPS):
             everything += pooled[step]
+        for step in range(STEPS):
+            pooled[step] = POOLED * pooled[step] / everything
         for level in range(LEVELS):
-            state = level * GAPS + gap
-            tail[state, STEPS] = 0.0
-            for step in range(STEPS - 1, -1, -1):
-                weight = POOLED * pooled[step] / everything
-                for other in range(max(level - 3, 0), min(level + 4, LEVELS)):
-                    near = np.exp(-0.5 * (level - other) ** 2)
-                    weight += near * seen[other, gap, step]
-                tail[state, step] = tail[state, step + 1] + weight
-            whole = tail[state, 0]
+            row = tail[level * GAPS + gap]
+            row[STEPS] = 0.0
             for step in range(STEPS):
-                tail[state, step] /= whole
+                row[step] = pooled[step]
+            for other in range(max(level - 3, 0), min(level + 4, LEVELS)):
+                near = np.exp(-0.5 * (level - other) ** 2)
+                for step in range(STEPS):
+                    row[step] += near * seen[other, gap, step]
+            for step in range(STEPS - 1, -1, -1):
+                row[step] += row[step + 1]
+            whole = row[0]
+            for step in range(STEPS):
+                row[step] /= whole
 
 
 @compiled_apart
@@ -419,6 +435,7 @@ def link_states(own: PlannerMemory) -> None:
     for state in range(STATES):
         level, gap = state // GAPS, state % GAPS
         own.link_from[state] = used
+        lowest, highest = STATES, -1
         for step in range(STEPS):
             probability = tail[state, step] - tail[state, step + 1]
             if probability < 1e-6:
@@ -431,12 +448,13 @@ def link_states(own: PlannerMemory) -> None:
             up = position - new_level
             new_gap, beyond = place_gap(peak - short)
             at = new_level * GAPS + new_gap
+            lowest, highest = min(lowest, at), max(highest, at + GAPS + 1)
             row[at] += probability * (1 - up) * (1 - beyond)
             row[at + 1] += probability * (1 - up) * beyond
             row[at + GAPS] += probability * up * (1 - beyond)
             row[at + GAPS + 1] += probability * up * beyond
         first, kept = used, 0.0
-        for other in range(STATES):
+        for other in range(lowest, highest + 1):
             if row[other] > NEGLIGIBLE:
                 own.link_to[used] = other
                 own.link_weight[used] = row[other]

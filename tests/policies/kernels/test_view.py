@@ -1,0 +1,57 @@
+"""Compiled functions get a view by its address: they see its arrays as Python does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weir_policies.kernels.compiled import compiled, compiled_apart
+from weir_policies.kernels.view import View, empty_view
+
+
+@compiled_apart
+def add_apart(o: int, view: View, more: int) -> int:
+    """Add to a row of the target, and return its sum."""
+    total = 0
+    for place in range(view.target.shape[1]):
+        view.target[o, place] += more
+        total += view.target[o, place]
+    return total
+
+
+@compiled
+def add_twice(o: int, view: View) -> float:
+    """Write here and in another function, and read what both wrote."""
+    before = add_apart(o, view, 1)
+    view.seen[o].rate = before + add_apart(o, view, 10)
+    view.scratch[o] = view.seen[o].rate
+    return view.seen[o].rate + view.scratch[o, 0] + view.joined.shape[1]
+
+
+@pytest.fixture
+def view() -> View:
+    return empty_view(operators=2, node_types=3, max_replicas=5)
+
+
+def test_what_is_written_in_one_function_is_read_in_the_other(view: View) -> None:
+    returned = add_twice(1, view)
+
+    assert view.target.tolist() == [[0, 0, 0], [11, 11, 11]]
+    assert view.seen["rate"].tolist() == [0, 36]
+    assert returned == 36 + 36 + 5
+
+
+def test_every_call_gets_the_arrays_of_its_own_view(view: View) -> None:
+    add_twice(1, view)
+    other = view._replace(target=np.full((2, 3), 100, dtype=np.int64))
+
+    add_twice(1, other)
+
+    assert view.target[1].tolist() == [11, 11, 11]
+    assert other.target[1].tolist() == [111, 111, 111]
+    assert view.seen["rate"][1] == 3 * 101 + 3 * 111
+
+
+def test_a_view_with_an_array_of_another_kind_is_refused(view: View) -> None:
+    with pytest.raises(TypeError):
+        add_twice(0, view._replace(target=None))
