@@ -108,6 +108,8 @@ class BlockTotals:
     late: int = 0
     """Those that did."""
     restarts: int = 0
+    refused: int = 0
+    """Intervals of a block of the baseline in which it was refused, so Weir decided."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +134,8 @@ class ExperimentResult:
     pairs: int
     """Those that count."""
     left_out: int
-    """Pairs that were begun and do not count, for too little of a block was measured."""
+    """Pairs that were begun and do not count: too little of a block was measured, or the baseline
+    was refused."""
     relative_cost: Effect
     """Part of the baseline's cost by which Weir's is higher: -0.2 is a saving of 20 %."""
     cost: Effect
@@ -151,7 +154,11 @@ def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> ExperimentRes
         design: Of the experiment.
     """
     shortest = COVERED * (1 - WASH_OUT) * design.block
-    full = {number: each for number, each in blocks.items() if each.seconds >= shortest}
+    full = {
+        number: each
+        for number, each in blocks.items()
+        if each.seconds >= shortest and not each.refused
+    }
     begun = {number // 2 for number in blocks}
     counted = sorted(pair for pair in begun if {2 * pair, 2 * pair + 1} <= full.keys())
     if len(counted) < MIN_PAIRS:

@@ -1,6 +1,7 @@
 """A switchback experiment finds a difference that is there, and none that is not."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,18 @@ def test_a_pair_of_which_too_little_was_measured_does_not_count():
     assert found is not None
     assert (found.pairs, found.left_out) == (2, 1)
     assert estimate({n: blocks[n] for n in (0, 1, 2)}, design) is None
+
+
+def test_a_pair_whose_baseline_was_refused_does_not_count():
+    design = Design(block=HOUR, pairs=3, seed=0)
+    blocks = {n: block(side, cost=1.0 + n % 3) for n, side in enumerate(design.sides)}
+    refused = design.sides.index(Side.BASELINE)
+    blocks[refused] = replace(blocks[refused], refused=1)
+
+    found = estimate(blocks, design)
+
+    assert found is not None
+    assert (found.pairs, found.left_out) == (2, 1)
 
 
 def test_pairs_that_are_all_equal_say_nothing_of_chance():

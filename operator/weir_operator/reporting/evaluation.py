@@ -24,7 +24,8 @@ from weir_simulator.switchback import (
     Side,
 )
 
-COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
+REFUSED = "baseline refused"
+COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1], REFUSED: SERIES[2]}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,10 +169,19 @@ def _notices(report: EvaluationReport) -> list[str]:
         "The first quarter of each block is not judged; neither are restarts into the baseline",
         "What a policy had not finished by then still counts against its side",
     ]
+    refused = [number + 1 for number, each in sorted(report.blocks.items()) if each.refused]
+    if refused:
+        said.insert(
+            0,
+            f"The baseline was refused in {wording.counted(len(refused), 'block')} "
+            f"({', '.join(map(str, refused))}): Weir decided there, so their pairs do not count. "
+            "The event EvaluationHeld says why",
+        )
     found = report.estimate
-    if found is not None and found.left_out:
+    unmeasured = 0 if found is None else found.left_out - len(refused)
+    if unmeasured > 0:
         said.append(
-            f"{wording.counted(found.left_out, 'pair')} of blocks do not count, because less than "
+            f"{wording.counted(unmeasured, 'pair')} of blocks do not count, because less than "
             "half of the judged time of a block was measured"
         )
     if report.ended:
@@ -234,7 +244,7 @@ def render_evaluation_page(report: EvaluationReport) -> str:
         page.Section(
             title="Blocks",
             blocks=[
-                page.Key([(COLOURS[Side.WEIR], "Weir"), (COLOURS[Side.BASELINE], "baseline")]),
+                page.Key([(COLOURS[name], name) for name in _by_label(report)]),
                 page.Charts(
                     [
                         page.Chart(title="Cost per hour", figure=_blocks(report, _hourly_cost)),
@@ -276,6 +286,14 @@ def render_evaluation_page(report: EvaluationReport) -> str:
     return page.render_page(f"{report.app}, evaluated", sections, subtitle=_span(report))
 
 
+def _by_label(report: EvaluationReport) -> dict[str, dict[int, BlockTotals]]:
+    """Return the blocks of each side, and apart from them those with a refused baseline."""
+    found: dict[str, dict[int, BlockTotals]] = {side: {} for side in Side}
+    for number, each in report.blocks.items():
+        found.setdefault(REFUSED if each.refused else each.side, {})[number] = each
+    return found
+
+
 def _hourly_cost(block: BlockTotals) -> float:
     return 3600 * block.cost / block.seconds
 
@@ -289,13 +307,13 @@ def _blocks(report: EvaluationReport, of: Callable[[BlockTotals], float | None])
     bars: list[Json] = [
         {
             "type": "bar",
-            "name": str(side),
-            "x": [number + 1 for number, each in report.blocks.items() if each.side is side],
-            "y": [of(each) for each in report.blocks.values() if each.side is side],
-            "marker": {"color": COLOURS[side]},
+            "name": label,
+            "x": [number + 1 for number in blocks],
+            "y": [of(each) for each in blocks.values()],
+            "marker": {"color": COLOURS[label]},
             "hovertemplate": "%{y:.4~g}",
         }
-        for side in Side
+        for label, blocks in _by_label(report).items()
     ]
     xaxis: dict[str, Json] = {
         "title": {"text": "block"},

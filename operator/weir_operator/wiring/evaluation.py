@@ -104,6 +104,7 @@ def _add_up(
             measured=before.measured + (tick.violated is not None),
             late=before.late + (tick.violated is True),
             restarts=before.restarts + sum(begin <= each.created < tick.time for each in changes),
+            refused=before.refused + evaluated.refused,
         )
     return blocks
 
@@ -118,7 +119,7 @@ def _cost(app: StreamApp, tick: JobTick) -> float:
 
 
 def _total(blocks: dict[int, BlockTotals], side: Side) -> EvaluationTotals:
-    own = [each for each in blocks.values() if each.side is side]
+    own = [each for each in blocks.values() if each.side is side and not each.refused]
     hours = sum(each.seconds for each in own) / 3600
     measured = sum(each.measured for each in own)
     return EvaluationTotals(

@@ -225,6 +225,21 @@ async def test_a_baseline_that_the_restart_budget_refuses_waits(evaluated):
     assert len(stage.ends("Rescale")) == 1
 
 
+async def test_weir_decides_while_the_baseline_is_refused(evaluated):
+    stage = await evaluated(budget=1).started()
+    stage.memory.restore(stage.clock.now())
+
+    ticks = await stage.ticks(4 * TICKS + 4)
+    stage.records.note(events=stage.events)
+    found = read_evaluation(stage.folder / "records.sqlite", "trips")
+
+    refused = SIDES.index(Side.BASELINE, SIDES.index(Side.WEIR))  # Weir's change took the token
+    block = ticks[refused * TICKS + 2 : (refused + 1) * TICKS - 2]
+    assert all(each.proposals and each.evaluation.side is Side.WEIR for each in block)
+    assert found.blocks[refused].refused > 0
+    assert found.estimate is None or found.estimate.pairs < 2
+
+
 async def test_nothing_is_evaluated_where_weir_only_advises(evaluated):
     stage = await evaluated().started()
     stage.ask(mode=Mode.ADVISE)

@@ -131,6 +131,19 @@ def test_an_end_and_pairs_that_do_not_count_are_noticed(report, notices):
     assert any("It has ended" in each for each in listed) == bool(report.ended)
 
 
+def test_a_refused_baseline_is_noticed_before_anything_can_be_estimated_and_no_bar_of_it(tmp_path):
+    report = a_report(None)
+    refused = {1: replace(report.blocks[1], refused=4)}
+    page = tmp_path / "evaluation.html"
+
+    listed = shown(replace(report, blocks=report.blocks | refused))
+    page.write_text(render_evaluation_page(replace(report, blocks=report.blocks | refused)))
+
+    assert any("EvaluationHeld" in "".join(cells) for cells in listed)
+    cost = charts_of(page)["Cost per hour"]["data"]
+    assert [each["x"] for each in cost] == [[1], [], [2]]
+
+
 def test_the_page_has_a_bar_for_each_block_of_each_side(tmp_path):
     page = tmp_path / "evaluation.html"
 
