@@ -105,6 +105,8 @@ class BlockTotals:
     """Currency."""
     measured: int = 0
     """Intervals of which it is known whether they exceeded the bound."""
+    measured_seconds: float = 0.0
+    """How long these were together."""
     late: int = 0
     """Those that did."""
     restarts: int = 0
@@ -157,7 +159,7 @@ def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> ExperimentRes
     full = {
         number: each
         for number, each in blocks.items()
-        if each.seconds >= shortest and not each.refused
+        if each.measured_seconds >= shortest and not each.refused
     }
     begun = {number // 2 for number in blocks}
     counted = sorted(pair for pair in begun if {2 * pair, 2 * pair + 1} <= full.keys())
@@ -170,9 +172,7 @@ def estimate(blocks: Mapping[int, BlockTotals], design: Design) -> ExperimentRes
     hourly = [
         np.array([3600 * each.cost / each.seconds for each in side]) for side in (weir, baseline)
     ]
-    late = [
-        np.array([each.late / max(each.measured, 1) for each in side]) for side in (weir, baseline)
-    ]
+    late = [np.array([each.late / each.measured for each in side]) for side in (weir, baseline)]
     restarts = [
         np.array([3600 * each.restarts / each.seconds for each in side])
         for side in (weir, baseline)

@@ -42,6 +42,7 @@ def experiment(seed, *, saving, pairs=12):
                 seconds=0.75 * HOUR,
                 cost=0.75 * costs[block] * factors[side] * math.exp(rng.normal(0, 0.03)),
                 measured=45,
+                measured_seconds=0.75 * HOUR,
                 late=int(rng.binomial(45, chance[side])),
                 restarts=int(rng.poisson(0.5)),
             )
@@ -113,13 +114,21 @@ def test_a_time_within_the_first_quarter_or_two_blocks_is_not_judged():
 
 
 def block(side, seconds=0.75 * HOUR, cost=1.0):
-    return BlockTotals(side=side, seconds=seconds, cost=cost, measured=45, late=0, restarts=0)
+    """Return a block that ran for 45 minutes and was measured for `seconds`."""
+    return BlockTotals(
+        side=side,
+        seconds=0.75 * HOUR,
+        cost=cost,
+        measured=round(seconds / 60),
+        measured_seconds=seconds,
+    )
 
 
-def test_a_pair_of_which_too_little_was_measured_does_not_count():
+@pytest.mark.parametrize("seconds", [0.0, 0.3 * HOUR])
+def test_a_pair_of_which_too_little_was_measured_does_not_count(seconds):
     design = Design(block=HOUR, pairs=3, seed=0)
     blocks = {n: block(side, cost=1.0 + n % 3) for n, side in enumerate(design.sides)}
-    blocks[3] = block(design.sides[3], seconds=0.3 * HOUR)
+    blocks[3] = block(design.sides[3], seconds=seconds)
 
     found = estimate(blocks, design)
 

@@ -95,13 +95,15 @@ def _add_up(
         if not place.judged:
             continue
         before = blocks.get(place.block, BlockTotals(side=place.side))
+        measured = tick.violated is not None
         # Decided at the tick that begins the interval.
         begin = tick.time - tick.seconds
         blocks[place.block] = BlockTotals(
             side=place.side,
             seconds=before.seconds + tick.seconds,
             cost=before.cost + _cost(app, tick) * tick.seconds / 3600,
-            measured=before.measured + (tick.violated is not None),
+            measured=before.measured + measured,
+            measured_seconds=before.measured_seconds + measured * tick.seconds,
             late=before.late + (tick.violated is True),
             restarts=before.restarts + sum(begin <= each.created < tick.time for each in changes),
             refused=before.refused + evaluated.refused,
