@@ -12,6 +12,7 @@ aside and a new one started; while the disk is full, nothing is recorded. Both a
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 import zlib
@@ -340,6 +341,8 @@ class JobTick:
     lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
+    rate: float = math.nan
+    """Records/s that arrived at the sources; NaN where unknown, as in older records."""
     evaluation: EvaluatedInterval | None = None
     """Where the interval lies in an evaluation; `None` where it is part of none."""
 

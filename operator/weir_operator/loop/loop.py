@@ -339,6 +339,7 @@ class ApplicationController:
             fixed={
                 name: seen for name, seen in tick.observations.items() if name not in tick.proposals
             },
+            rate=self._gatherer.summarise(snapshot).rate,
             evaluation=tick.evaluation.elapsed,
         )
 

@@ -83,6 +83,7 @@ async def test_what_was_measured_is_read_from_the_records(evaluated):
     assert (found.weir.blocks, found.baseline.blocks) == (2, 2)
     assert found.weir.cost_per_hour < found.baseline.cost_per_hour
     assert found.baseline.restarts == 0
+    assert all(each.rate == pytest.approx(20) for each in found.blocks.values())
     assert found.estimate is not None
     assert found.estimate.pairs == 2
     assert found.estimate.relative_cost.mean < 0
