@@ -316,7 +316,8 @@ def is_missed_too_often(late: int, *, share: float, intervals: float) -> bool:
     four.
 
     Args:
-        late: Intervals of the block so far that exceeded the bound, those of the wash-out left out.
+        late: Intervals of the block so far that exceeded the bound in the baseline's deployment,
+            those of the wash-out included.
         share: Of intervals that may exceed the bound, in [0, 1].
         intervals: Of a whole block.
     """

@@ -125,6 +125,7 @@ class Evaluator:
         now: float,
         late: bool | None,
         current: DeploymentMap,
+        settled: bool,
         active: bool,
     ) -> Evaluating:
         """Take a tick.
@@ -135,6 +136,7 @@ class Evaluator:
             now: Unix time.
             late: Whether the interval exceeded the bound; `None` where that is unknown.
             current: What runs.
+            settled: Whether the last change was over in all of the interval.
             active: Whether Weir scales the job: mode Auto, and the job runs.
         """
         decided, self._decided = self._decided, False
@@ -160,7 +162,11 @@ class Evaluator:
                 elapsed = EvaluatedInterval(
                     began=state.began, design=design, place=place, refused=refused
                 )
-                state = self._count(state, place, design, late=late is True and not refused)
+                # An operator that came later has no baseline.
+                held = settled and all(
+                    current.get(name) == counts for name, counts in state.baseline.items()
+                )
+                state = self._count(state, place, design, late=late is True and held)
             if not state.ended and now - state.began >= design.seconds:
                 state = self._end(state, "All blocks are over")
         if state.ended:
@@ -211,8 +217,8 @@ class Evaluator:
     def _count(
         self, state: EvaluationState, place: BlockPosition, design: Design, *, late: bool
     ) -> EvaluationState:
-        """Count an interval that exceeded the bound with the baseline."""
-        if not late or not place.judged or place.side is not Side.BASELINE:
+        """Count an interval that exceeded the bound with the baseline, also in the wash-out."""
+        if not late or place.side is not Side.BASELINE:
             return state
         count = state.late + 1 if state.late_block == place.block else 1
         state = replace(state, late_block=place.block, late=count)

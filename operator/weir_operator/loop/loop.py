@@ -596,6 +596,7 @@ class ApplicationController:
             now=snapshot.now,
             late=tick.violated,
             current=tick.deployments,
+            settled=snapshot.settled and snapshot.run_since <= snapshot.start,
             active=directives.mode is Mode.AUTO
             and not directives.suspended
             and self._lifecycle.fits(tick.deployments),

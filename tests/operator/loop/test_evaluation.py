@@ -30,11 +30,11 @@ SIDES = Design(block=BLOCK, pairs=2, seed=3).sides
 def evaluated(stage_of):
     """Return a stage whose policy wants fewer replicas than the baseline has."""
 
-    def build(budget=100):
+    def build(budget=100, block=ASKED["block"]):
         stage = stage_of(
             operators=OPERATORS,
             operatorManager={"interval": "5s", "policy": {"name": "queueing"}},
-            evaluation=ASKED,
+            evaluation=ASKED | {"block": block},
             applicationManager={"restartBudget": {"size": budget, "refillEvery": "10h"}},
         )
         stage.put_under(20, busy=0.15, latency=0.05)
@@ -101,6 +101,21 @@ async def test_it_ends_when_the_objective_is_missed_with_the_baseline(evaluated)
 
     assert ticks[0].evaluation.side is Side.BASELINE
     assert ticks[-1].evaluation.side is None
+    assert events_of(stage) == [BEGAN, ENDED]
+
+
+async def test_it_ends_within_the_first_quarter_once_the_job_is_in_the_baseline(evaluated):
+    stage = await evaluated(block="80s").started()
+    sides = Design(block=80, pairs=2, seed=3).sides
+    baseline = sides.index(Side.BASELINE)
+    await stage.ticks(baseline * 16)
+
+    stage.put_under(20, busy=0.15, latency=2.0)
+    ticks = await stage.ticks(16)
+
+    late = [each.evaluation.side for each in ticks]
+    assert Side.BASELINE in late
+    assert late.index(None) <= 5
     assert events_of(stage) == [BEGAN, ENDED]
 
 
