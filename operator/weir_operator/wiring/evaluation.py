@@ -32,7 +32,7 @@ def read_evaluation(path: Path, app: str) -> EvaluationReport:
     Raises:
         PermanentError: The records hold none.
     """
-    records = RecordStore(path)
+    records = RecordStore(path, read_only=True)
     try:
         ticks = [tick for tick in records.job_ticks(until=math.inf) if tick.evaluation is not None]
         if not ticks:

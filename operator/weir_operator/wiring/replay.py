@@ -80,7 +80,7 @@ def replay_records(
     bound = _read_bound(request.objective)
     if request.policy is not None:
         registry.refuse_parameters(request.policy, {})
-    records = RecordStore(path)
+    records = RecordStore(path, read_only=True)
     try:
         times = records.tick_times(until=request.until)
         starts = [each for each in records.starts() if each.time <= times[-1]] if times else []
