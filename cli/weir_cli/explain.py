@@ -42,7 +42,7 @@ def explain(
     now = datetime.now(UTC).timestamp()
     until = now if at is None else read_time(at, now, "--at")
     tunings = read_tunings(path.with_name(TUNINGS))
-    records = RecordStore(path)
+    records = RecordStore(path, read_only=True)
     try:
         explanations = explain_at(records, until=until, operator=operator, tunings=tunings)
         if as_json:

@@ -48,6 +48,14 @@ def test_programs_get_json_alone_on_stdout_and_people_a_page(state, tmp_path):
     assert (len(recorded["x"]), len(replayed["x"])) == (4, 4)
 
 
+def test_a_policy_that_never_proposed_a_change_is_noticed_with_its_reason(state):
+    found = json.loads(replay(state, "--policy", "flink-autoscaler", "--json").stdout)
+
+    [notice] = [each for each in found["notices"] if "0 of 6 decisions" in each]
+    [*_, last] = found["intervals"]
+    assert last["decisions"][0]["would"]["reason"] in notice
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

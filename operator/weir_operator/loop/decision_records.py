@@ -12,6 +12,7 @@ aside and a new one started; while the disk is full, nothing is recorded. Both a
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 import zlib
@@ -72,6 +73,8 @@ CREATE TABLE IF NOT EXISTS starts (time REAL PRIMARY KEY, start TEXT NOT NULL);
 """
 _HISTORY = ("decisions", "events", "changes")
 """Tables whose oldest rows go where the file is too large."""
+_LATER = {"intervals": "sample", "ticks": "tick", "starts": "start"}
+"""Tables that older files do not have, and their second column."""
 
 _DAMAGED = frozenset(
     {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
@@ -126,13 +129,63 @@ def open_file(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open the file to read what it holds, and leave it as it is.
+
+    Raises:
+        DamagedRecordsError: It is no database, a damaged one, or not one of Weir's.
+        PermanentError: It was written by a newer Weir.
+        TemporaryError: The disk does not give it.
+    """
+    with telling(path):
+        # Not `mode=ro`, which leaves the files of the write-ahead log behind.
+        address = f"{path.resolve().as_uri()}?mode=rw"
+        connection = sqlite3.connect(address, uri=True, timeout=WAIT, isolation_level=None)
+        try:
+            _refuse_foreign(connection, path)
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file without decisions, and read tables that an older Weir did not write as empty.
+
+    Raises:
+        DamagedRecordsError: It has none.
+        PermanentError: It was written by a newer Weir.
+    """
+    _refuse_newer(connection, path)
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if not tables.issuperset(_HISTORY):
+        raise DamagedRecordsError(
+            f"Expected decision records in {path}, got another file; name the folder of Weir's "
+            "state with --state"
+        )
+    for table, column in _LATER.items():
+        if table not in tables:
+            connection.execute(f"CREATE TEMP TABLE {table} (time REAL, {column} TEXT)")
+
+
+def _refuse_newer(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of what the file holds.
+
+    Raises:
+        PermanentError: It was written by a newer Weir.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
         raise PermanentError(
             f"Expected records of version {VERSION} or older in {path}, got "
             f"{version}: use a newer Weir, or move the file away"
         )
+    return version
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    version = _refuse_newer(connection, path)
     # A new file is written without waiting for the disk, for which a thousand StreamApps would wait
     # in turn. If the power fails meanwhile, it is damaged, and put aside at the next start.
     if version == 0:
@@ -223,13 +276,15 @@ def prune(connection: sqlite3.Connection, *, before: float, most_intervals: int,
         "DELETE FROM starts WHERE time <"
         " (SELECT max(time) FROM starts WHERE time <= (SELECT min(time) FROM ticks))"
     )
+    # An evaluation counts the restarts in its ticks.
+    [oldest_tick] = connection.execute("SELECT ifnull(min(time), 9e18) FROM ticks").fetchone()
     step = _step(connection)
     while _used(connection) > most:
         deleted = sum(
             connection.execute(
                 f"DELETE FROM {table} WHERE rowid IN"
-                f" (SELECT rowid FROM {table} ORDER BY time LIMIT ?)",
-                (count,),
+                f" (SELECT rowid FROM {table} WHERE time < ? ORDER BY time LIMIT ?)",
+                (oldest_tick if table == "changes" else 9e18, count),
             ).rowcount
             for table, count in step.items()
         )
@@ -280,8 +335,9 @@ three replicas come to 12,000 intervals; ten of five to 2,500, of minutes nearly
 KEPT = 30 * 86_400.0
 """Seconds for which decisions, changes and events are kept."""
 MAX_BYTES = 64 * 2**20
-"""Bytes of one StreamApp's records; of more, the oldest decisions, changes and events go. Two
-operators that decide every minute stay below it for 30 days: `make bench NAME=records`."""
+"""Bytes of one StreamApp's records; of more, the oldest decisions and events go, and the changes
+that are older than all ticks. Two operators that decide every minute stay below it for 30 days:
+`make bench NAME=records`."""
 PRUNE_EVERY = 100
 """Writes between two looks for what is too old or too much."""
 
@@ -349,6 +405,8 @@ class JobTick:
     lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
+    rate: float = math.nan
+    """Records/s that arrived at the sources; NaN where unknown, as in older records."""
     evaluation: EvaluatedInterval | None = None
     """Where the interval lies in an evaluation; `None` where it is part of none."""
 
@@ -412,15 +470,19 @@ class RecordStore:
     `TemporaryError` where the disk does not take or give it, and else does all of what it says.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open or make the file.
+
+        Args:
+            path: The file.
+            read_only: Whether nothing is to be written, and no file made.
 
         Raises:
             PermanentError: It was written by a newer Weir, is no database, or may not be written.
             TemporaryError: The disk does not take it.
         """
         self._path = path
-        self._connection = open_file(path)
+        self._connection = open_to_read(path) if read_only else open_file(path)
         self._until_prune = 0
 
     def release_memory(self) -> None:

@@ -1,7 +1,8 @@
 """An evaluation of a StreamApp: which side decides now, kept over restarts of the controller.
 
 Blocks follow the clock from the first tick on that finds `spec.evaluation`, in mode Auto. In a
-block of the baseline, Weir's policy neither decides nor learns. The evaluation ends with its last
+block of the baseline, Weir's policy neither decides nor learns, unless the baseline is refused:
+then Weir decides, and the block counts for neither side. The evaluation ends with its last
 block, when the field is removed, or when the objective is missed too often in one block of the
 baseline (`switchback.is_missed_too_often`); the policy of the manifest decides from then on. An
 evaluation that has ended does not begin again until the field changes. One whose state cannot be
@@ -41,6 +42,8 @@ class EvaluatedInterval:
     """Unix time of the begin of the evaluation, which names it."""
     design: Design
     place: BlockPosition
+    refused: bool = False
+    """Whether Weir decided at its begin because the baseline was refused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +54,8 @@ class Evaluating:
     """`None` where the interval does not count: across two blocks, for instance."""
     side: Side | None = None
     """Who decides now; `None` without an evaluation."""
+    block: str = ""
+    """Such as `Block 3 of 24`; empty while no side decides."""
     message: str = ""
     """How it stands, one sentence; empty where the manifest asks for none."""
 
@@ -91,6 +96,7 @@ class Evaluator:
         self._interval = interval
         self._max_violations = max_violations
         self._decided = False  # whether a side of this evaluation decided at the last tick
+        self._refused = False  # whether that was Weir, because the baseline was refused
         self._news: News | None = None
         self._unsaved = False  # whether the store holds an older state than `_state`
         self._unreadable = False
@@ -119,6 +125,7 @@ class Evaluator:
         now: float,
         late: bool | None,
         current: DeploymentMap,
+        settled: bool,
         active: bool,
     ) -> Evaluating:
         """Take a tick.
@@ -129,9 +136,11 @@ class Evaluator:
             now: Unix time.
             late: Whether the interval exceeded the bound; `None` where that is unknown.
             current: What runs.
+            settled: Whether the last change was over in all of the interval.
             active: Whether Weir scales the job: mode Auto, and the job runs.
         """
         decided, self._decided = self._decided, False
+        refused, self._refused = self._refused, False
         if self._unsaved:
             self._try_to_save()
         if asked is None:
@@ -150,8 +159,14 @@ class Evaluator:
         if not state.ended:
             place = design.place(begin - state.began, now - state.began)
             if decided and place is not None:
-                elapsed = EvaluatedInterval(began=state.began, design=design, place=place)
-                state = self._count(state, place, design, late=late is True)
+                elapsed = EvaluatedInterval(
+                    began=state.began, design=design, place=place, refused=refused
+                )
+                # An operator that came later has no baseline.
+                held = settled and all(
+                    current.get(name) == counts for name, counts in state.baseline.items()
+                )
+                state = self._count(state, place, design, late=late is True and held)
             if not state.ended and now - state.began >= design.seconds:
                 state = self._end(state, "All blocks are over")
         if state.ended:
@@ -160,12 +175,20 @@ class Evaluator:
         if not active or here is None:  # the clock was set back
             return Evaluating(elapsed=elapsed, message="The evaluation waits: Weir does not scale")
         self._decided = True
-        return Evaluating(
-            elapsed=elapsed,
-            side=here.side,
-            message=f"Block {here.block + 1} of {2 * design.pairs}: "
-            + ("Weir decides" if here.side is Side.WEIR else "the baseline holds its deployment"),
-        )
+        block = f"Block {here.block + 1} of {2 * design.pairs}"
+        says = "Weir decides" if here.side is Side.WEIR else "the baseline holds its deployment"
+        return Evaluating(elapsed=elapsed, side=here.side, block=block, message=f"{block}: {says}")
+
+    def refuse(self, evaluating: Evaluating, refusal: str) -> Evaluating:
+        """Let Weir decide in a block of the baseline until the next tick.
+
+        Args:
+            evaluating: What `advance` said at this tick.
+            refusal: Why the job cannot go to the baseline, one sentence.
+        """
+        self._refused = True
+        message = f"{evaluating.block}: Weir decides, because the baseline is refused. {refusal}"
+        return replace(evaluating, side=Side.WEIR, message=message)
 
     def _begin(
         self, asked: Evaluation, now: float, current: DeploymentMap
@@ -194,8 +217,8 @@ class Evaluator:
     def _count(
         self, state: EvaluationState, place: BlockPosition, design: Design, *, late: bool
     ) -> EvaluationState:
-        """Count an interval that exceeded the bound with the baseline."""
-        if not late or not place.judged or place.side is not Side.BASELINE:
+        """Count an interval that exceeded the bound with the baseline, also in the wash-out."""
+        if not late or place.side is not Side.BASELINE:
             return state
         count = state.late + 1 if state.late_block == place.block else 1
         state = replace(state, late_block=place.block, late=count)

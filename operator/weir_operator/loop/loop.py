@@ -339,6 +339,7 @@ class ApplicationController:
             fixed={
                 name: seen for name, seen in tick.observations.items() if name not in tick.proposals
             },
+            rate=self._gatherer.summarise(snapshot).rate,
             evaluation=tick.evaluation.elapsed,
         )
 
@@ -401,8 +402,12 @@ class ApplicationController:
         seen = self._gatherer.observe(snapshot, status, budgets, self._am.sharing.tuned.weights)
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         if self._evaluator is not None and evaluation.side is Side.BASELINE:
-            self._pass_over(snapshot, directives, missed=tick.violated is True)
-            return self._hold_baseline(self._evaluator.baseline, tick, status, snapshot, safe, seen)
+            target = _baseline_target(self._evaluator.baseline, status.deployments)
+            refusal = self._refuse_baseline(target, status, snapshot, safe, seen)
+            if refusal is None:
+                self._pass_over(snapshot, directives, missed=tick.violated is True)
+                return self._go_to_baseline(target, tick, status)
+            tick = replace(tick, evaluation=self._evaluator.refuse(evaluation, refusal))
         splits = splits_of(snapshot.app)
         proposals = cut_all_to_splits(self._managers.propose(seen, flow), splits)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
@@ -591,6 +596,7 @@ class ApplicationController:
             now=snapshot.now,
             late=tick.violated,
             current=tick.deployments,
+            settled=snapshot.settled and snapshot.run_since <= snapshot.start,
             active=directives.mode is Mode.AUTO
             and not directives.suspended
             and self._lifecycle.fits(tick.deployments),
@@ -602,31 +608,32 @@ class ApplicationController:
             self._notices.report_while("EvaluationHeld", "")
         return evaluation
 
-    def _hold_baseline(
+    def _refuse_baseline(
         self,
-        baseline: DeploymentMap,
-        tick: Tick,
+        target: DeploymentMap,
         status: AppStatus,
         snapshot: Snapshot,
         guards: tuple[Guard, ...],
         seen: Mapping[str, Observation],
-    ) -> Tick:
-        """Begin the change to the baseline, as far as budget and guards allow it."""
-        held = replace(tick, held=f"The evaluation is in its baseline. {tick.evaluation.message}")
-        current = status.deployments
-        target = {name: dict(baseline.get(name, counts)) for name, counts in current.items()}
-        if target == current:
-            self._notices.report_while("EvaluationHeld", "")
-            return held
-        refusal = refuse_move(current, target, self._models, guards, seen)
-        refusal = refusal or self._refuse_unasked(target, snapshot.now)
+    ) -> str | None:
+        """Return why the job must not go to the baseline, and report it; `None` where it may."""
+        current, refusal = status.deployments, None
+        if target != current:
+            refusal = refuse_move(current, target, self._models, guards, seen)
+            refusal = refusal or self._refuse_unasked(target, snapshot.now)
         self._notices.report_while(
             "EvaluationHeld",
-            "" if refusal is None else f"The evaluation cannot go to its baseline: {refusal}",
+            ""
+            if refusal is None
+            else f"Weir decides, because the evaluation cannot go to its baseline: {refusal}",
         )
-        if refusal is None:
+        return refusal
+
+    def _go_to_baseline(self, target: DeploymentMap, tick: Tick, status: AppStatus) -> Tick:
+        """Hold, and begin the change to the baseline where the job has another deployment."""
+        if target != status.deployments:
             self._begin(Action(id=_new_id(), ruling=self._go_to(target, status, TO_BASELINE)))
-        return held
+        return replace(tick, held=f"The evaluation is in its baseline. {tick.evaluation.message}")
 
     def _share(self, flow: Dataflow | None) -> Shares:
         shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
@@ -718,6 +725,11 @@ class ApplicationController:
         if moves:
             ruling = self._go_to(answer.target, status, answer.reason)
             self._begin(Action(id=_new_id(), ruling=ruling))
+
+
+def _baseline_target(baseline: DeploymentMap, current: DeploymentMap) -> DeploymentMap:
+    """Return the baseline; an operator that came later keeps its deployment."""
+    return {name: dict(baseline.get(name, counts)) for name, counts in current.items()}
 
 
 def _new_id() -> str:

@@ -112,6 +112,7 @@ class Recorder:
                 cost=self._cost,
                 healthy=snapshot.healthy,
                 problems=problems,
+                evaluation=tick.evaluation.message,
                 restarts=self._restarts,
                 operators=tuple(self._operator(tick, name) for name in order),
             )

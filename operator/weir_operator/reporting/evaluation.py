@@ -16,15 +16,18 @@ from weir_simulator.reports import page, wording
 from weir_simulator.reports.page import SERIES, Json, figure_layout
 from weir_simulator.switchback import (
     CONFIDENCE,
+    INTERVAL_PAIRS,
     MIN_PAIRS,
     BlockTotals,
+    Comparison,
     Design,
     Effect,
     ExperimentResult,
     Side,
 )
 
-COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1]}
+REFUSED = "baseline refused"
+COLOURS = {Side.WEIR: SERIES[0], Side.BASELINE: SERIES[1], REFUSED: SERIES[2]}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +66,8 @@ class EvaluationReport:
     design: Design
     ended: str
     """What its end was reported with; empty where no end is known."""
+    standby: bool
+    """Whether Weir keeps standby TaskManagers."""
     weir: EvaluationTotals
     baseline: EvaluationTotals
     estimate: ExperimentResult | None
@@ -92,30 +97,26 @@ class _Figure:
 
 def _figures(report: EvaluationReport) -> list[_Figure]:
     weir, baseline, found = report.weir, report.baseline, report.estimate
-    bound = wording.seconds(report.bound)
 
     def figure(
-        label: str, of: Callable[[float], str], sides: tuple[float, float], effect: Effect | None
+        label: str,
+        of: Callable[[float], str],
+        measured: tuple[float, float],
+        effect: Comparison | None,
+        *,
+        difference: Callable[[float], str] | None = None,
     ) -> _Figure:
+        # Of the pairs that count, so that the difference is that of the two columns.
+        sides = measured if effect is None else (effect.weir, effect.baseline)
         left, right = (wording.UNKNOWN if math.isnan(side) else of(side) for side in sides)
-        known = effect is not None and not math.isnan(effect.low)
-        return _Figure(
-            label,
-            left,
-            right,
-            wording.UNKNOWN if effect is None else _signed(effect.mean, of),
-            f"{_signed(effect.low, of)} to {_signed(effect.high, of)}"
-            if effect is not None and known
-            else wording.UNKNOWN,
-            effect is not None and effect.found,
-        )
+        return _Figure(label, left, right, *_difference(effect, difference or of))
 
     return [
-        figure(
+        _Figure(
             "cost, relative",
-            wording.share,
-            (math.nan, math.nan),
-            None if found is None else found.relative_cost,
+            wording.UNKNOWN,
+            wording.UNKNOWN,
+            *_difference(None if found is None else found.relative_cost, wording.share),
         ),
         figure(
             "cost per hour",
@@ -124,10 +125,11 @@ def _figures(report: EvaluationReport) -> list[_Figure]:
             None if found is None else found.cost,
         ),
         figure(
-            f"intervals over {bound}",
+            f"intervals over {wording.seconds(report.bound)}",
             wording.share,
             (weir.late, baseline.late),
             None if found is None else found.late,
+            difference=lambda value: f"{100 * value:.1f} points",
         ),
         figure(
             "restarts per hour",
@@ -136,6 +138,18 @@ def _figures(report: EvaluationReport) -> list[_Figure]:
             None if found is None else found.restarts,
         ),
     ]
+
+
+def _difference(effect: Effect | None, of: Callable[[float], str]) -> tuple[str, str, bool]:
+    """Return a difference, its interval, and whether one was found."""
+    if effect is None:
+        return wording.UNKNOWN, wording.UNKNOWN, False
+    interval = (
+        wording.UNKNOWN
+        if math.isnan(effect.low)
+        else f"{_signed(effect.low, of)} to {_signed(effect.high, of)}"
+    )
+    return _signed(effect.mean, of), interval, effect.found
 
 
 def _signed(value: float, of: Callable[[float], str]) -> str:
@@ -150,8 +164,10 @@ def summarise(report: EvaluationReport) -> str:
     if found is None:
         return f"Nothing can be said before {MIN_PAIRS} pairs of blocks are measured"
     cost, over = found.relative_cost, wording.counted(found.pairs, "pair") + " of blocks"
+    if found.pairs < INTERVAL_PAIRS:
+        return f"Chance cannot be judged before {INTERVAL_PAIRS} pairs of blocks are measured"
     if math.isnan(cost.low):
-        return f"All {over} have the same ratio of costs: chance cannot be judged"
+        return f"The costs of {over} do not say how much is chance"
     low, high = (_signed(each, wording.share) for each in (cost.low, cost.high))
     if not cost.found:
         return f"No difference in cost was found over {over}: it is between {low} and {high}"
@@ -168,10 +184,29 @@ def _notices(report: EvaluationReport) -> list[str]:
         "The first quarter of each block is not judged; neither are restarts into the baseline",
         "What a policy had not finished by then still counts against its side",
     ]
-    found = report.estimate
-    if found is not None and found.left_out:
+    if report.estimate is not None:
         said.append(
-            f"{wording.counted(found.left_out, 'pair')} of blocks do not count, because less than "
+            "Costs per hour are those at the mean rate of the pairs that count, the other figures "
+            "are means over these pairs"
+        )
+    if report.standby:
+        said.append(
+            "Standby TaskManagers count on Weir's side alone: a deployment that stays as it is "
+            "needs none"
+        )
+    refused = [number + 1 for number, each in sorted(report.blocks.items()) if each.refused]
+    if refused:
+        said.insert(
+            0,
+            f"The baseline was refused in {wording.counted(len(refused), 'block')} "
+            f"({', '.join(map(str, refused))}): Weir decided there, so their pairs do not count. "
+            "The event EvaluationHeld says why",
+        )
+    found = report.estimate
+    unmeasured = 0 if found is None else found.left_out - len(refused)
+    if unmeasured > 0:
+        said.append(
+            f"{wording.counted(unmeasured, 'pair')} of blocks do not count, because less than "
             "half of the judged time of a block was measured"
         )
     if report.ended:
@@ -234,7 +269,7 @@ def render_evaluation_page(report: EvaluationReport) -> str:
         page.Section(
             title="Blocks",
             blocks=[
-                page.Key([(COLOURS[Side.WEIR], "Weir"), (COLOURS[Side.BASELINE], "baseline")]),
+                page.Key([(COLOURS[name], name) for name in _by_label(report)]),
                 page.Charts(
                     [
                         page.Chart(title="Cost per hour", figure=_blocks(report, _hourly_cost)),
@@ -276,6 +311,14 @@ def render_evaluation_page(report: EvaluationReport) -> str:
     return page.render_page(f"{report.app}, evaluated", sections, subtitle=_span(report))
 
 
+def _by_label(report: EvaluationReport) -> dict[str, dict[int, BlockTotals]]:
+    """Return the blocks of each side, and apart from them those with a refused baseline."""
+    found: dict[str, dict[int, BlockTotals]] = {side: {} for side in Side}
+    for number, each in report.blocks.items():
+        found.setdefault(REFUSED if each.refused else each.side, {})[number] = each
+    return found
+
+
 def _hourly_cost(block: BlockTotals) -> float:
     return 3600 * block.cost / block.seconds
 
@@ -289,13 +332,13 @@ def _blocks(report: EvaluationReport, of: Callable[[BlockTotals], float | None])
     bars: list[Json] = [
         {
             "type": "bar",
-            "name": str(side),
-            "x": [number + 1 for number, each in report.blocks.items() if each.side is side],
-            "y": [of(each) for each in report.blocks.values() if each.side is side],
-            "marker": {"color": COLOURS[side]},
+            "name": label,
+            "x": [number + 1 for number in blocks],
+            "y": [of(each) for each in blocks.values()],
+            "marker": {"color": COLOURS[label]},
             "hovertemplate": "%{y:.4~g}",
         }
-        for side in Side
+        for label, blocks in _by_label(report).items()
     ]
     xaxis: dict[str, Json] = {
         "title": {"text": "block"},

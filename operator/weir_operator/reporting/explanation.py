@@ -65,9 +65,15 @@ def explain_at(
     found = records.decisions(until=until, operator=operator)
     if not found:
         known = [record.operator for record in records.decisions()]
-        what = f"of operator {operator!r} (known: {', '.join(known)})" if operator else ""
+        what = f" of operator {operator!r} (known: {', '.join(known)})" if operator else ""
+        if not known:
+            raise PermanentError(
+                "Expected a decision, found none: let the job run for a control interval"
+            )
+        if operator is not None and operator not in known:
+            raise PermanentError(f"Expected a decision{what}, found none: name another --operator")
         raise PermanentError(
-            f"Expected a decision {what} before that time, found none: choose a later --at"
+            f"Expected a decision{what} before that time, found none: choose a later --at"
         )
     return tuple(
         Explanation(

@@ -18,6 +18,9 @@ from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring.replay import app_of_start
 from weir_simulator.switchback import BlockTotals, Side, estimate
 
+_Judged = tuple[JobTick, EvaluatedInterval, float]
+"""An interval, where it lies, and its cost per hour."""
+
 
 def read_evaluation(path: Path, app: str) -> EvaluationReport:
     """Return what the newest evaluation has come to.
@@ -29,13 +32,14 @@ def read_evaluation(path: Path, app: str) -> EvaluationReport:
     Raises:
         PermanentError: The records hold none.
     """
-    records = RecordStore(path)
+    records = RecordStore(path, read_only=True)
     try:
         ticks = [tick for tick in records.job_ticks(until=math.inf) if tick.evaluation is not None]
         if not ticks:
             raise PermanentError(
                 f"Expected records of an evaluation of {app!r}, found none: add spec.evaluation, "
-                "such as evaluation: {block: 1h}, and wait for the first block"
+                f"such as evaluation: {{block: {_usual_block(records)}}}, and wait for the first "
+                "block"
             )
         began = max(each.evaluation.began for each in ticks if each.evaluation is not None)
 
@@ -63,11 +67,19 @@ def read_evaluation(path: Path, app: str) -> EvaluationReport:
         statistic=objective.statistic.value,
         design=design,
         ended=ends[0] if ends else "",
+        standby=bool(standby_pools(written)),
         weir=_total(blocks, Side.WEIR),
         baseline=_total(blocks, Side.BASELINE),
         estimate=estimate(blocks, design),
         blocks=blocks,
     )
+
+
+def _usual_block(records: RecordStore) -> str:
+    """Return a block of sixty intervals, as the default is with intervals of a minute."""
+    starts = records.starts()
+    interval = app_of_start(starts[-1]).spec.operator_manager.interval.seconds if starts else 60
+    return f"{60 * interval:.0f}s" if interval < 60 else f"{interval:.0f}m"
 
 
 def _counts(change: RescaleJournal) -> bool:
@@ -86,39 +98,57 @@ def _add_up(
     changes: Sequence[RescaleJournal],
 ) -> dict[int, BlockTotals]:
     """Return what the judged intervals come to, by block."""
-    blocks: dict[int, BlockTotals] = {}
+    judged: dict[int, list[_Judged]] = {}
     waiting, app = list(starts), app_of_start(starts[0])
     for tick, evaluated in ticks:
         while waiting and waiting[0].time <= tick.time:
             app = app_of_start(waiting.pop(0))
         place = evaluated.place
-        if not place.judged:
-            continue
-        before = blocks.get(place.block, BlockTotals(side=place.side))
+        if place.judged:
+            cost = _cost_per_hour(app, tick, place.side)
+            judged.setdefault(place.block, []).append((tick, evaluated, cost))
+    return {block: _add_up_block(intervals, changes) for block, intervals in judged.items()}
+
+
+def _add_up_block(intervals: Sequence[_Judged], changes: Sequence[RescaleJournal]) -> BlockTotals:
+    ticks = [tick for tick, _, _ in intervals]
+    measured = [each for each in ticks if each.violated is not None]
+    rated = [each for each in ticks if not math.isnan(each.rate)]
+    return BlockTotals(
+        side=intervals[0][1].place.side,
+        seconds=sum(each.seconds for each in ticks),
+        cost=sum(cost * tick.seconds / 3600 for tick, _, cost in intervals),
+        measured=len(measured),
+        measured_seconds=sum(each.seconds for each in measured),
+        late=sum(each.violated is True for each in measured),
         # Decided at the tick that begins the interval.
-        begin = tick.time - tick.seconds
-        blocks[place.block] = BlockTotals(
-            side=place.side,
-            seconds=before.seconds + tick.seconds,
-            cost=before.cost + _cost(app, tick) * tick.seconds / 3600,
-            measured=before.measured + (tick.violated is not None),
-            late=before.late + (tick.violated is True),
-            restarts=before.restarts + sum(begin <= each.created < tick.time for each in changes),
-        )
-    return blocks
+        restarts=sum(
+            each.time - each.seconds <= change.created < each.time
+            for each in ticks
+            for change in changes
+        ),
+        rate=sum(each.rate * each.seconds for each in rated) / sum(each.seconds for each in rated)
+        if rated
+        else math.nan,
+        refused=sum(evaluated.refused for _, evaluated, _ in intervals),
+    )
 
 
-def _cost(app: StreamApp, tick: JobTick) -> float:
+def _cost_per_hour(app: StreamApp, tick: JobTick, side: Side) -> float:
+    """Return the cost of an interval, for the baseline without standby.
+
+    Standby TaskManagers wait for Weir's changes: a job that keeps its deployment has none.
+    """
     return cost_per_hour(
         tick.deployments,
         prices(app),
         job_manager=world.job_manager_price(app),
-        standby=standby_pools(app),
+        standby=standby_pools(app) if side is Side.WEIR else {},
     )
 
 
 def _total(blocks: dict[int, BlockTotals], side: Side) -> EvaluationTotals:
-    own = [each for each in blocks.values() if each.side is side]
+    own = [each for each in blocks.values() if each.side is side and not each.refused]
     hours = sum(each.seconds for each in own) / 3600
     measured = sum(each.measured for each in own)
     return EvaluationTotals(

@@ -80,7 +80,7 @@ def replay_records(
     bound = _read_bound(request.objective)
     if request.policy is not None:
         registry.refuse_parameters(request.policy, {})
-    records = RecordStore(path)
+    records = RecordStore(path, read_only=True)
     try:
         times = records.tick_times(until=request.until)
         starts = [each for each in records.starts() if each.time <= times[-1]] if times else []
@@ -113,6 +113,7 @@ def replay_records(
         notices=(
             *_describe_policy(replayer.coverage, starts, policy, earlier),
             *_describe_objective(replayer.coverage, path, bound, until),
+            *_describe_decisions(intervals, policy),
             *_describe_time(replayer.coverage, totals),
             "The model has no gap of a restart and no backlog after it: the restarts of the replay "
             "take no time and delay no record",
@@ -333,6 +334,18 @@ def _describe_objective(
             "one that can"
         )
     return said
+
+
+def _describe_decisions(intervals: Sequence[ReplayedInterval], policy: str) -> list[str]:
+    """Say so where the policy kept its deployment all the time, and why it last did."""
+    choices = [each.would for interval in intervals for each in interval.decisions]
+    if any(each.changes for each in choices):
+        return []
+    return [
+        f"Policy {policy} proposed another deployment in 0 of "
+        f"{wording.counted(len(choices), 'decision')}, so the differences are those of the "
+        f"deployment in which the replay began. Its last reason: {choices[-1].reason}"
+    ]
 
 
 def _describe_time(coverage: Coverage, totals: Totals) -> list[str]:

@@ -5,6 +5,7 @@ import sqlite3
 
 import pytest
 
+from tests.cli.recorded import a_tick
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.decision_records import (
     INTERVALS_KEPT,
@@ -174,6 +175,21 @@ def test_the_file_stays_small_however_much_is_written(store, tmp_path, monkeypat
     assert 500 < len(newest) < 3200
     assert store.events()[-1].message.startswith("399")
     assert store.changes()[-1].created == 60.0 * 399
+
+
+def test_changes_stay_as_long_as_the_ticks_in_which_they_were_made(store, monkeypatch):
+    monkeypatch.setattr("weir_operator.loop.decision_records.MAX_BYTES", 100_000)
+    monkeypatch.setattr("weir_operator.loop.decision_records.PRUNE_EVERY", 10)
+
+    for tick in range(200):
+        if tick == 20:
+            store.note_tick(a_tick(time=60.0 * tick))
+        store.write(
+            [a_record(f"{tick}-{name}", time=60.0 * tick, operator=name) for name in "abcdefgh"],
+            change=a_change(now=60.0 * tick),
+        )
+
+    assert [each.created for each in store.changes()] == [60.0 * tick for tick in range(20, 200)]
 
 
 def test_room_that_becomes_free_is_given_back_to_the_disk(store, tmp_path, monkeypatch):

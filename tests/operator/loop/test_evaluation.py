@@ -30,11 +30,11 @@ SIDES = Design(block=BLOCK, pairs=2, seed=3).sides
 def evaluated(stage_of):
     """Return a stage whose policy wants fewer replicas than the baseline has."""
 
-    def build(budget=100):
+    def build(budget=100, block=ASKED["block"]):
         stage = stage_of(
             operators=OPERATORS,
             operatorManager={"interval": "5s", "policy": {"name": "queueing"}},
-            evaluation=ASKED,
+            evaluation=ASKED | {"block": block},
             applicationManager={"restartBudget": {"size": budget, "refillEvery": "10h"}},
         )
         stage.put_under(20, busy=0.15, latency=0.05)
@@ -83,6 +83,7 @@ async def test_what_was_measured_is_read_from_the_records(evaluated):
     assert (found.weir.blocks, found.baseline.blocks) == (2, 2)
     assert found.weir.cost_per_hour < found.baseline.cost_per_hour
     assert found.baseline.restarts == 0
+    assert all(each.rate == pytest.approx(20) for each in found.blocks.values())
     assert found.estimate is not None
     assert found.estimate.pairs == 2
     assert found.estimate.relative_cost.mean < 0
@@ -100,6 +101,21 @@ async def test_it_ends_when_the_objective_is_missed_with_the_baseline(evaluated)
 
     assert ticks[0].evaluation.side is Side.BASELINE
     assert ticks[-1].evaluation.side is None
+    assert events_of(stage) == [BEGAN, ENDED]
+
+
+async def test_it_ends_within_the_first_quarter_once_the_job_is_in_the_baseline(evaluated):
+    stage = await evaluated(block="80s").started()
+    sides = Design(block=80, pairs=2, seed=3).sides
+    baseline = sides.index(Side.BASELINE)
+    await stage.ticks(baseline * 16)
+
+    stage.put_under(20, busy=0.15, latency=2.0)
+    ticks = await stage.ticks(16)
+
+    late = [each.evaluation.side for each in ticks]
+    assert Side.BASELINE in late
+    assert late.index(None) <= 5
     assert events_of(stage) == [BEGAN, ENDED]
 
 
@@ -223,6 +239,21 @@ async def test_a_baseline_that_the_restart_budget_refuses_waits(evaluated):
 
     assert stage.reasons.count("EvaluationHeld") >= 1
     assert len(stage.ends("Rescale")) == 1
+
+
+async def test_weir_decides_while_the_baseline_is_refused(evaluated):
+    stage = await evaluated(budget=1).started()
+    stage.memory.restore(stage.clock.now())
+
+    ticks = await stage.ticks(4 * TICKS + 4)
+    stage.records.note(events=stage.events)
+    found = read_evaluation(stage.folder / "records.sqlite", "trips")
+
+    refused = SIDES.index(Side.BASELINE, SIDES.index(Side.WEIR))  # Weir's change took the token
+    block = ticks[refused * TICKS + 2 : (refused + 1) * TICKS - 2]
+    assert all(each.proposals and each.evaluation.side is Side.WEIR for each in block)
+    assert found.blocks[refused].refused > 0
+    assert found.estimate is None or found.estimate.pairs < 2
 
 
 async def test_nothing_is_evaluated_where_weir_only_advises(evaluated):

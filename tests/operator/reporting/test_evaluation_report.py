@@ -17,19 +17,26 @@ from weir_operator.reporting.evaluation import (
     summarise,
     to_plain,
 )
-from weir_simulator.switchback import BlockTotals, Design, Effect, ExperimentResult, Side
+from weir_simulator.switchback import (
+    BlockTotals,
+    Comparison,
+    Design,
+    Effect,
+    ExperimentResult,
+    Side,
+)
 
-NOTHING = Effect(mean=0.0, low=-0.1, high=0.1)
+NOTHING = Comparison(weir=0.05, baseline=0.05, mean=0.0, low=-0.1, high=0.1)
 
 
-def an_estimate(mean, low, high, *, left_out=0):
+def an_estimate(mean, low, high, *, left_out=0, pairs=12):
     return ExperimentResult(
-        pairs=12,
+        pairs=pairs,
         left_out=left_out,
         relative_cost=Effect(mean=mean, low=low, high=high),
-        cost=Effect(mean=-0.05, low=-0.07, high=-0.03),
+        cost=Comparison(weir=0.2, baseline=0.25, mean=-0.05, low=-0.07, high=-0.03),
         late=NOTHING,
-        restarts=Effect(mean=math.inf, low=math.nan, high=math.nan),
+        restarts=Comparison(weir=math.inf, baseline=2, mean=math.inf, low=math.nan, high=math.nan),
     )
 
 
@@ -47,6 +54,7 @@ def a_report(estimate, *, ended=""):
         statistic="mean",
         design=Design(block=60.0, pairs=12, seed=0),
         ended=ended,
+        standby=False,
         weir=EvaluationTotals(blocks=1, hours=0.5, cost_per_hour=0.8, late=1 / 9, restarts=0),
         baseline=EvaluationTotals(
             blocks=1, hours=0.5, cost_per_hour=1.6, late=math.nan, restarts=1
@@ -62,7 +70,11 @@ def a_report(estimate, *, ended=""):
         (None, "Nothing can be said before 2 pairs of blocks are measured"),
         (
             an_estimate(-0.2, math.nan, math.nan),
-            "All 12 pairs of blocks have the same ratio of costs: chance cannot be judged",
+            "The costs of 12 pairs of blocks do not say how much is chance",
+        ),
+        (
+            an_estimate(-0.2, math.nan, math.nan, pairs=3),
+            "Chance cannot be judged before 4 pairs of blocks are measured",
         ),
         (
             an_estimate(-0.2, -0.5, 0.1),
@@ -102,9 +114,9 @@ def row_of(report, label):
     ("label", "cells"),
     [
         ("cost, relative", ["-", "-", "-20 %", "-25 % to -15 %"]),
-        ("cost per hour", ["0.800", "1.600", "-0.0500", "-0.0700 to -0.0300"]),
-        ("intervals over 500 ms", ["11 %", "-", "+0 %", "-10 % to +10 %"]),
-        ("restarts per hour", ["0.00", "2.00", "-", "-"]),
+        ("cost per hour", ["0.200", "0.250", "-0.0500", "-0.0700 to -0.0300"]),
+        ("intervals over 500 ms", ["5 %", "5 %", "+0.0 points", "-10.0 points to +10.0 points"]),
+        ("restarts per hour", ["inf", "2.00", "-", "-"]),
     ],
 )
 def test_each_figure_has_both_sides_the_difference_and_its_interval(label, cells):
@@ -119,9 +131,10 @@ def test_without_an_estimate_only_the_sides_are_known():
     ("report", "notices"),
     [
         (a_report(None), 2),
-        (a_report(an_estimate(0, -1, 1)), 2),
-        (a_report(an_estimate(0, -1, 1, left_out=1)), 3),
-        (a_report(an_estimate(0, -1, 1, left_out=1), ended="It has ended."), 4),
+        (a_report(an_estimate(0, -1, 1)), 3),
+        (replace(a_report(an_estimate(0, -1, 1)), standby=True), 4),
+        (a_report(an_estimate(0, -1, 1, left_out=1)), 4),
+        (a_report(an_estimate(0, -1, 1, left_out=1), ended="It has ended."), 5),
     ],
 )
 def test_an_end_and_pairs_that_do_not_count_are_noticed(report, notices):
@@ -129,6 +142,19 @@ def test_an_end_and_pairs_that_do_not_count_are_noticed(report, notices):
 
     assert len(listed) == notices
     assert any("It has ended" in each for each in listed) == bool(report.ended)
+
+
+def test_a_refused_baseline_is_noticed_before_anything_can_be_estimated_and_no_bar_of_it(tmp_path):
+    report = a_report(None)
+    refused = {1: replace(report.blocks[1], refused=4)}
+    page = tmp_path / "evaluation.html"
+
+    listed = shown(replace(report, blocks=report.blocks | refused))
+    page.write_text(render_evaluation_page(replace(report, blocks=report.blocks | refused)))
+
+    assert any("EvaluationHeld" in "".join(cells) for cells in listed)
+    cost = charts_of(page)["Cost per hour"]["data"]
+    assert [each["x"] for each in cost] == [[1], [], [2]]
 
 
 def test_the_page_has_a_bar_for_each_block_of_each_side(tmp_path):
@@ -146,11 +172,18 @@ def test_the_page_has_a_bar_for_each_block_of_each_side(tmp_path):
 
 def test_programs_get_null_for_what_is_unknown_and_a_word_for_what_is_unlimited():
     estimate = an_estimate(-0.2, -0.25, -0.15)
-    report = a_report(replace(estimate, cost=Effect(mean=-math.inf, low=math.nan, high=math.nan)))
+    unlimited = replace(estimate.cost, mean=-math.inf, low=math.nan, high=math.nan)
+    report = a_report(replace(estimate, cost=unlimited))
 
     plain = json.loads(json.dumps(to_plain(report), allow_nan=False))
 
     assert plain["baseline"]["late"] is None
-    assert plain["estimate"]["restarts"] == {"mean": "Infinity", "low": None, "high": None}
+    assert plain["estimate"]["restarts"] == {
+        "weir": "Infinity",
+        "baseline": 2,
+        "mean": "Infinity",
+        "low": None,
+        "high": None,
+    }
     assert plain["estimate"]["cost"]["mean"] == "-Infinity"
     assert plain["blocks"]["1"]["restarts"] == 1
