@@ -30,11 +30,13 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 
-ABOUT = "CPU time of a decision tick: 100 operators x 3 pools"
-DURATION = "10 s"
+ABOUT = "CPU time of a decision tick: 100 operators x 3 pools; of a decision of the default policy"
+DURATION = "20 s"
 
 OPERATORS = 100
 TICKS = 15
+DECISIONS = 60
+"""Of the default policy: enough for the plans of its first hour."""
 NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
 REPLICAS = make_replicas(NAMES)
 LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
@@ -45,6 +47,7 @@ def run() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         application = _Application(Path(folder))
         parts = [application.tick(turn) for turn in range(TICKS)]
+        decisions = application.time_decisions("planner")
     # The first ones fill caches that a controller fills once in its life.
     warm = parts[3:]
     total = statistics.median(sum(tick.values()) for tick in warm)
@@ -59,6 +62,17 @@ def run() -> list[Figure]:
             for name in warm[0]
         ),
         Figure(figure="the first tick", value=1000 * sum(parts[0].values()), unit="ms"),
+        at_most(
+            figure="a decision of `planner`, plans included, longest",
+            value=1000 * max(decisions),
+            unit="ms",
+            limit=20,
+        ),
+        Figure(
+            figure="a decision of `planner`, median",
+            value=1000 * statistics.median(decisions),
+            unit="ms",
+        ),
     ]
 
 
@@ -105,6 +119,27 @@ class _Application:
         timed("budgets and arbitration", lambda: self._rule(now))
         timed("records and learned state", lambda: self._write(turn, now))
         return spent
+
+    def time_decisions(self, policy: str) -> list[float]:
+        """Return the CPU seconds that a policy takes to learn from and decide on each interval."""
+        manager, name = make_manager(NAMES[1], policy), NAMES[1]
+        spent = []
+        for turn in range(DECISIONS):
+            now = 1060.0 + 60.0 * turn
+            self._measure(
+                a_window(self.layout, _loads(), start=now - 60.0, end=now, period=5.0), now
+            )
+            observation = manager.observe(
+                self.measured,
+                REPLICAS[name],
+                deployment=Deployment((1, 1, 1)),
+                budget=0.1,
+                first=True,
+            )
+            began = time.process_time()
+            manager.propose(observation)
+            spent.append(time.process_time() - began)
+        return spent[3:]  # the first ones load what was compiled
 
     def _measure(self, window: Window, now: float) -> None:
         self.measured = measure(window, self.layout)

@@ -73,11 +73,18 @@ def manifest() -> dict[str, Any]:
 def figures(done: RecordedRun, versions: tuple[Version, ...]) -> list[Figure]:
     """Return what the slow loop did, and whether the job felt it."""
     judged = [each for each in versions if each.standing is not Standing.ON_TRIAL]
+    kept = [
+        each
+        for each in judged
+        if each.standing in (Standing.KEPT, Standing.REPLACED)
+        and each.trial.intervals >= each.forecast.intervals
+    ]
     tried = sum(each.trial.intervals for each in versions)
     late = sum(each.trial.late for each in versions)
     return [
         at_least(figure="tunings put in force", value=len(versions), unit="", limit=1),
         at_least(figure="trials brought to an end", value=len(judged), unit="", limit=1),
+        at_least(figure="tunings kept", value=len(kept), unit="", limit=1),
         at_most(figure="tunings that failed", value=_count(done, "TuningFailed"), unit="", limit=0),
         at_most(figure="ticks that failed", value=_count(done, "TickFailed"), unit="", limit=0),
         Figure(figure="tunings taken back", value=_count(done, "TuningRolledBack"), unit=""),

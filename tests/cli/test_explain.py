@@ -11,6 +11,7 @@ from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
 from weir_operator.tuning.testing import a_prediction
+from weir_operator.tuning.trial import TuningTrial
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Candidate, CostWeights, Expectation, Tuning
 from weir_policies.testing import a_decision, an_observation
@@ -131,7 +132,19 @@ def test_a_tuning_is_told_with_what_it_set_and_why_it_was_kept_or_taken_back(sta
     assert "match 300 ms" in words
     assert "kept: 0 of 60 intervals were late" in words
     assert "rolled back: 9 were late" in words
-    assert "tuned version 1: Forecast: cost of 1 per hour instead of 2" in words
+    assert "tuned version 1: Forecast for the scaled operators: cost of 1 per hour" in words
+
+
+def test_the_intervals_of_a_trial_that_do_not_count_are_counted(state):
+    trial = TuningTrial(intervals=3, late=1, beyond=10)
+    version = a_version(1, ago=90, standing=Standing.ON_TRIAL, trial=trial)
+    TuningStore(state / "default.trips" / "tuning.json", key={}).save(
+        TuningState(key={}, current=1, versions=(version,))
+    )
+
+    words = " ".join(explain(state).output.replace("│", " ").split())
+
+    assert "interval 3 of 60, 1 of them over the bound; 10 more do not count" in words
 
 
 def test_a_tuning_that_came_later_is_not_told_of_the_time_before(state):

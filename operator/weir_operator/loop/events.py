@@ -108,6 +108,7 @@ NORMAL = frozenset(
         "StartRestarted",
         "Suspended",
         "TuningApplied",
+        "TuningOutgrown",
         "TuningDropped",
         "TuningUnsure",
         "TuningWaits",

@@ -69,6 +69,8 @@ class Snapshot:
     """Whether the run is old enough for its samples to show more than its restart."""
     run_since: float = -math.inf
     """Unix time since when the present run processes records, `inf` where there was none yet."""
+    gap: bool = False
+    """Whether the job was down in the interval, or has counted no records since it was."""
 
     @property
     def reason_to_hold(self) -> str:
@@ -101,12 +103,14 @@ class Snapshot:
         """Return whether the interval exceeded the bound; `None` if that is unknown.
 
         An interval in which nothing came out while records waited is one: they are late already.
+        Until a job that was down says how many wait, they are taken to wait.
         """
         response = self.response(statistic)
-        if math.isnan(response):
-            waiting = self.app is not None and self.app.backlog > 0
-            return True if waiting or self.app is None else None
-        return response > bound
+        if not math.isnan(response):
+            return response > bound
+        if self.app is None or self.app.backlog > 0:
+            return True
+        return True if self.gap and math.isnan(self.app.backlog) else None
 
 
 def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> JobLayout:
@@ -295,6 +299,7 @@ class Gatherer:
         self._topology: Topology | None = None
         self._topology_of: tuple[str, str] | None = None
         self._silent = False
+        self._gap = False
         self._run_since = math.inf
         self._previous: AppMeasurement | None = None
         self._counted: Counted | None = None
@@ -313,7 +318,10 @@ class Gatherer:
         self._run_since += set_by
         replicas = await self._runtime.replicas()
         window = await self._source.window(start=start, end=now)
+        seen_before = self._topology_of
         layout = await self._find_layout(replicas)
+        if layout is None or seen_before not in (None, self._topology_of):
+            self._gap = True
         output, self._counted = measure_output(window, self._counted)
         settled = now - self._run_since >= self._settings.settle * self._settings.interval
         app: AppMeasurement | None = None
@@ -331,6 +339,9 @@ class Gatherer:
             )
             self._previous = app
         self._silent = any(each.kind is ProblemKind.PARTIAL for each in problems)
+        arriving = math.nan if app is None else sum_of_sources(app, self._topology)
+        gap = self._gap and arriving != 0
+        self._gap = self._gap and math.isnan(arriving)
         return Snapshot(
             start=start,
             now=now,
@@ -341,6 +352,7 @@ class Gatherer:
             dataflow=None if self._topology is None else dataflow_of(self._topology, app),
             settled=settled,
             run_since=self._run_since,
+            gap=gap,
         )
 
     async def measure_vertices(self, snapshot: Snapshot, span: float) -> dict[str, float] | None:

@@ -73,6 +73,9 @@ class QualitySettings:
     """Share of time in garbage collection from which a replica's speed is not its own."""
     busy: float = 0.5
     """Utilisation from which an operator counts as busy."""
+    moment: float = 1.0
+    """Seconds of what a source reads by which its backlog may grow in an interval. There are always
+    some records that arrived since it last asked for any, and their number varies."""
 
 
 def judge(
@@ -287,7 +290,9 @@ def _garbage_collection(case: _Case) -> Iterator[Problem]:
 
 def _source_busy_time(case: _Case) -> Iterator[Problem]:
     operator = case.operator
-    if not case.is_source or not operator.backlog_growth > 0:
+    length = case.app.end - case.app.start
+    usual = case.settings.moment * operator.processed_rate
+    if not case.is_source or not operator.backlog_growth * length > usual:
         return
     busiest = max(operator.utilisation, default=math.nan)
     # A source that waits for room downstream is idle for a good reason.

@@ -301,13 +301,16 @@ def _outcome(run: RecordedRun) -> list[Block]:
     if run.summary is None:
         sentence = "There is no summary: this run has not ended, or it was killed."
         return [Prose(sentence, tone="warn")]
-    return [Tiles(_tiles(run.summary))]
+    return [
+        Tiles(_tiles(run.summary, standby=max((each.standby for each in run.ticks), default=0)))
+    ]
 
 
-def _tiles(summary: RunSummary) -> list[Tile]:
+def _tiles(summary: RunSummary, *, standby: int) -> list[Tile]:
     kept = 1 - summary.violation_share
     broken = summary.violations > 0
     gaps = summary.gaps
+    waiting = f", with {wording.counted(standby, 'standby TaskManager')}" if standby else ""
     tiles = [
         Tile(
             label="Within the bound",
@@ -323,7 +326,7 @@ def _tiles(summary: RunSummary) -> list[Tile]:
         Tile(
             label="Cost",
             value=wording.money(summary.cost),
-            note=f"over {wording.clock(summary.finished - summary.started)}",
+            note=f"over {wording.clock(summary.finished - summary.started)}{waiting}",
         ),
         Tile(
             label="Restarts",

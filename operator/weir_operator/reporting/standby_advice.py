@@ -1,18 +1,24 @@
 """What standby TaskManagers would have saved in the past, and what they cost. Pure.
 
 A change that adds replicas first waits for their TaskManagers, while the old job runs on. Standby
-takes most of that wait away. Whether it pays is judged by the intervals in that wait that exceeded
-the bound: without any, nothing was missed that standby could have kept.
+takes most of that wait away. Whether more of it would pay is judged by the intervals in that wait
+that exceeded the bound: without any, nothing was missed that standby could have kept.
 
-Only what was recorded is counted. An interval may have exceeded the bound in any case, so the
-number is what standby could have saved at most.
+A change whose TaskManagers all were standby has hardly waited, so its intervals say nothing against
+standby. What it would have been without is judged by the wait of changes that started their own:
+for as long, the old deployment would have run on. Without such changes, it is unknown.
+
+Only what was recorded is counted. An interval may have exceeded the bound in any case, or may not
+have exceeded it with the old deployment, so the numbers are what standby could have saved or has
+saved at most.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from weir_operator.loop.decision_records import JobTick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
@@ -35,6 +41,13 @@ class StandbyAdvice:
     """Intervals over the bound that overlap with such a wait."""
     needed: Mapping[str, int]
     """The most replicas that one of them added, by pool."""
+    warm: int = 0
+    """How many of the changes took standby TaskManagers only."""
+    cold_wait: float | None = None
+    """Seconds for which the others waited, the median; `None` without any."""
+    kept: int | None = None
+    """Intervals within the bound in which the warm changes would still have waited if they had
+    started their own TaskManagers; `None` where nothing says how long that takes."""
 
     @property
     def pays(self) -> bool:
@@ -50,6 +63,8 @@ def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -
         ticks: Of the same time.
     """
     waits: list[tuple[float, float]] = []
+    cold: list[float] = []
+    warm: list[tuple[float, float]] = []
     needed: Counter[str] = Counter()
     for change in changes:
         added = _added(change.source, change.target)
@@ -58,16 +73,21 @@ def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -
             continue
         waits.append((begin, end))
         needed |= added
-    late = sum(
-        tick.violated is True
-        and any(begin < tick.time and tick.time - tick.seconds < end for begin, end in waits)
-        for tick in ticks
-    )
+        if 0 < change.started <= change.from_standby:
+            warm.append((begin, end))
+        else:
+            cold.append(end - begin)
+    seen = list(ticks)
+    cold_wait = median(cold) if cold else None
+    spared = () if cold_wait is None else tuple((end, begin + cold_wait) for begin, end in warm)
     return StandbyAdvice(
         changes=len(waits),
         waited=sum(end - begin for begin, end in waits),
-        late=late,
+        late=_count_within(seen, waits, violated=True),
         needed=dict(needed),
+        warm=len(warm),
+        cold_wait=cold_wait,
+        kept=None if cold_wait is None else _count_within(seen, spared, violated=False),
     )
 
 
@@ -88,9 +108,10 @@ def describe_standby(
         f" {wording.seconds(advice.waited)} for TaskManagers, in which"
         f" {wording.counted(advice.late, 'interval')} exceeded the bound."
     )
+    if not advice.pays and advice.warm:
+        return f"{waits} {_describe_kept(advice)}"
     if not advice.pays:
-        spare = " remove it to save its cost" if any(standby.values()) else " none is needed"
-        return f"{waits} Standby would have saved nothing:{spare}."
+        return f"{waits} More standby would have saved nothing."
     more = {
         pool: count
         for pool, count in sorted(advice.needed.items())
@@ -101,6 +122,28 @@ def describe_standby(
     asked = ", ".join(f"standby: {count} in pool {pool}" for pool, count in more.items())
     cost = 24 * sum((count - standby.get(pool, 0)) * prices[pool] for pool, count in more.items())
     return f"{waits} To save up to that, set {asked}, for {wording.money(cost)} per day."
+
+
+def _describe_kept(advice: StandbyAdvice) -> str:
+    """Return what standby has saved, a sentence."""
+    took = f"{wording.counted(advice.warm, 'change')} took standby only"
+    if advice.cold_wait is None or advice.kept is None:
+        return f"{took}: what standby saved is unknown, because no change did without."
+    return (
+        f"{took}: without, each would have waited some {wording.seconds(advice.cold_wait)}, so"
+        f" standby saved at most {wording.counted(advice.kept, 'interval')} over the bound."
+    )
+
+
+def _count_within(
+    ticks: Sequence[JobTick], spans: Sequence[tuple[float, float]], *, violated: bool
+) -> int:
+    """Return how many intervals with this verdict overlap with one of the spans of time."""
+    return sum(
+        tick.violated is violated
+        and any(begin < tick.time and tick.time - tick.seconds < end for begin, end in spans)
+        for tick in ticks
+    )
 
 
 def _added(source: Deployments, target: Deployments) -> Counter[str]:

@@ -45,9 +45,14 @@ def describe_standing(version: Version) -> str:
     """Return whether measurements have confirmed a version, and why not where it has not."""
     trial = version.trial
     if version.standing is Standing.ON_TRIAL:
+        beyond = (
+            f"; {trial.beyond} more do not count, because more arrived than the tuning has seen"
+            if trial.beyond
+            else ""
+        )
         return (
             f"on trial, interval {trial.intervals} of {version.forecast.intervals}, "
-            f"{trial.late} of them over the bound"
+            f"{trial.late} of them over the bound{beyond}"
         )
     words = {
         Standing.KEPT: "kept",

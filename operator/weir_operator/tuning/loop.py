@@ -11,6 +11,7 @@ objective is divided without tuning, and policies that explore do not decide.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Failures, Notices
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.tick import Tick
-from weir_operator.loop.tuned import ModelState, TuningView
+from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.loop.verify import Verdict
 from weir_operator.streamapp.models import Mode
 from weir_operator.tuning.fitting import UNKNOWN, Fitter, write_fitted
@@ -40,6 +41,7 @@ from weir_operator.tuning.requests import (
 )
 from weir_operator.tuning.store import Standing, TuningStore, Version
 from weir_operator.tuning.trial import find_overgrown, judge_trial
+from weir_policies.kernels.wording import format_rate
 from weir_policies.policy import Tuning
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
@@ -55,7 +57,8 @@ FIRST_FIT = LEAST_INTERVALS + 5
 LOOK_AGAIN = 5
 """Ticks until the next check where too little was measured even then: changes spoil intervals."""
 MORE_THAN_SEEN = 1.1
-"""Times the most that a tuning has seen is traffic that it knows nothing of."""
+"""Times the most that a tuning has seen is traffic that it knows nothing of. It is out of force
+then, until there is no more than it has seen."""
 SAVED_EVERY = 10
 """Intervals of a trial between two writes: what a crash loses of it."""
 
@@ -112,6 +115,7 @@ class TuningLoop:
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
         self._last: Tick | None = None
+        self._outgrown = False
 
     @property
     def view(self) -> TuningView:
@@ -169,13 +173,16 @@ class TuningLoop:
             await self._tune_once()
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
-        """Process a tick: watch for drift, and judge what is on trial."""
+        """Process a tick: watch for drift and traffic, and judge what is on trial."""
         self._last = tick if tick.snapshot.dataflow is not None else self._last
         if sample is None:
             return
         with self._failures.survived("TrialFailed"):
             self._watch(sample)
-            self._judge(tick, sample)
+            in_force = not self._outgrown
+            self._watch_traffic(tick, sample)
+            if in_force or self._outgrown:
+                self._judge(tick)
 
     # -- one tuning -------------------------------------------------------------------------------
 
@@ -332,18 +339,37 @@ class TuningLoop:
         self._notices.report("ModelDrifted", f"{drift.sentence}; Weir fits again")
         self._store.save(self._state)  # the detector that saw it is gone: nobody would see it again
 
-    def _judge(self, tick: Tick, sample: IntervalSample) -> None:
+    def _watch_traffic(self, tick: Tick, sample: IntervalSample) -> None:
+        """Put what is tuned out of force while more arrives than it has seen."""
+        present = self._state.present
+        flow = tick.snapshot.dataflow
+        if present is None or flow is None:
+            return
+        rate = sum(
+            sample.operators[name].arrived for name in flow.sources if name in sample.operators
+        )
+        known = present.most_rate
+        if math.isnan(rate):
+            return
+        outgrown = rate > (known if self._outgrown else MORE_THAN_SEEN * known)
+        if outgrown != self._outgrown:
+            self._outgrown = outgrown
+            self._give()
+        self._notices.report_while(
+            "TuningOutgrown",
+            f"Version {present.number} has seen at most {format_rate(known)}; while more arrives,"
+            " the settings without tuning are in force"
+            if outgrown
+            else "",
+        )
+
+    def _judge(self, tick: Tick) -> None:
         present = self._state.present
         if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
             return
         if self._directives().mode is not Mode.AUTO:
             return
-        rate = sum(
-            sample.operators[name].arrived
-            for name in (tick.snapshot.dataflow.sources if tick.snapshot.dataflow else ())
-            if name in sample.operators
-        )
-        if rate > MORE_THAN_SEEN * present.most_rate:
+        if self._outgrown:
             self._leave_unjudged(present)
             return
         tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
@@ -388,5 +414,10 @@ class TuningLoop:
 
     def _put_in_force(self) -> None:
         """Give the managers the present version, and store it."""
-        self._sharing.tuned = self._state.tuned
+        self._outgrown = False
+        self._give()
         self._store.save(self._state)
+
+    def _give(self) -> None:
+        """Give the managers the present version, or none while more arrives than it has seen."""
+        self._sharing.tuned = UNTUNED if self._outgrown else self._state.tuned

@@ -104,8 +104,8 @@ class Version(BaseModel):
         """What is expected of it and of what it replaced, for people: why it was taken."""
         expected, before = self.prediction, self.former_prediction
         return (
-            f"Forecast: cost of {expected.money.mean:.4g} per hour instead of "
-            f"{before.money.mean:.4g}, violations in {expected.violations.mean:.2%} "
+            f"Forecast for the scaled operators: cost of {expected.money.mean:.4g} per hour "
+            f"instead of {before.money.mean:.4g}, violations in {expected.violations.mean:.2%} "
             f"of intervals instead of {before.violations.mean:.2%}, and restarts in "
             f"{expected.reconfigurations.mean:.2%} instead of "
             f"{before.reconfigurations.mean:.2%}"

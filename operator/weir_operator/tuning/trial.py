@@ -96,12 +96,12 @@ def judge_trial(
     money = trial.money / trial.intervals
     if money > MODEL_ERROR * forecast.money:
         return Verdict.ROLL_BACK, (
-            f"the job cost {money:.4g} per hour over {trial.intervals} intervals; at "
+            f"the scaled operators cost {money:.4g} per hour over {trial.intervals} intervals; at "
             f"most {forecast.money:.4g} was expected"
         )
     return Verdict.KEEP, (
         f"{trial.late} of {trial.intervals} intervals violated the objective at a "
-        f"cost of {money:.4g} per hour, as expected"
+        f"cost of {money:.4g} per hour for the scaled operators, as expected"
     )
 
 

@@ -144,10 +144,11 @@ def describe_step(observation: Observation, target: Deployment) -> str:
     if target == here:
         return "Stays: "
     there = format_deployment(target, node_types)
-    match target.size - here.size:
-        case 1:
+    steps = [after - before for after, before in zip(target, here, strict=True) if after != before]
+    match steps:
+        case [1]:
             return f"Adds a replica to reach {there}: "
-        case -1:
+        case [-1]:
             return f"Removes a replica to reach {there}: "
         case _:
             return f"Goes to {there}: "

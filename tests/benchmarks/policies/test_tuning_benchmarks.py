@@ -19,11 +19,18 @@ from benchmarks.papers.reproduce_am import (
     cases,
     summarise,
 )
+from benchmarks.policies import application_manager
 from benchmarks.policies.evolution import EvolutionSearch
 from benchmarks.policies.tune import Progress, read_runs, summarise_runs, time_tuning, write_runs
+from weir_operator.loop.tuned import UNTUNED
+from weir_operator.reporting.testing import a_run as a_recorded_run
+from weir_operator.tuning.store import Standing, Version
+from weir_operator.tuning.testing import a_prediction
+from weir_operator.tuning.trial import TuningTrial
 from weir_policies.application_manager.search import protocol
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import evaluation, workers
+from weir_simulator.tuning.order import Forecast
 from weir_simulator.tuning.tune import JUDGING_SEEDS
 
 LIMITS = protocol.Limits(violations=0.05, reconfigurations=0.1)
@@ -248,3 +255,40 @@ def test_what_is_timed_is_every_simulation_of_a_tuning_as_shipped_but_the_warmin
 
     assert timed == len(simulated) - 1
     assert len({run.seed for run in simulated[1:]}) == 1 + JUDGING_SEEDS
+
+
+def a_version(number, standing, *, intervals):
+    return Version(
+        number=number,
+        since=0.0,
+        former=number - 1,
+        point=UNTUNED,
+        budgets={},
+        prediction=a_prediction(1.0),
+        former_prediction=a_prediction(2.0),
+        certainty=0.99,
+        forecast=Forecast(intervals=30, violations=0.1, money=1.5),
+        most_rate=100.0,
+        standing=standing,
+        trial=TuningTrial(intervals=intervals),
+    )
+
+
+@pytest.mark.parametrize(
+    ("standing", "intervals", "kept"),
+    [
+        (Standing.KEPT, 30, True),
+        (Standing.REPLACED, 30, True),
+        (Standing.ROLLED_BACK, 30, False),
+        (Standing.ON_TRIAL, 29, False),
+        (Standing.OVERGROWN, 10, False),
+        (Standing.REPLACED, 10, False),
+    ],
+)
+def test_a_tuning_counts_as_kept_only_if_it_passed_its_trial(standing, intervals, kept):
+    found = application_manager.figures(
+        a_recorded_run(ticks=1), (a_version(1, standing, intervals=intervals),)
+    )
+
+    [figure] = [each for each in found if each.figure == "tunings kept"]
+    assert (figure.value, figure.holds) == (int(kept), kept)

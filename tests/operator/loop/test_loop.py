@@ -92,6 +92,62 @@ async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_
     assert len(stage.ends("Rescale")) == 1
 
 
+def only(*operators):
+    """Return a poison that leaves the series of some operators, whose backlog nobody knows."""
+
+    def poison(window: Window) -> Window:
+        return changed(
+            window,
+            lambda series: None,
+            where=lambda series: (
+                series.labels.get("weir_operator") not in operators
+                or series.name == names.PENDING_RECORDS
+            ),
+        )
+
+    return poison
+
+
+async def test_intervals_without_output_after_a_change_are_late_until_records_are_counted(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+    await stage.ticks(1)
+    stage.poison = without_samples
+
+    silent = await stage.ticks(2)
+    stage.poison = only("gen")
+    arriving, windowed = await stage.ticks(2)
+
+    assert len(stage.ends("Rescale")) == 1
+    assert [tick.violated for tick in silent] == [True, True]
+    assert arriving.violated is True
+    assert windowed.violated is None  # it may wait for a window to end
+
+
+async def test_an_interval_after_a_change_in_which_nothing_arrived_is_not_late(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+    await stage.ticks(1)
+    stage.poison = without_samples
+    await stage.ticks(1)
+    stage.put_under(0)
+    stage.poison = only("gen")
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.violated is None
+
+
+async def test_a_controller_that_finds_a_running_job_judges_no_gap(stage_of):
+    stage = await stage_of().started()
+    stage.controller = stage.controller_over(stage.lifecycle)
+    stage.poison = without_samples
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.violated is None
+
+
 async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):
     lessons = []
     monkeypatch.setattr(KernelPolicy, "learn", lambda _, transition: lessons.append(transition))

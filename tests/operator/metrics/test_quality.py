@@ -290,6 +290,13 @@ def test_a_source_that_falls_behind_while_idle_is_distrusted_but_does_not_hold()
     assert not problems[0].kind.holds
 
 
+def test_a_few_records_more_that_wait_at_an_idle_source_are_no_problem():
+    layout = a_layout()
+    loads = STEADY | {"gen": Load(rate=10, busy=0.01, pending=0, pending_growth=0.25)}
+
+    assert judged(layout, a_window(layout, loads, end=1010.0), now=1010.0) == ()
+
+
 def test_a_source_that_falls_behind_because_it_is_blocked_is_no_problem():
     layout = a_layout()
     loads = STEADY | {

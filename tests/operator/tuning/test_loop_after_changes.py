@@ -1,6 +1,7 @@
 """The slow loop while its job changes: a drift, a reset, another mode, more traffic than before."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -114,6 +115,26 @@ async def test_traffic_that_has_grown_ends_a_trial_and_the_next_tuning_sees_it(s
     assert setting.version(2).most_rate > 1.1 * seen
 
 
+async def test_a_tuning_is_out_of_force_while_more_arrives_than_it_has_seen(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+    tuned, seen = setting.sharing.tuned, setting.version(1).most_rate
+
+    def arrives(rate):
+        setting.note(late=False, sample=with_rate(HOURS[-1], rate))
+        return setting.sharing.tuned
+
+    assert tuned != UNTUNED
+    assert arrives(1.05 * seen) == tuned
+    assert arrives(1.2 * seen) == UNTUNED
+    assert arrives(math.nan) == UNTUNED
+    assert arrives(1.05 * seen) == UNTUNED  # as far as it has seen, and no to and fro
+    assert arrives(seen) == tuned
+    assert arrives(seen) == tuned
+    assert setting.reasons.count("TuningOutgrown") == 1
+    assert setting.loop.view.version == 1
+
+
 async def test_a_rush_in_a_trial_does_not_end_it(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
@@ -172,6 +193,12 @@ def test_where_hardly_a_restart_is_allowed_half_of_what_is_fitted_to_suffices():
 def terms_of(share):
     """Return terms that allow a restart in a share of the slots."""
     return Terms(policy="hold", constraints=Constraints(max_reconfigurations=share))
+
+
+def with_rate(sample, rate):
+    """Return an interval in which so many records/s arrived at the source."""
+    source = replace(sample.operators["match"], arrived=rate)
+    return replace(sample, operators={**sample.operators, "match": source})
 
 
 def grow():

@@ -58,7 +58,7 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
 from weir_policies.kernels.view import Memory, View
-from weir_policies.kernels.wording import format_deployment, format_rate
+from weir_policies.kernels.wording import format_deployment, format_rate, format_share
 from weir_policies.model.arrays import Counts
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
@@ -349,8 +349,10 @@ def _if_it_saves(o: int, view: View, own: PlannerMemory, row: int, saving: float
     return row
 
 
-FADE = 1 - 1 / (2 * DAY)
-"""Part of an expert's cost that is left after a block: two days are remembered."""
+REMEMBERED_DAYS = 2
+"""Days over which an expert's cost decays."""
+FADE = 1 - 1 / (REMEMBERED_DAYS * DAY)
+"""Part of an expert's cost that is left after a block."""
 RESTARTS_LOST = 2.0
 """Restarts by which another expert must be cheaper: to follow it and return takes two."""
 PART_LOST = 0.03
@@ -548,7 +550,11 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
     if not is_planned(own):
         periodic = own.followed == PERIODIC_PLAN
         reason = (
-            (_describe_period(own) if periodic else _describe_rule(view, own))
+            (
+                _describe_period(observation, view, own)
+                if periodic
+                else _describe_rule(observation, target, view, own)
+            )
             + _describe_shared(observation, target)
             + _describe_mistrust(own)
         )
@@ -572,32 +578,46 @@ def explain(observation: Observation, target: Deployment, view: View, memory: Me
         reason += f"; staying is expected to cost {saved:.3g} more (a restart costs {restart:.3g})"
     else:
         reason += f"; no other deployment is worth a restart, which costs {restart:.3g}"
+    carry = rate_to_carry(0, view, own)
+    most = _describe_reach(view, own, carry)
+    reason += f"; now {format_rate(carry)} must be carried, but {most}" if most else ""
     reason += _describe_shared(observation, target) + _describe_mistrust(own)
     return explain_scores(observation, target, reason, scores)
 
 
-def _describe_rule(view: View, own: PlannerMemory) -> str:
+def _describe_rule(
+    observation: Observation, target: Deployment, view: View, own: PlannerMemory
+) -> str:
     """Return which rule is followed instead of a plan, and why."""
     if own.followed == LONG_RULE:
         need = need_of_long_rule(0, view, own)
-        rule = f"the highest recent rate plus a margin, {format_rate(need)}, must be carried"
+        rule = f"the highest recent rate plus {format_share(LONG_HEADROOM)}"
     else:
         need = need_of_short_rule(0, view, own)
-        rule = f"the current rate plus a margin, {format_rate(need)}, must be carried"
-        violations = violations_of_restart(own)
-        if violations > FREE:
-            rule += f", and a restart, which brings {violations:.2g} violations, must pay"
+        carry = rate_to_carry(0, view, own)
+        rule = "the current rate"
+        if carry > LITTLE_MORE * observation.rate:
+            rule += ", what waits"
+        if need > LITTLE_MORE * carry:
+            rule += f" plus a margin of {format_share(need / carry - 1)}"
+    rule += f", {format_rate(need)}, must be carried"
+    most = _describe_reach(view, own, need)
+    rule += f", but {most}" if most else ""
+    node_types, here = observation.model.node_types, observation.deployment
+    saved = price_per_hour(here, node_types) - price_per_hour(target, node_types)
+    if target != here and saved > 0:
+        rule += f"; less has been enough for a while, and saves {saved:.4g} per hour"
+    violations = violations_of_restart(own)
+    if own.followed == SHORT_RULE and violations > FREE and saved >= 0:
+        brings = f"{violations:.2g}"
+        noun = "violation" if brings == "1" else "violations"
+        rule += f"; a restart that saves must pay for the {brings} {noun} that it brings on average"
     if own.plans == 0:
         return f"there is no plan yet, so {rule}"
-    costs = own.expert_cost
-    followed = costs[own.followed]
-    return (
-        f"{rule}; over the last days, this rule would have cost {followed:.3g}, the plan "
-        f"{costs[PLAN]:.3g}"
-    )
+    return f"{rule}; {_compare_costs(observation, view, own, 'this rule')}"
 
 
-def _describe_period(own: PlannerMemory) -> str:
+def _describe_period(observation: Observation, view: View, own: PlannerMemory) -> str:
     """Return which period was planned, and why its plan is followed."""
     every = _format_duration(float(own.period) * float(own.slot_length))
     plan = (
@@ -605,11 +625,51 @@ def _describe_period(own: PlannerMemory) -> str:
     )
     if own.plans == 0:
         return plan
+    return f"{plan}; {_compare_costs(observation, view, own, 'this plan')}"
+
+
+LITTLE_MORE = 1.005
+"""Times by which a rate must be higher for a reason to name the difference."""
+_OTHERS = {
+    SHORT_RULE: "the rule for the current rate",
+    LONG_RULE: "the rule for the highest recent rate",
+    PLAN: "the plan",
+    PERIODIC_PLAN: "the plan for the period",
+}
+"""The experts as a reason names those that are not followed."""
+
+
+def _compare_costs(observation: Observation, view: View, own: PlannerMemory, followed: str) -> str:
+    """Return what the experts would have cost, and why a cheaper one is not followed."""
     costs = own.expert_cost
-    return (
-        f"{plan}; over the last days, this plan would have cost {costs[PERIODIC_PLAN]:.3g}, the "
-        f"plan that knows no period {costs[PLAN]:.3g}"
-    )
+    others = [PLAN, SHORT_RULE, LONG_RULE, *([PERIODIC_PLAN] if own.period > 0 else [])]
+    others.remove(own.followed)
+    cost, best = float(costs[own.followed]), min(others, key=costs.__getitem__)
+    named = [
+        each for each in dict.fromkeys((others[0], best)) if each == PLAN or costs[each] < cost
+    ]
+    seen = min(int(own.seen_intervals) * observation.interval, REMEMBERED_DAYS * 86_400.0)
+    compared = [f"{followed} would have cost {cost:.3g}"]
+    compared += [f"{_OTHERS[each]} {costs[each]:.3g}" for each in named]
+    text = f"over the last {_format_duration(seen)}, {', '.join(compared)}"
+    if costs[best] >= cost:
+        return text
+    if own.blocks < FIRST_COMPARISON:
+        first = FIRST_COMPARISON * int(own.block) * observation.interval
+        return f"{text}; in the first {_format_duration(first)}, costs decide nothing yet"
+    enough = RESTARTS_LOST * price_of_restart(0, view, own) + PART_LOST * cost
+    return f"{text}; another must cost {enough:.3g} less to be followed"
+
+
+def _describe_reach(view: View, own: PlannerMemory, need: float) -> str:
+    """Return how many records/s can be carried, a clause; empty if so many can be."""
+    capacities = own.candidate_capacity[: own.candidates_used]
+    for row in capacities.argsort()[::-1]:
+        if capacities[row] >= need:
+            return ""
+        if fits_pools(0, view, own.candidates[row]):
+            return f"no deployment carries more than {format_rate(float(capacities[row]))}"
+    return ""
 
 
 def _describe_shared(observation: Observation, target: Deployment) -> str:

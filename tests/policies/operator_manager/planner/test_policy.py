@@ -11,6 +11,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
+from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.cost import kind_of_change
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
@@ -409,6 +410,61 @@ def test_it_says_which_rule_it_follows_and_what_the_plan_would_have_cost():
 
     assert "a margin" in reason
     assert "the plan" in reason
+
+
+def restarting(policy, times, *, late):
+    """Let a policy learn from restarts, each followed by an interval that is late or is not."""
+    response = {"response_time": 2 * BUDGET} if late else {}
+    seen = observe(MODEL, TWO_SLOW, 100.0)
+    for tick in range(1, 2 * times + 1):
+        there = (Deployment((3, 0)), TWO_SLOW)[tick // 2 % 2]
+        following = observe(MODEL, there, 100.0, tick, **response)
+        policy.learn(an_interval(seen, following))
+        seen = following
+    return seen
+
+
+def test_it_names_a_margin_only_where_it_keeps_one():
+    kept, given_up = a_planner(), a_planner()
+
+    with_margin = kept.decide(restarting(kept, 1, late=False)).reason
+    without = given_up.decide(restarting(given_up, 6, late=True)).reason
+
+    assert "the current rate plus a margin of" in with_margin
+    assert "the current rate, 100 records/s, must be carried" in without
+
+
+@pytest.mark.parametrize("ticks", [1, 1500])
+def test_it_says_that_nothing_carries_the_rate_where_nothing_does(ticks):
+    model = replace(MODEL, max_replicas=2)
+    policy = a_planner()
+    [*_, seen], _ = follow(policy, [300.0] * ticks, model=model)
+
+    possible = policy.decide(seen).reason
+    following = replace(seen, rate=1200.0, processed=300.0, response_time=math.inf)
+    policy.learn(an_interval(seen, following))
+    impossible = policy.decide(following).reason
+
+    assert "no deployment carries more than" not in possible
+    assert "no deployment carries more than" in impossible
+
+
+def test_it_says_over_which_time_costs_were_added_and_why_what_costs_less_is_not_followed():
+    policy = a_planner()
+    [*_, seen], _ = follow(policy, days(1)[300:421])
+
+    reason = policy.decide(seen).reason
+
+    assert "over the last 2.0 h" in reason
+    assert "in the first 3.0 h, costs decide nothing" in reason
+
+
+def test_replicas_of_two_types_are_exchanged_and_not_removed():
+    exchanged = explain_rule(observe(MODEL, TWO_SLOW, 100.0), Deployment((0, 1)), "faster")
+    removed = explain_rule(observe(MODEL, TWO_SLOW, 100.0), Deployment((1, 0)), "enough")
+
+    assert exchanged.reason.startswith("Goes to 1 x fast")
+    assert removed.reason.startswith("Removes a replica")
 
 
 def hourly(ticks):
