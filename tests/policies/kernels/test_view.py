@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def add_twice(o: int, view: View) -> float:
     before = add_apart(o, view, 1)
     view.seen[o].rate = before + add_apart(o, view, 10)
     view.scratch[o] = view.seen[o].rate
-    return view.seen[o].rate + view.scratch[o, 0] + view.joined.shape[1]
+    return float(view.seen[o].rate + view.scratch[o, 0] + view.joined.shape[1])
 
 
 @pytest.fixture
@@ -53,5 +55,7 @@ def test_every_call_gets_the_arrays_of_its_own_view(view: View) -> None:
 
 
 def test_a_view_with_an_array_of_another_kind_is_refused(view: View) -> None:
+    wrong: Any = None
+
     with pytest.raises(TypeError):
-        add_twice(0, view._replace(target=None))
+        add_twice(0, view._replace(target=wrong))
