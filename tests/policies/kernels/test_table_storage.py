@@ -166,6 +166,7 @@ def test_a_policy_keeps_less_than_its_whole_memory():
 
     live(policy, intervals(45))
 
+    assert policy._state is not None
     whole = policy._state.load().nbytes
     assert shelf.bytes < whole / 2
     policy = None

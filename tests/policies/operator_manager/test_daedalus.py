@@ -7,6 +7,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError
+from weir_policies.kernels.policy import unpack_array
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.daedalus import DaedalusMemory, find_recovery, fit_model
 from weir_policies.testing import a_transition, an_observation
@@ -157,7 +158,7 @@ def test_the_downtime_is_corrected_by_a_second_where_recovering_took_longer():
 
     policy.learn(a_transition(behind, done))
 
-    own = DaedalusMemory(policy._state.memory[0])
+    own = DaedalusMemory(unpack_array(policy.state_dict()["memory"])[0])
     assert (own.down_downtime, own.up_downtime) == (16, 30)
 
 
