@@ -90,10 +90,10 @@ class LeaseSettings:
     identity: str
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
-    duration: int = 30
-    """After which a Lease that was not renewed is free. Twice the usual: jobs
-    keep running without a controller."""
-    renew_deadline: float = 20.0
+    duration: int = 45
+    """After which a Lease that was not renewed is free. Three times the usual: jobs keep running
+    without a controller, and an API server that is away for 20 s costs no term."""
+    renew_deadline: float = 35.0
     """After which a holder that could not renew stops acting: before `duration`, by the time that a
     request to the API server or to Flink may take."""
     retry_every: float = 3.0

@@ -110,8 +110,30 @@ async def test_a_holder_that_cannot_renew_stops_before_its_lease_is_over(api):
     with pytest.raises(LeaseLostError):
         await leader.keep()
 
-    assert clock.now() - began <= 20.0
+    assert clock.now() - began <= LeaseSettings(namespace="weir", identity="one").renew_deadline
     assert not leader.holds
+
+
+async def test_an_api_server_that_is_away_for_20_seconds_costs_no_term(api):
+    class OverError(Exception):
+        """The test has seen enough."""
+
+    class Outage(FakeClock):
+        async def sleep(self, seconds):
+            await super().sleep(seconds)
+            api.away = 10.0 <= self.now() - began < 30.0
+            if self.now() - began > 60.0:
+                raise OverError
+
+    clock = Outage()
+    began = clock.now()
+    leader = a_leader(api, "one", clock)
+    await leader.acquire()
+
+    with pytest.raises(OverError):
+        await leader.keep()
+
+    assert leader.holds
 
 
 async def test_a_holder_that_slept_through_its_term_does_not_renew_it(api):
