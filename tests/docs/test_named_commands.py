@@ -38,7 +38,7 @@ def test_a_target_of_make_that_is_named_exists(span):
 
     assert span.text.split()[1] in targets
     if benchmark is not None:
-        assert list((ROOT / "benchmarks").glob(f"*/{benchmark[1].replace('-', '_')}.py"))
+        assert list((ROOT / "benchmarks").glob(f"**/{benchmark[1].replace('-', '_')}.py"))
 
 
 @pytest.mark.parametrize("span", [*spans_of("kubectl"), *spans_of("helm")])

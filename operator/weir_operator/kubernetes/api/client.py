@@ -115,6 +115,8 @@ async def open_client() -> kubernetes_client.ApiClient:
             " run in a cluster, or set KUBECONFIG"
         ) from error
     configuration.connection_pool_maxsize = CONNECTIONS
+    # From Python 3.13 on, a CA without key usage is refused by default; clusters have such ones.
+    configuration.disable_strict_ssl_verification = True
     return kubernetes_client.ApiClient(configuration)
 
 

@@ -24,6 +24,7 @@ Why each setting is as it is:
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -88,6 +89,19 @@ def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSett
     return settings
 
 
+class Connection(kopf.ConnectionInfo):
+    """kopf's connection to an API server whose CA may lack what RFC 5280 asks for.
+
+    From Python 3.13 on, a CA without key usage is refused by default; clusters have such ones.
+    """
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """Return kopf's context, less strict."""
+        context = super().as_ssl_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
+
+
 def build_registry(
     reconciler: Reconciler, *, on_watch: Callable[[Resource], None]
 ) -> kopf.OperatorRegistry:
@@ -96,9 +110,10 @@ def build_registry(
     kind = (GROUP, VERSION, PLURAL)
 
     @kopf.on.login(registry=registry, retries=3, errors=kopf.ErrorsMode.TEMPORARY)
-    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    def log_in(**kwargs: Any) -> Connection | None:
         # Not by the synchronous client, whose import alone costs some hundred megabytes.
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        found = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        return None if found is None else Connection(**vars(found))
 
     @kopf.on.event(*kind, id="reconcile", registry=registry)
     async def reconcile(event: Mapping[str, Any], body: kopf.Body, **_: Any) -> None:

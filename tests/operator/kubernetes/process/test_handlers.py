@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from weir_operator.kubernetes.api.shards import ONLY, Shard
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process import shard_filter
-from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
+from weir_operator.kubernetes.process.handlers import Connection, build_registry, operator_settings
 from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.rescale.testing import FakeClock
 
@@ -110,3 +111,19 @@ async def test_of_a_kept_object_nobody_keeps_who_wrote_it_or_what_weir_wrote():
     assert set(shown["object"]) == {"metadata", "spec"}
     assert "managedFields" not in shown["object"]["metadata"]
     assert type(resource.detached().spec) is dict
+
+
+def test_an_api_server_whose_ca_lacks_key_usage_is_trusted_as_before_python_3_13(monkeypatch):
+    usual = ssl.create_default_context
+
+    def strict(*args, **kwargs):
+        context = usual(*args, **kwargs)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+
+    context = Connection(server="https://10.96.0.1").as_ssl_context()
+
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert context.verify_mode is ssl.CERT_REQUIRED
