@@ -339,7 +339,7 @@ def _describe_objective(
 def _describe_decisions(intervals: Sequence[ReplayedInterval], policy: str) -> list[str]:
     """Say so where the policy kept its deployment all the time, and why it last did."""
     choices = [each.would for interval in intervals for each in interval.decisions]
-    if any(each.changes for each in choices):
+    if not choices or any(each.changes for each in choices):
         return []
     return [
         f"Policy {policy} proposed another deployment in 0 of "
