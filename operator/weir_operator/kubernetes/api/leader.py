@@ -82,6 +82,11 @@ class BootClock:
         await asyncio.sleep(seconds)
 
 
+DURATION = 45
+"""Seconds of a Lease. Three times the usual: jobs keep running without a controller, and an API
+server that is away for 20 s costs no term."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseSettings:
     """Which Lease, and its times in seconds."""
@@ -90,9 +95,8 @@ class LeaseSettings:
     identity: str
     """Who holds it; the pod's name, which no two processes alive share."""
     name: str = "weir-controller"
-    duration: int = 45
-    """After which a Lease that was not renewed is free. Three times the usual: jobs keep running
-    without a controller, and an API server that is away for 20 s costs no term."""
+    duration: int = DURATION
+    """After which a Lease that was not renewed is free."""
     renew_deadline: float = 35.0
     """After which a holder that could not renew stops acting: before `duration`, by the time that a
     request to the API server or to Flink may take."""

@@ -21,7 +21,7 @@ import structlog
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import NotFoundError
-from weir_operator.kubernetes.api.leader import StandingLease, leases_of
+from weir_operator.kubernetes.api.leader import DURATION, StandingLease, leases_of
 from weir_operator.kubernetes.api.objects import ObjectApi
 from weir_operator.kubernetes.api.shards import installation_of
 from weir_operator.streamapp.section import DNS_LABEL
@@ -61,7 +61,7 @@ class Ownership:
         """Begin with nothing seen."""
         self._api = api
         self._own = own
-        self._lease = StandingLease(duration=30.0)
+        self._lease = StandingLease(DURATION)
 
     async def check(self, kept: object, annotations: Mapping[str, str]) -> None:
         """Return if this installation may manage the StreamApp.
