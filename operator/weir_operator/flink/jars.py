@@ -44,6 +44,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "routes": (("trips", "routes"), "example.Routes"),
         "wordcount": (("trips", "wordcount"), "example.WordCount"),
         "hotitems": (("trips", "hotitems"), "example.HotItems"),
+        "nexmark": (("trips", "nexmark"), "example.Nexmark"),
     }
 )
 """The example jobs by name: folders of their sources, and the entry class."""
@@ -121,6 +122,7 @@ def build_jar(
     jar: Path,
     *,
     entry_class: str | None = None,
+    resources: Sequence[Path] = (),
     manifest: Mapping[str, str] = MappingProxyType({}),
     services: Mapping[str, str] = MappingProxyType({}),
     home: Path | None = None,
@@ -131,6 +133,7 @@ def build_jar(
         sources: Java files; a job that uses the helper lists `HELPER` among them.
         jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
         entry_class: What the jar's manifest names as its main class, if any.
+        resources: Files that the job reads from its jar, by their names.
         manifest: What else it says.
         services: The class that provides a service, by the service's interface.
         home: The folder of the Flink to compile against; `None` takes the installed one.
@@ -144,7 +147,7 @@ def build_jar(
     """
     if entry_class:
         manifest = {"Main-Class": entry_class, **manifest}
-    digest = _digest(sources, manifest, services, home or flink_home())
+    digest = _digest([*sources, *resources], manifest, services, home or flink_home())
     if _digest_in(jar) == digest:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -152,6 +155,8 @@ def build_jar(
         classes = Path(folder) / "classes"
         _compile(sources, classes, class_path(home))
         unfinished = Path(folder) / jar.name
+        for resource in resources:
+            shutil.copy(resource, classes)
         _pack(classes, unfinished, manifest=manifest, services=services, digest=digest)
         unfinished.replace(jar)
     return jar
@@ -164,12 +169,20 @@ def build_example(name: str, folder: Path = JARS) -> Path:
         PermanentError: As `build_jar`.
     """
     folders, entry_class = EXAMPLES[name]
-    sources = [
-        source
-        for each in folders
-        for source in sorted((REPOSITORY / "examples" / each).glob("*.java"))
-    ]
-    return build_jar([HELPER, *sources], folder / f"{name}.jar", entry_class=entry_class)
+    sources, queries = (
+        [
+            path
+            for each in folders
+            for path in sorted((REPOSITORY / "examples" / each).glob(pattern))
+        ]
+        for pattern in ("*.java", "*.sql")
+    )
+    return build_jar(
+        [HELPER, *sources],
+        folder / f"{name}.jar",
+        entry_class=entry_class,
+        resources=queries,
+    )
 
 
 def build_standby_agent(folder: Path = JARS) -> Path:
@@ -268,7 +281,7 @@ def _pack(
         archive.writestr(_DIGEST, digest)
         for interface, provider in services.items():
             archive.writestr(f"META-INF/services/{interface}", f"{provider}\n")
-        for path in sorted(classes.rglob("*.class")):
+        for path in sorted(each for each in classes.rglob("*") if each.is_file()):
             archive.write(path, path.relative_to(classes))
 
 

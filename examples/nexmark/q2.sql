@@ -1,0 +1,2 @@
+-- Bids for one of 123 auctions.
+SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0
