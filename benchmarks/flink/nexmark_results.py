@@ -153,17 +153,17 @@ def list_events(given: Input) -> Events:
                 Person(id=int(number), time=int(time), name=name, city=city, state=state)
             )
         elif kind == "auction":
-            number, seller, category, expires = map(int, columns)
+            auction, seller, category, expires = map(int, columns)
             events.auctions.append(
                 Auction(
-                    id=number, time=int(time), seller=seller, category=category, expires=expires
+                    id=auction, time=int(time), seller=seller, category=category, expires=expires
                 )
             )
         else:
-            auction, bidder, price, extra = columns
+            wanted, bidder, price, extra = columns
             events.bids.append(
                 Bid(
-                    auction=int(auction),
+                    auction=int(wanted),
                     time=int(time),
                     bidder=int(bidder),
                     price=int(price),
