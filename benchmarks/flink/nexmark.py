@@ -13,9 +13,9 @@ The service times and rates of the second run are those of a dataflow in the sim
 week of made-up taxi traffic is scaled so that the busiest operator needs `BUSIEST` replicas of
 speed 1 at the peak. Policies begin with one replica each and know the service times; changes take
 time. `static peak` has as many replicas as a peak needs at `BUSY` of their capacity, all week.
-Policies are compared by their cost, which weighs minutes beyond the bound (.6), money (.2, as a part
-of all replicas on the dearest type) and restarts (.2), as in `first-hours`; money and violations
-stand beside it. What `static peak` misses is not simulated: it counts as nothing.
+Policies are compared by their cost, which weighs minutes beyond the bound (.6), money (.2, as a
+part of all replicas on the dearest type) and restarts (.2), as in `first-hours`; money and
+violations stand beside it. What `static peak` misses is not simulated: it counts as nothing.
 
 `NEXMARK_QUERIES` selects queries, separated by commas.
 """
