@@ -99,6 +99,18 @@ def controller(
     prometheus_token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token for Prometheus.")
     ] = None,
+    prometheus_basic_auth: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the files username and password for Prometheus.", metavar="DIR"
+        ),
+    ] = None,
+    prometheus_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=VALUE header of every request, such as X-Scope-OrgID=team-a; repeatable."
+        ),
+    ] = None,
     prometheus_ca: Annotated[
         Path | None, typer.Option(help="CA bundle to check Prometheus' certificate against.")
     ] = None,
@@ -184,8 +196,10 @@ def controller(
         access = PrometheusAccess(
             url=prometheus,
             token_file=prometheus_token_file,
+            password_folder=prometheus_basic_auth,
+            headers=_read_pairs("--prometheus-header", prometheus_header or []),
             ca_file=prometheus_ca,
-            labels=_read_labels(prometheus_label or []),
+            labels=_read_pairs("--prometheus-label", prometheus_label or []),
         )
     settings = ControllerSettings(
         history=None if history is None else open_history(history),
@@ -250,23 +264,23 @@ def _check_shards(shards: int, restarts_per_hour: int | None) -> None:
         )
 
 
-def _read_labels(texts: list[str]) -> dict[str, str]:
-    """Return labels from KEY=VALUE.
+def _read_pairs(option: str, texts: list[str]) -> dict[str, str]:
+    """Return what KEY=VALUE says; `option` is the one that gave it, for the message.
 
     Raises:
         PermanentError: A text is none.
     """
     from weir_operator.errors import PermanentError
 
-    labels = {}
+    pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
             raise PermanentError(
-                f"--prometheus-label: expected KEY=VALUE, got {text!r}; write it as cluster=north"
+                f"{option}: expected KEY=VALUE, got {text!r}; write it as cluster=north"
             )
-        labels[key] = value
-    return labels
+        pairs[key] = value
+    return pairs
 
 
 def _make_identity() -> str:

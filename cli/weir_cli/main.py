@@ -5,9 +5,9 @@ whole product (HTTP, charts, scipy) and `weir --help` must answer at once. So th
 placeholders with a line of help each, and replaces one by the real command when it is called; a
 test keeps these lines equal to the commands' own.
 
-Errors of Weir's own hierarchies are sentences for people: they go to stderr without a stack trace,
-with exit code 1. `WEIR_DEBUG=1` shows the stack trace. Any other exception is a defect of Weir and
-always shows it.
+Errors of Weir's own hierarchies are sentences for people, and so is a package that only an extra
+brings: they go to stderr without a stack trace, with exit code 1. `WEIR_DEBUG=1` shows the stack
+trace. Any other exception is a defect of Weir and always shows it.
 """
 
 from __future__ import annotations
@@ -82,6 +82,19 @@ COMMANDS = {
 }
 """Where each command is found (`module:attribute`, a function or a Typer app) and its help."""
 
+_TUNE = ("tune", "the tuner's image, `weir-tuner`")
+_SPARK = ("spark", "the pipelines' image, `weir-pipelines`")
+EXTRAS = {
+    "botorch": _TUNE,
+    "gpytorch": _TUNE,
+    "prometheus_api_client": _SPARK,
+    "pyarrow": _SPARK,
+    "pyspark": _SPARK,
+    "torch": _TUNE,
+}
+"""Which extra brings a package, and which image. Commands that pyarrow alone is enough for say so
+themselves."""
+
 
 class LazyGroup(TyperGroup):
     """A group that imports a command when it is called, and not to list it."""
@@ -104,6 +117,17 @@ class LazyGroup(TyperGroup):
             if os.environ.get("WEIR_DEBUG") == "1":
                 raise
             typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from error
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS or os.environ.get("WEIR_DEBUG") == "1":
+                raise
+            extra, image = EXTRAS[package]
+            typer.echo(
+                f"Error: Expected the package {package}, which this command needs, got no such "
+                f"package; run pip install 'weir[{extra}]', or use {image}",
+                err=True,
+            )
             raise typer.Exit(1) from error
 
 

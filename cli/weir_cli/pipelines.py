@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from weir_pipelines.export import History
-    from weir_pipelines.prometheus import PrometheusHistory
+    from weir_pipelines.prometheus import PasswordFromFolder, PrometheusHistory, TokenFromFile
     from weir_pipelines.schemas import ParquetTable
     from weir_pipelines.store import Partition, Store
 
@@ -55,8 +55,23 @@ Matchers = Annotated[
     list[str] | None,
     typer.Option("--match", help="LABEL=VALUE that all series must have, such as cluster=eu."),
 ]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        help="NAME=VALUE to send with every request, such as X-Scope-OrgID=team-a for Mimir.",
+    ),
+]
 TokenFile = Annotated[
     Path | None, typer.Option(help="File with a bearer token for the Prometheus server.")
+]
+PasswordFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--basic-auth",
+        help="Folder with the files username and password for the Prometheus server.",
+        metavar="DIR",
+    ),
 ]
 KeepDays = Annotated[
     int | None,
@@ -106,25 +121,35 @@ def read_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return pairs
 
 
-def read_token(file: Path) -> str:
-    """Return the token that a file holds."""
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise InputError(f"--token-file: {file} cannot be read: {error.strerror}") from error
-
-
 def ask_prometheus(
-    url: str, matchers: list[str] | None, token_file: Path | None, ca_file: Path | None
+    url: str,
+    *,
+    matchers: list[str] | None,
+    headers: list[str] | None,
+    token_file: Path | None,
+    password_folder: Path | None,
+    ca_file: Path | None,
 ) -> PrometheusHistory:
     """Return the history of the server that the options describe."""
-    from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
+    from weir_pipelines.prometheus import (
+        PasswordFromFolder,
+        PrometheusHistory,
+        PrometheusSettings,
+        TokenFromFile,
+    )
 
-    headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file)}"}
+    if token_file is not None and password_folder is not None:
+        raise InputError("--basic-auth: expected no --token-file together with it; remove one")
+    auth: TokenFromFile | PasswordFromFolder | None = None
+    if token_file is not None:
+        auth = TokenFromFile(token_file)
+    if password_folder is not None:
+        auth = PasswordFromFolder(password_folder)
     settings = PrometheusSettings(
         url=url,
         matchers=read_pairs("--match", matchers),
-        headers=headers,
+        headers=read_pairs("--header", headers),
+        auth=auth,
         verify=True if ca_file is None else str(ca_file),
     )
     return PrometheusHistory(settings)
@@ -209,14 +234,23 @@ def export(
     last: Last = None,
     days: Days = None,
     matchers: Matchers = None,
+    headers: Headers = None,
     token_file: TokenFile = None,
+    password_folder: PasswordFolder = None,
     ca_file: CaFile = None,
     again: Again = False,
 ) -> None:
     """Export whole days of samples from Prometheus; continue an interrupted export."""
     from weir_pipelines.store import Store
 
-    history = ask_prometheus(url, matchers, token_file, ca_file)
+    history = ask_prometheus(
+        url,
+        matchers=matchers,
+        headers=headers,
+        token_file=token_file,
+        password_folder=password_folder,
+        ca_file=ca_file,
+    )
     wanted = read_days(first, last, days)
     refuse_failed(export_apps(history, Store(tables), apps, wanted, again=again))
 
@@ -270,7 +304,9 @@ def run_jobs(
     last: Last = None,
     days: Days = None,
     matchers: Matchers = None,
+    headers: Headers = None,
     token_file: TokenFile = None,
+    password_folder: PasswordFolder = None,
     ca_file: CaFile = None,
     master: Master = EMBEDDED,
     conf: Conf = None,
@@ -293,12 +329,20 @@ def run_jobs(
         _prune(store, keep_days, wanted, apps)
     failed: list[str] = []
     if url is not None:
-        history = ask_prometheus(url, matchers, token_file, ca_file)
+        history = ask_prometheus(
+            url,
+            matchers=matchers,
+            headers=headers,
+            token_file=token_file,
+            password_folder=password_folder,
+            ca_file=ca_file,
+        )
         failed = export_apps(history, store, apps, wanted, again=False)
         if not _list_days(store, JOBS[chosen[0]].needs, wanted, apps):
             # A server that has no history yet is no fault: every night of a new cluster is one.
             refuse_failed(failed)
-            typer.echo(f"nothing to process: {url} has no samples of {wanted[0]} to {wanted[-1]}")
+            period = f"{wanted[0]} to {wanted[-1]}"
+            typer.echo(f"nothing to process: {history.address} has no samples of {period}")
             return
     _find_days(store, JOBS[chosen[0]].needs, wanted, apps)  # before Spark is started
     session = open_session(master=master, options=options)

@@ -1,9 +1,10 @@
-"""Reads history from a Prometheus server (or one with its HTTP API) without overloading it.
+"""Reads history from Prometheus, Thanos, Mimir, or another server with Prometheus' HTTP API.
 
 Each request asks for a limited piece of time, of one application and only the series that history
 uses; between two requests, it waits as long as the last one took. A piece that is too large for the
-server is halved. It asks for the samples themselves (an instant query with a range selector): a
-range query would resample them to a step, and rates would come from invented points.
+server, or that it does not answer in time, is halved. It asks for the samples themselves (an
+instant query with a range selector): a range query would resample them to a step, and rates would
+come from invented points (docs/decisions/0059).
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 from prometheus_api_client.exceptions import PrometheusApiClientException
 from prometheus_api_client.prometheus_connect import PrometheusConnect
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 from urllib3.util.retry import Retry
+from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_pipelines.errors import SourceError
 from weir_pipelines.ingest import Scraped
@@ -30,13 +37,25 @@ T = TypeVar("T")
 
 SMALLEST = 15.0
 """Seconds; a server that refuses even this little refuses for another reason."""
-_BUSY = (429, 502, 503, 504)
-"""HTTP status of a server, or of a proxy before it, that cannot answer at the moment."""
-_TOO_LARGE = ("too many samples", "exceeded", "too large", "maximum")
-
-
-class _UnreachableError(Exception):
-    """The server did not answer, or not wholly; asking again may help."""
+_SHOWN = 300
+"""Characters of an answer that a message shows."""
+_BUSY = 429
+"""HTTP status of a server that cannot answer so many questions at the moment."""
+_SLOW = 504
+"""HTTP status of a proxy before a server that does not answer in time."""
+_TOO_LARGE = (
+    "exceeded",  # Prometheus' resolution; Thanos' series, chunks and bytes; Mimir's chunks, series
+    "exceeds",  # Mimir's length of a query
+    "larger than max",  # a message between the processes of Thanos or Mimir
+    "timed out",
+    "too large",
+    "too long",
+    "too many samples",  # Prometheus'
+)
+"""What servers and proxies say where asking for less may help."""
+_RAW: Mapping[str, str] = {"max_source_resolution": "0s", "partial_response": "false"}
+"""For Thanos: no means over minutes in the place of samples, and nothing left out. Others ignore
+what they do not know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,15 +69,56 @@ class PrometheusSettings:
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that all series must have besides, such as the cluster's."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Sent with every request, such as a tenant's id or a token."""
+    """Sent with every request, such as the name of a tenant."""
+    auth: AuthBase | None = None
+    """Puts a token or a password into each request."""
     verify: bool | str = True
     """Whether the server's certificate is checked, or the file of certificates to check it by."""
     timeout: float = 30.0
     """Seconds that the server may take to answer."""
     attempts: int = 5
-    """How often a question is asked that is not answered, with growing pauses."""
+    """How often a question is asked that is not answered, with growing pauses. One that is not
+    answered in time is divided instead, while that is possible."""
     rest: float = 1.0
     """How long the server rests after an answer, as a multiple of what that took it."""
+
+
+class TokenFromFile(AuthBase):
+    """Sends the bearer token in a file, which is read each time because tokens are renewed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with the token as it is now."""
+        request.headers["Authorization"] = f"Bearer {_read_secret(self._file)}"
+        return request
+
+
+class PasswordFromFolder(AuthBase):
+    """Sends the user and password in the files `username` and `password` of a folder.
+
+    These are the keys of a Kubernetes Secret of type `kubernetes.io/basic-auth`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with the user and password as they are now."""
+        user, password = (_read_secret(self._folder / name) for name in ("username", "password"))
+        # requests encodes text as Latin-1, servers read UTF-8.
+        basic = HTTPBasicAuth(user.encode(), password.encode())
+        return basic(request)
+
+
+def _read_secret(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SourceError(
+            f"Expected a secret for Prometheus in {file}, got {error.strerror}"
+        ) from error
 
 
 class PrometheusHistory:
@@ -76,14 +136,16 @@ class PrometheusHistory:
         self._sleep = sleep
         session = requests.Session()
         session.headers.update(settings.headers)
+        session.auth = settings.auth
         session.verify = settings.verify
         session.hooks["response"].append(_refuse_partial)
+        url = settings.url.rstrip("/")
         self._prometheus = PrometheusConnect(
-            url=settings.url.rstrip("/"),
+            url=url,
             session=session,
             timeout=settings.timeout,  # type: ignore[arg-type]  # fractions of a second are fine
-            retry=Retry(total=0, read=False),
         )
+        session.mount(url, _Adapter(max_retries=Retry(total=0, read=False)))
 
     def apps(self, start: float, end: float) -> tuple[str, ...]:
         """Return the applications that have samples in [start, end), by the label that names them.
@@ -101,18 +163,23 @@ class PrometheusHistory:
         label = self._settings.label
         if not label:
             raise SourceError("Expected the name of an application, because no label tells it")
-        asked = {"match[]": _render_selector(self._settings.matchers), "start": start, "end": end}
-        try:
-            found = self._ask(lambda: self._prometheus.get_label_values(label, dict(asked)))
-        except _RefusedError as refusal:
-            raise SourceError(f"{self._settings.url} refused: {refusal}") from refusal
+        selector = _render_selector(self._settings.matchers)
+        asked = {**_RAW, "match[]": selector, "start": start, "end": end}
+        found = self._ask(lambda: self._prometheus.get_label_values(label, dict(asked)))
         return tuple(sorted(map(str, found)))
+
+    @property
+    def address(self) -> str:
+        """The server's address without a user and password, for messages."""
+        parts = urlsplit(self._settings.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     @property
     def key(self) -> str:
         """What distinguishes this server's series from others: a digest of how it is queried."""
         asked = self._settings
-        parts = [asked.url.rstrip("/"), asked.label, sorted(asked.matchers.items())]
+        labels, headers = sorted(asked.matchers.items()), sorted(asked.headers.items())
+        parts = [asked.url.rstrip("/"), asked.label, labels, headers]
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
     def samples(self, app: str, start: float, end: float) -> Iterator[Scraped]:
@@ -124,16 +191,18 @@ class PrometheusHistory:
         # From version 3 on, Prometheus leaves a range's first instant out.
         milliseconds = math.ceil((end - start) * 1000) + 1
         query = f"{self._selector(app)}[{milliseconds}ms]"
+        asked = {**_RAW, "time": repr(end)}
+        is_divisible = end - start > 2 * SMALLEST
         began = time.monotonic()
         try:
-            results = self._ask(lambda: self._prometheus.custom_query(query, {"time": repr(end)}))
-        except _RefusedError as refusal:
-            if refusal.is_too_large and end - start > 2 * SMALLEST:
-                middle = (start + end) / 2
-                yield from self.samples(app, start, middle)
-                yield from self.samples(app, middle, end)
-                return
-            raise SourceError(f"{self._settings.url} refused: {refusal}") from refusal
+            results = self._ask(
+                lambda: self._prometheus.custom_query(query, dict(asked)), is_divisible=is_divisible
+            )
+        except _TooLargeError:
+            middle = (start + end) / 2
+            yield from self.samples(app, start, middle)
+            yield from self.samples(app, middle, end)
+            return
         for result in results:
             yield from _scraped(result, start, end)
         self._sleep(self._settings.rest * (time.monotonic() - began))
@@ -144,28 +213,59 @@ class PrometheusHistory:
             matchers[self._settings.label] = app
         return _render_selector(matchers)
 
-    def _ask(self, question: Callable[[], Sequence[T]]) -> Sequence[T]:
+    def _ask(
+        self, question: Callable[[], Sequence[T]], *, is_divisible: bool = False
+    ) -> Sequence[T]:
+        """Ask, and ask again while that may help.
+
+        Raises:
+            _TooLargeError: Asking for less may help, and `is_divisible`.
+            SourceError: Nothing helps.
+        """
+
+        def may_pass(error: BaseException) -> bool:
+            if not isinstance(error, _UnansweredError):
+                return False
+            return error.may_pass and not (error.is_too_large and is_divisible)
+
         retrying = Retrying(
-            retry=retry_if_exception_type(_UnreachableError),
+            retry=retry_if_exception(may_pass),
             stop=stop_after_attempt(self._settings.attempts),
             wait=wait_exponential(max=60),
             sleep=self._sleep,
             reraise=True,
         )
         try:
-            return retrying(lambda: self._ask_once(question))
-        except _UnreachableError as error:
+            return retrying(self._ask_once, question)
+        except _UnansweredError as error:
+            if error.is_too_large and is_divisible:
+                raise _TooLargeError from error
+            times = f"did not answer {self._settings.attempts} times"
             raise SourceError(
-                f"{self._settings.url} did not answer {self._settings.attempts} times: {error}"
+                f"{self.address} {times if error.may_pass else 'refused'}: {error}"
             ) from error
 
     def _ask_once(self, question: Callable[[], Sequence[T]]) -> Sequence[T]:
         try:
             return question()
         except PrometheusApiClientException as error:
-            raise _RefusedError(str(error)[:300]) from error
+            raise _UnansweredError(str(error)) from error
         except requests.RequestException as error:
-            raise _UnreachableError(type(error).__name__) from error
+            raise _UnansweredError(
+                type(error).__name__,
+                may_pass=True,
+                is_too_large=isinstance(error, requests.ReadTimeout),
+            ) from error
+
+
+class _Adapter(HTTPAdapter):
+    """Trusts a CA without key usage, too: from Python 3.13 on, it would be refused by default."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the connections with a less strict context. Any: what requests hands on."""
+        context = create_urllib3_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
 
 def _render_selector(matchers: Mapping[str, str]) -> str:
@@ -177,26 +277,43 @@ def _render_selector(matchers: Mapping[str, str]) -> str:
 
 
 def _refuse_partial(response: requests.Response, **_: object) -> None:
-    """Reject an answer of a busy server, or one that says that something is missing.
+    """Reject an error, or an answer that says that something is missing.
 
-    Prometheus, Thanos and Mimir warn where a store behind them did not answer and they gave the
-    rest.
+    Prometheus, Thanos and Mimir warn where a store behind them did not answer, or had more than a
+    limit allows, and they gave the rest.
     """
-    if response.status_code in _BUSY:
-        raise _UnreachableError(f"HTTP status {response.status_code}")
-    if response.ok and b'"warnings"' in response.content:
-        warnings = response.json().get("warnings")
+    if response.status_code == _BUSY:
+        raise _UnansweredError(f"HTTP status {_BUSY}: {response.text}", may_pass=True)
+    if not response.ok:
+        raise _UnansweredError(
+            f"HTTP status {response.status_code}: {response.text}",
+            may_pass=response.status_code >= 500,
+            is_too_large=response.status_code == _SLOW or _speaks_of_limits(response.text),
+        )
+    if b'"warnings"' in response.content:
+        warnings = "; ".join(map(str, response.json().get("warnings") or ()))
         if warnings:
-            raise _UnreachableError(f"only a part: {'; '.join(map(str, warnings))[:300]}")
+            raise _UnansweredError(
+                f"only a part: {warnings}", may_pass=True, is_too_large=_speaks_of_limits(warnings)
+            )
 
 
-class _RefusedError(Exception):
-    """The server answered, with an error."""
+def _speaks_of_limits(text: str) -> bool:
+    return any(word in text.lower() for word in _TOO_LARGE)
 
-    @property
-    def is_too_large(self) -> bool:
-        """Whether a smaller piece may be granted."""
-        return any(word in str(self).lower() for word in _TOO_LARGE)
+
+class _TooLargeError(Exception):
+    """A smaller piece may be granted."""
+
+
+class _UnansweredError(Exception):
+    """A question was not answered, or not wholly."""
+
+    def __init__(self, text: str, *, may_pass: bool = False, is_too_large: bool = False) -> None:
+        """Create it with what asking again may help: the same question, or one for less."""
+        super().__init__(text[:_SHOWN])
+        self.may_pass = may_pass
+        self.is_too_large = is_too_large
 
 
 def _scraped(result: object, start: float, end: float) -> Iterator[Scraped]:

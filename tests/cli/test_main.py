@@ -75,6 +75,52 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one():
     assert "Did you mean 'traces'?" in result.output
 
 
+@pytest.mark.parametrize("package", main.EXTRAS)
+def test_a_package_that_only_an_extra_brings_is_named_with_the_extra_and_the_image(
+    monkeypatch, package
+):
+    missing = ModuleNotFoundError(f"No module named '{package}.sql'", name=f"{package}.sql")
+    monkeypatch.setattr(main, "load_command", raising(missing))
+
+    result = run("simulate")
+
+    extra, image = main.EXTRAS[package]
+    [line] = result.stderr.splitlines()
+    assert result.exit_code == 1
+    assert {f"{package},", f"'weir[{extra}]',"} <= set(line.split())
+    assert line.endswith(image)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pipelines", "export", "--prometheus", "http://it"],
+        ["pipelines", "import", "dump.txt"],
+        ["pipelines", "run", "--prometheus", "http://it"],
+        ["pipelines", "events", "log.csv", "--column", "at", "--app", "taxi"],
+        ["pipelines", "trace", "out.txt", "--app", "a", "--operator", "o"],
+    ],
+)
+def test_without_their_extra_the_pipelines_say_what_to_install(arguments, tmp_path):
+    script = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'prometheus_api_client'): sys.modules[name] = None\n"
+        "from weir_cli.main import app; app(sys.argv[1:])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "pip install 'weir[spark]'" in line
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -46,6 +46,14 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "platform chooses the user": {
         "security": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
     },
+    "tenant with a password": {
+        "prometheus": {
+            "url": "https://mimir.example/prometheus",
+            "basicAuthSecret": {"name": "prometheus-login"},
+            "headers": {"X-Scope-OrgID": "team-a"},
+        },
+        "pipelines": {"enabled": True},
+    },
     "pipelines": {
         "prometheus": {
             "url": "https://prometheus.example:9091/north",

@@ -95,6 +95,16 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"prometheus": {"url": "http://p", "tokenFile": "/t", "tokenSecret": {"name": "s"}}},
         "prometheus.tokenFile: expected one token",
     ),
+    "a password and a token": (
+        {
+            "prometheus": {
+                "url": "http://p",
+                "basicAuthSecret": {"name": "s"},
+                "tokenSecret": {"name": "s"},
+            }
+        },
+        "prometheus.basicAuthSecret: expected a password or a token",
+    ),
     "the controller's token for other pods": (
         {
             "prometheus": {"url": "http://p", "tokenFile": "/t"},

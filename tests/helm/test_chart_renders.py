@@ -69,6 +69,20 @@ def test_prometheus_is_reached_as_the_values_say(render):
     assert {"/etc/weir/token", "/etc/weir/ca"} <= mounted
 
 
+def test_a_tenant_with_a_password_is_handed_to_controller_and_pipelines(render):
+    objects = render(SAMPLES["tenant with a password"])
+
+    [job] = of_kind(objects, "CronJob")
+    pods = {
+        "--prometheus-": container(objects),
+        "--": job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0],
+    }
+    for begin, each in pods.items():
+        flags = {f"{begin}basic-auth=/etc/weir/basic-auth", f"{begin}header=X-Scope-OrgID=team-a"}
+        assert flags <= set(each["args"])
+        assert "/etc/weir/basic-auth" in {mount["mountPath"] for mount in each["volumeMounts"]}
+
+
 def test_a_tuning_is_a_job_that_the_controller_can_read_and_that_has_no_rights(render, tmp_path):
     objects = render(SAMPLES["tunings"])
     [config] = [each for each in of_kind(objects, "ConfigMap") if "job.yaml" in each["data"]]

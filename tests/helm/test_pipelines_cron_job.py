@@ -46,7 +46,7 @@ def test_it_runs_on_every_day_whenever_cron_can_say(render, schedule):
     assert job["spec"]["schedule"] == schedule
 
 
-@pytest.mark.parametrize("sample", ["pipelines", WITH_EXECUTORS])
+@pytest.mark.parametrize("sample", ["pipelines", WITH_EXECUTORS, "tenant with a password"])
 def test_the_command_knows_every_flag_that_it_is_given(render, sample):
     run = load_command("pipelines").commands["run"]
     known = {option for each in run.params for option in each.opts}

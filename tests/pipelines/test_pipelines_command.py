@@ -41,6 +41,7 @@ class FakeServer:
     """Applications that read 20 records/s; the first of them is refused, as by a real server."""
 
     key = "server"
+    address = "http://it"
     names = ("a_bad", "streams_trips")
 
     def __init__(self, settings):

@@ -196,6 +196,9 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- if and .prometheus.tokenFile .prometheus.tokenSecret.name -}}
 {{- fail "prometheus.tokenFile: expected one token, got tokenSecret.name too: remove one of them" -}}
 {{- end -}}
+{{- if and .prometheus.basicAuthSecret.name (or .prometheus.tokenFile .prometheus.tokenSecret.name) -}}
+{{- fail "prometheus.basicAuthSecret: expected a password or a token, got both: remove one of them" -}}
+{{- end -}}
 {{- if and .pipelines.enabled (not .prometheus.url) -}}
 {{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
 {{- end -}}
@@ -214,7 +217,7 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- if and .pipelines.enabled (gt (int .pipelines.executors.count) 0) (not .pipelines.tables.existingClaim) (not (has "ReadWriteMany" .pipelines.tables.accessModes)) -}}
 {{- fail (printf "pipelines.executors.count: %d executors cannot share tables that one node mounts: set pipelines.tables.accessModes to [ReadWriteMany]" (int .pipelines.executors.count)) -}}
 {{- end -}}
-{{- if and (not .prometheus.url) (or .prometheus.tokenFile .prometheus.tokenSecret.name .prometheus.caConfigMap.name .prometheus.labels) -}}
+{{- if and (not .prometheus.url) (or .prometheus.tokenFile .prometheus.tokenSecret.name .prometheus.basicAuthSecret.name .prometheus.headers .prometheus.caConfigMap.name .prometheus.labels) -}}
 {{- fail "prometheus.url: expected the server that the other values of prometheus are for, got none: set it" -}}
 {{- end -}}
 {{- end -}}

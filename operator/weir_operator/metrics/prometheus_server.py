@@ -20,6 +20,7 @@ import asyncio
 import json
 import math
 import re
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -30,7 +31,9 @@ from urllib.parse import urlsplit
 import requests
 import structlog
 from pydantic_core import from_json
-from requests.auth import AuthBase
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
@@ -138,6 +141,7 @@ class PrometheusServer:
         url: Its address, such as `http://prom:9090`.
         token: Sent as bearer token; a function is asked for it before each request, because
             tokens in files are renewed; `None` sends none.
+        password: Asked before each request for a user and password, which are sent.
         headers: Sent with every request, such as a tenant's id.
         verify: Whether the server's certificate is checked, or the path of the CA bundle to
             check it against.
@@ -151,6 +155,7 @@ class PrometheusServer:
         url: str,
         *,
         token: str | Callable[[], str] | None = None,
+        password: Callable[[], tuple[str, str]] | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
         timeout: float = 5.0,
@@ -161,6 +166,9 @@ class PrometheusServer:
         session.headers.update(headers or {})
         if token is not None:
             session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
+        if password is not None:
+            session.auth = _Basic(password)
+        session.mount("https://", _Adapter())
         self._session = session
         self._url = f"{url.rstrip('/')}/api/v1/query"
         self._host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
@@ -331,6 +339,29 @@ class _Bearer(AuthBase):
         """Return the request with the token as it is now."""
         request.headers["Authorization"] = f"Bearer {self._token()}"
         return request
+
+
+class _Basic(AuthBase):
+    """Puts a user and a password into a request."""
+
+    def __init__(self, password: Callable[[], tuple[str, str]]) -> None:
+        self._password = password
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with them as they are now."""
+        user, password = self._password()
+        # requests encodes text as Latin-1, servers read UTF-8.
+        return HTTPBasicAuth(user.encode(), password.encode())(request)
+
+
+class _Adapter(HTTPAdapter):
+    """Trusts a CA without key usage, too: from Python 3.13 on, it would be refused by default."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the connections with a less strict context. Any: what requests hands on."""
+        context = create_urllib3_context()
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
 
 def render_selector(label: str, values: Sequence[str], matchers: Mapping[str, str]) -> str:

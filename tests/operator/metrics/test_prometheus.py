@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import pytest
 from aiohttp import web
 
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
 
 
 @pytest.fixture
@@ -110,6 +112,23 @@ async def test_an_answer_that_is_not_prometheus_is_an_error(a_server, text):
 
     with pytest.raises(TemporaryError):
         await asked(url)
+
+
+async def test_user_and_password_reach_the_server_as_they_are_now(a_server):
+    seen: list[str] = []
+
+    async def answer(request):
+        seen.append(request.headers["Authorization"])
+        return web.json_response({"data": {"result": []}})
+
+    passwords = iter(["first", "sécond"])
+    server = PrometheusServer(await a_server(answer), password=lambda: ("weir", next(passwords)))
+    for _ in range(2):
+        await server.series("weir_app", "app", 100.0, 160.0)
+    await server.close()
+
+    sent = [base64.b64decode(each.removeprefix("Basic ")).decode() for each in seen]
+    assert sent == ["weir:first", "weir:sécond"]
 
 
 async def test_token_headers_and_matchers_reach_the_server(a_server):

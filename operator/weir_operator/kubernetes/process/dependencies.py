@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from weir_operator.errors import TemporaryError
 from weir_operator.external.metrics import PrometheusFor
@@ -80,22 +81,31 @@ class ClusterDependencies:
 
 
 def _connect(access: PrometheusAccess) -> PrometheusServer:
-    file = access.token_file
+    token, folder = access.token_file, access.password_folder
 
     def read_token() -> str:
-        if file is None:
-            return ""
-        try:
-            return file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise TemporaryError(
-                f"--prometheus-token-file: expected a token in {file}, got "
-                f"{error.strerror}; mount the Secret"
-            ) from error
+        return "" if token is None else _read_secret("--prometheus-token-file", token)
+
+    def read_password() -> tuple[str, str]:
+        if folder is None:
+            return "", ""
+        option = "--prometheus-basic-auth"
+        return _read_secret(option, folder / "username"), _read_secret(option, folder / "password")
 
     return PrometheusServer(
         access.url,
-        token=None if file is None else read_token,
+        token=None if token is None else read_token,
+        password=None if folder is None else read_password,
+        headers=access.headers,
         verify=True if access.ca_file is None else str(access.ca_file),
         matchers=access.labels,
     )
+
+
+def _read_secret(option: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise TemporaryError(
+            f"{option}: expected a secret in {file}, got {error.strerror}; mount the Secret"
+        ) from error

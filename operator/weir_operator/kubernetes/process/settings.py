@@ -21,6 +21,10 @@ class PrometheusAccess:
     url: str
     token_file: Path | None = None
     """Holds the bearer token; read again before each request, because it is renewed."""
+    password_folder: Path | None = None
+    """Has the files `username` and `password`; read again before each request."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every request, such as the name of a tenant."""
     ca_file: Path | None = None
     """The CA bundle to check the server's certificate against; `None` takes the system's."""
     labels: Mapping[str, str] = field(default_factory=dict)
