@@ -8,11 +8,14 @@ while it tells of the very settings that are asked for. Parts are shared among p
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -93,7 +96,11 @@ class PartOutcome:
 
 
 def run_parts(
-    parts: Sequence[Part], folder: Path, *, workers: int | None = None
+    parts: Sequence[Part],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    until: float = math.inf,
 ) -> Iterator[PartOutcome]:
     """Yield the outcome of each part: those that are kept first, then others as they finish.
 
@@ -101,6 +108,7 @@ def run_parts(
         parts: What to run; begun in this order.
         folder: Where outcomes are kept.
         workers: Processes; `None` is one per processor.
+        until: Time of the monotonic clock after which no further part begins.
     """
     missing = []
     for part in parts:
@@ -109,21 +117,22 @@ def run_parts(
             missing.append(part)
         else:
             yield outcome
-    if not missing:
+    if not missing or time.monotonic() >= until:
         return
     # Spawned, not forked: a fork would copy the locks of threads that torch may have started.
     context = multiprocessing.get_context("spawn")
     processes = min(workers or os.cpu_count() or 1, len(missing))
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [pool.submit(run_part, part) for part in missing]
-        try:
-            for future in as_completed(futures):
+        waiting = iter(missing)
+        running = {pool.submit(run_part, part) for part in islice(waiting, processes)}
+        while running:
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            if time.monotonic() < until:
+                running |= {pool.submit(run_part, each) for each in islice(waiting, len(finished))}
+            for future in finished:
                 outcome = future.result()
                 write_part(outcome, folder)
                 yield outcome
-        except BaseException:  # Ctrl-C as well: what has not begun shall not begin
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def run_part(part: Part) -> PartOutcome:
