@@ -31,7 +31,7 @@ from scipy import stats
 
 from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_least
-from benchmarks.papers.deep_parts import Part, PartOutcome, RunOutcome, read_part, run_parts
+from benchmarks.papers.deep_parts import Part, PartOutcome, RunOutcome, read_part, run_batches
 from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import Cell, Setting, describe_for, read_cells
 from benchmarks.rows import NEAR, RESULTS, Row, write_outcomes, write_rows
@@ -85,12 +85,8 @@ def run() -> list[Figure]:
     cells = deep_cells()
     parts = {part_of(cell, seeds).name: (cell, seeds) for seeds in SEED_BATCHES for cell in cells}
     try:
-        for outcome in run_parts(
-            [part_of(cell, seeds) for cell, seeds in parts.values()],
-            FOLDER,
-            workers=workers,
-            until=time.monotonic() + 60 * minutes,
-        ):
+        until = time.monotonic() + 60 * minutes
+        for outcome in run_batches(list_batches(), FOLDER, workers=workers, until=until):
             cell, _ = parts[outcome.part.name]
             console.print(say(cell, outcome), markup=False, highlight=False)
     except KeyboardInterrupt:
@@ -232,6 +228,19 @@ def deep_cells(tables: Sequence[int] = TABLES) -> list[Cell]:
     """Return the published cells of the deep policies in these tables, in this order."""
     cells = [cell for cell in read_cells() if cell.policy in DEEP]
     return [cell for table in tables for cell in cells if cell.setting.table == table]
+
+
+def list_batches() -> list[list[Part]]:
+    """Return what is computed together: a policy on A and on B, so many node types, these seeds.
+
+    The first seeds come first, and the fewest node types, which take the least time.
+    """
+    batches: dict[tuple[int, int, int, str], list[Part]] = {}
+    for rank, seeds in enumerate(SEED_BATCHES):
+        for cell in deep_cells():
+            key = (rank, cell.setting.types, TABLES.index(cell.setting.table), cell.policy)
+            batches.setdefault(key, []).append(part_of(cell, seeds))
+    return [batches[key] for key in sorted(batches)]
 
 
 def part_of(cell: Cell, seeds: Sequence[int]) -> Part:
