@@ -546,7 +546,8 @@ def _history_of(key: Key) -> Floats:
 
 
 def _smooth(values: Floats) -> Floats:
-    return values[: len(values) // SMOOTH * SMOOTH].reshape(-1, SMOOTH).mean(axis=1)
+    blocks = values[: len(values) // SMOOTH * SMOOTH].reshape(-1, SMOOTH)
+    return np.asarray(blocks.mean(axis=1))
 
 
 def draw(ours: Mapping[Key, Line], published: Mapping[Key, Line]) -> None:
