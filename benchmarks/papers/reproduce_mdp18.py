@@ -313,7 +313,7 @@ def run_job(job: SimulatedYear) -> Year:
         trace=trace_of(job.path),
         training=TRAINING,
         levels=int(_levels_of(taxi).max()) + 1,
-        bound=PRINTED_BOUND if job.printed else BOUND * job.operators,
+        bound=PRINTED_BOUND if job.printed else None,
     )
     return run_year(experiment)
 
