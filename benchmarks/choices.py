@@ -33,13 +33,15 @@ def choose_some(variable: str, known: Sequence[str]) -> list[str]:
     return [each for each in known if each in chosen] if chosen else list(known)
 
 
-def choose_count(variable: str, default: int) -> int:
+def choose_count(variable: str, default: int, *, least: int = 1) -> int:
     """Return the number in an environment variable.
 
     Raises:
-        BenchmarkError: It is not a whole number of at least 1.
+        BenchmarkError: It is not a whole number of at least `least`.
     """
     value = os.environ.get(variable, str(default))
-    if not value.isdecimal() or int(value) < 1:
-        raise BenchmarkError(f"{variable}: expected a whole number of at least 1, got {value!r}")
+    if not value.isdecimal() or int(value) < least:
+        raise BenchmarkError(
+            f"{variable}: expected a whole number of at least {least}, got {value!r}"
+        )
     return int(value)

@@ -8,16 +8,20 @@ while it tells of the very settings that are asked for. Parts are shared among p
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from weir_simulator.experiment import Experiment
+from weir_simulator.result import Result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +73,7 @@ class PartOutcome:
     part: Part
     runs: tuple[RunOutcome, ...]
     seconds: float
-    """Wall time of its loop; of other processes' work as well, where they ran beside it."""
+    """Wall time of its batch; of other processes' work as well, where they ran beside it."""
 
     @property
     def average_cost(self) -> float:
@@ -95,46 +99,70 @@ class PartOutcome:
 def run_parts(
     parts: Sequence[Part], folder: Path, *, workers: int | None = None
 ) -> Iterator[PartOutcome]:
+    """Yield the outcome of each part, each a batch of its own; see `run_batches`."""
+    yield from run_batches([(part,) for part in parts], folder, workers=workers)
+
+
+def run_batches(
+    batches: Sequence[Sequence[Part]],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    until: float = math.inf,
+) -> Iterator[PartOutcome]:
     """Yield the outcome of each part: those that are kept first, then others as they finish.
 
     Args:
-        parts: What to run; begun in this order.
+        batches: What to run, begun in this order. The parts of one are computed together: they
+            have one policy and one shape.
         folder: Where outcomes are kept.
         workers: Processes; `None` is one per processor.
+        until: Time of the monotonic clock after which no further batch begins.
     """
     missing = []
-    for part in parts:
-        outcome = read_part(part, folder)
-        if outcome is None:
-            missing.append(part)
-        else:
-            yield outcome
-    if not missing:
+    for batch in batches:
+        kept = {part.name: read_part(part, folder) for part in batch}
+        yield from (outcome for outcome in kept.values() if outcome is not None)
+        if rest := [part for part in batch if kept[part.name] is None]:
+            missing.append(rest)
+    if not missing or time.monotonic() >= until:
         return
     # Spawned, not forked: a fork would copy the locks of threads that torch may have started.
     context = multiprocessing.get_context("spawn")
     processes = min(workers or os.cpu_count() or 1, len(missing))
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [pool.submit(run_part, part) for part in missing]
-        try:
-            for future in as_completed(futures):
-                outcome = future.result()
+        waiting = iter(missing)
+        running = {pool.submit(run_batch, batch) for batch in islice(waiting, processes)}
+        while running:
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            if time.monotonic() < until:
+                running |= {pool.submit(run_batch, each) for each in islice(waiting, len(finished))}
+            for outcome in chain.from_iterable(future.result() for future in finished):
                 write_part(outcome, folder)
                 yield outcome
-        except BaseException:  # Ctrl-C as well: what has not begun shall not begin
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def run_part(part: Part) -> PartOutcome:
     """Run a part in this process."""
+    [outcome] = run_batch([part])
+    return outcome
+
+
+def run_batch(parts: Sequence[Part]) -> list[PartOutcome]:
+    """Run parts of one policy and one shape together, in this process."""
     from weir_simulator.deep import simulate_deep  # here, so that listing benchmarks stays quick
 
-    results = simulate_deep(
-        [(part.experiment, seed) for seed in part.seeds],
-        policy=part.policy,
-        parameters=part.parameters,
+    results = iter(
+        simulate_deep(
+            [(part.experiment, seed) for part in parts for seed in part.seeds],
+            policy=parts[0].policy,
+            parameters=parts[0].parameters,
+        )
     )
+    return [_outcome_of(part, list(islice(results, len(part.seeds)))) for part in parts]
+
+
+def _outcome_of(part: Part, results: Sequence[Result]) -> PartOutcome:
     runs = tuple(
         RunOutcome(
             seed=result.seed,

@@ -54,7 +54,7 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 from weir_simulator.traces import Trace, read_trace, write_trace
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
-from weir_simulator.tuning.order import Constraints, TuningRequest
+from weir_simulator.tuning.order import Constraints, TuningRequest, TuningResult
 from weir_simulator.tuning.tune import naive_tuning, tune
 
 ABOUT = "the paper's Application Manager: naive rows, and Figures 20, 21 and 22"
@@ -441,11 +441,27 @@ def _find_point(job: tuple[Case, int]) -> Search:
 
 def find_point(case: Case, seed: int) -> Search:
     """Tune a case on the tuning stretch alone; return the best that the search saw there."""
+    result = search(case, seed)
+    best = min(
+        (each for each in result.evaluations if each.fidelity == 1),
+        key=lambda each: rank(each.outcome, case.limits),
+    )
+    return Search(
+        figure=case.figure,
+        case=str(case),
+        seed=seed,
+        point=POINT.dump_python(best.point, by_alias=True),
+        tuned=asdict(best.outcome),
+    )
+
+
+def search(case: Case, seed: int) -> TuningResult:
+    """Return everything that a search on the tuning stretch came to."""
     experiment = describe(case.application, weights=case.weights)
     if case.replays > 1:
         source = experiment.trace.model_copy(update={"file": replayed_file()})
         experiment = experiment.model_copy(update={"trace": source})
-    result = tune(
+    return tune(
         TuningRequest(
             experiment=experiment,
             constraints=Constraints(
@@ -460,17 +476,6 @@ def find_point(case: Case, seed: int) -> Search:
             shortlist=1,
             incumbent=begin_naively(experiment),
         )
-    )
-    best = min(
-        (each for each in result.evaluations if each.fidelity == 1),
-        key=lambda each: rank(each.outcome, case.limits),
-    )
-    return Search(
-        figure=case.figure,
-        case=str(case),
-        seed=seed,
-        point=POINT.dump_python(best.point, by_alias=True),
-        tuned=asdict(best.outcome),
     )
 
 

@@ -9,6 +9,7 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from benchmarks.figures import Figure
 from benchmarks.papers.deep_parts import Part, run_parts
 from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import TYPES, Setting, describe_for
+from benchmarks.pictures import Axes, draw_bars
 from benchmarks.rows import RESULTS
 from weir_policies.deep.encodings import Encoding, make_scheme
 from weir_policies.deep.parameters import DeepParameters
@@ -35,7 +37,7 @@ def list_departures() -> list[Departure]:
         Departure(
             what="goal",
             paper="a picture without numbers",
-            here="none: costs are listed, without a picture",
+            here="none: costs are listed and drawn",
             why="nothing to compare with",
         ),
         Departure(what="seeds", paper="10", here=str(len(SEEDS)), why="time"),
@@ -56,7 +58,7 @@ def run() -> list[Figure]:
     for outcome in run_parts(parts, RESULTS / "reproduce-encodings"):
         costs[outcome.part.name] = outcome.average_cost
         console.print(f"{outcome.part.name}: {costs[outcome.part.name]:.4f}", highlight=False)
-    return [
+    figures = [
         *(
             Figure(figure=f"{part.name}: mean cost", value=costs[part.name], unit="")
             for part in parts
@@ -70,6 +72,37 @@ def run() -> list[Figure]:
             for types, encoding in combinations()
         ),
     ]
+    draw(figures)
+    return figures
+
+
+def draw(figures: Sequence[Figure]) -> None:
+    """Draw Figure 27: costs by encoding and layers, and the memory of three layers."""
+    values = {each.figure: each.value or 0.0 for each in figures}
+    draw_bars(
+        "figure-27a",
+        [f"{types} types\n{layers} layers" for types in TYPES for layers in LAYERS],
+        {
+            encoding.value: [
+                values.get(f"A{types}-{encoding}-{layers}-layers: mean cost", 0.0)
+                for types in TYPES
+                for layers in LAYERS
+            ]
+            for encoding in ENCODINGS
+        },
+        Axes(title="Figure 27a: average cost of DQL", across="", up="average cost"),
+    )
+    draw_bars(
+        "figure-27b",
+        [f"{types} types" for types in TYPES],
+        {
+            encoding.value: [
+                values.get(f"A{types}-{encoding}-3-layers: weights", 0.0) for types in TYPES
+            ]
+            for encoding in ENCODINGS
+        },
+        Axes(title="Figure 27b: weights of three layers", across="", up="KiB", log_up=True),
+    )
 
 
 def combinations() -> list[tuple[int, Encoding]]:
@@ -97,8 +130,14 @@ def list_parts() -> list[Part]:
     ]
 
 
-def count_weights(types: int, encoding: Encoding) -> int:
-    """Return the weights and biases of a network with three hidden layers."""
+def count_weights(types: int, encoding: Encoding, *, outputs: int | None = None) -> int:
+    """Return the weights and biases of a network with three hidden layers.
+
+    Args:
+        types: Node types.
+        encoding: Of the state.
+        outputs: Neurons of the last layer; `None` is one per action.
+    """
     scheme = make_scheme(encoding, node_types=types, max_replicas=10, levels=30, published=True)
-    sizes = DeepParameters().size_layers(scheme.inputs, 2 * types + 1)
+    sizes = DeepParameters().size_layers(scheme.inputs, outputs or 2 * types + 1)
     return sum((below + 1) * above for below, above in pairwise(sizes))

@@ -8,7 +8,8 @@ Source: Russo Russo, "Towards Decentralized Auto-Scaling Policies for Data Strea
 Applications", ZEUS 2018. What it leaves open, and what was taken:
 1. Its bound of 0.65 s cannot be met by the sum of response times, of which 0.94 s is service. The
    mean over the operators and 0.63 s give the published costs, and figure 2b's axis contains those
-   for four operators.
+   for four operators. `MDP_BOUND=printed` runs table 1 with the bound as printed instead, on one
+   path, as a result of its own.
 2. Levels are the nearest multiple of 20 tuples per minute; the rate of a level is that multiple.
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
+from benchmarks.choices import choose
 from benchmarks.figures import Figure, at_least
 from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import trace_file
@@ -52,6 +54,8 @@ QUANTUM = 20
 """Tuples/minute per rate level."""
 BOUND = 0.63
 """Seconds of response time, of the mean over the operators."""
+PRINTED_BOUND = 0.65
+"""Seconds of response time, of the sum over the path, as printed."""
 SLOTS = 525_600
 MOVING, VIOLATED, RESOURCES = 0.4, 0.4, 0.2
 """Weights of the cost, equations 1 and 2."""
@@ -141,6 +145,8 @@ class SimulatedYear:
     controller: Controller
     path: int
     operators: int = 3
+    printed: bool = False
+    """Whether the bound is the printed one."""
 
 
 def list_departures() -> list[Departure]:
@@ -197,8 +203,19 @@ def list_departures() -> list[Departure]:
     ]
 
 
+def result_name() -> str:
+    """Return the name of the result: the bound as printed has one of its own."""
+    return "reproduce-mdp18-printed" if _is_printed() else "reproduce-mdp18"
+
+
+def _is_printed() -> bool:
+    return choose("MDP_BOUND", "fitted", ("fitted", "printed")) == "printed"
+
+
 def run() -> list[Figure]:
     """Simulate all years, draw figure 2, write the rows; return what was promised."""
+    if _is_printed():
+        return run_printed()
     chain_jobs = [
         SimulatedYear(label, controller, path)
         for label, (controller, _) in TABLE_1.items()
@@ -215,6 +232,54 @@ def run() -> list[Figure]:
     draw_sizes(sizes)
     write_rows("reproduce-mdp18", compare_table(years))
     return judge(years)
+
+
+def run_printed() -> list[Figure]:
+    """Simulate table 1 with the bound as printed; return what follows from it."""
+    write_traces()
+    jobs = [
+        SimulatedYear(label, controller, PATHS[0], printed=True)
+        for label, (controller, _) in TABLE_1.items()
+    ]
+    years = {job.label: year for job, year in run_all(jobs)}
+    write_rows(
+        "reproduce-mdp18",
+        [
+            Row(
+                table="Table 1, the bound as printed: cost / violations / reconfigurations / "
+                "instances",
+                row=label,
+                beside=format_year(TABLE_1[label][1]),
+                ours=format_year(year),
+                holds=None,
+            )
+            for label, year in years.items()
+        ],
+    )
+    return [
+        Figure(
+            figure="bound as printed: least violations of all rows",
+            value=100 * min(year.violations for year in years.values()) / SLOTS,
+            unit="% of the slots",
+        ),
+        Figure(
+            figure="bound as printed: cost of the centralised MDP, of the printed",
+            value=years["centralised MDP"].cost / TABLE_1["centralised MDP"][1].cost,
+            unit="times",
+        ),
+        Figure(
+            figure="bound as printed: instances of the centralised MDP; published 10.95",
+            value=years["centralised MDP"].instances,
+            unit="",
+        ),
+    ]
+
+
+def format_year(year: Year | Published) -> str:
+    """Return the four numbers of a row."""
+    return (
+        f"{year.cost:.3f} / {year.violations:,} / {year.reconfigurations:,} / {year.instances:.2f}"
+    )
 
 
 def list_sizes() -> list[SimulatedYear]:
@@ -248,6 +313,7 @@ def run_job(job: SimulatedYear) -> Year:
         trace=trace_of(job.path),
         training=TRAINING,
         levels=int(_levels_of(taxi).max()) + 1,
+        bound=PRINTED_BOUND if job.printed else None,
     )
     return run_year(experiment)
 
@@ -272,7 +338,13 @@ def run_year(experiment: Experiment) -> Year:
 
 
 def describe(
-    controller: Controller, operators: int, *, trace: Path, training: Path, levels: int
+    controller: Controller,
+    operators: int,
+    *,
+    trace: Path,
+    training: Path,
+    levels: int,
+    bound: float | None = None,
 ) -> Experiment:
     """Return the experiment of so many operators in a row.
 
@@ -282,6 +354,7 @@ def describe(
         trace: Of the rates, tuples/s.
         training: Of those that a plan is made for, tuples/s.
         levels: Of the rate.
+        bound: Of the sum of the response times, s; `None` is that which gives the printed costs.
     """
     names = [f"op{number + 1}" for number in range(operators)]
     return Experiment.model_validate(
@@ -292,7 +365,7 @@ def describe(
             ],
             "edges": [list(pair) for pair in pairwise(names)],
             "nodeTypes": [{"name": "node", "speedup": 1.0, "price": 1.0}],
-            "objective": {"responseTime": BOUND * operators},
+            "objective": {"responseTime": BOUND * operators if bound is None else bound},
             "weights": {
                 "violations": VIOLATED,
                 "resources": RESOURCES,

@@ -8,7 +8,7 @@ seeds (QL, QL+PDS+; QL+FA in Table 2), ours must lie as near to its mean as seed
 of its deviations, or three of the difference of both means. That rerun is not public; its means and
 deviations are in `published/taas2023_reruns.csv`.
 
-Of the deep rows only those of Table 2 are run here; those of Tables 3 to 5 need `reproduce-deep`.
+The deep rows are those of `reproduce-deep`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.papers.deep_parts import PartOutcome, read_part
 from benchmarks.papers.departures import Departure
-from benchmarks.papers.reproduce_deep import DEEP, SEEDS, deep_cells, part_of, run_cells
+from benchmarks.papers.reproduce_deep import DEEP
 from benchmarks.papers.taas2023 import (
     LEVELS,
     MAX_RATE,
@@ -44,14 +43,14 @@ from benchmarks.papers.taas2023 import (
     read_cells,
     read_reruns,
 )
-from benchmarks.rows import EQUAL, RESULTS, Row, count_matches, match_numbers, write_rows
+from benchmarks.rows import EQUAL, Row, count_matches, match_numbers, write_rows
 from weir_policies.operator_manager.q_learning import QLearningParameters
 from weir_policies.operator_manager.threshold import ThresholdParameters
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
 
-ABOUT = "Tables 2-5 of the 2023 paper but for the deep rows of 3-5: published beside ours"
-DURATION = "3 min for the tabular part, 10 min for the deep rows of table 2"
+ABOUT = "Tables 2-5 of the 2023 paper but for the deep rows: published beside ours"
+DURATION = "3 min"
 
 EXACT = ("threshold-cheapest", "threshold-fastest", "ql-pds")
 DRAWING = {"ql": 3, "ql-pds-plus": 10, "ql-fa": 10}
@@ -169,7 +168,7 @@ def list_departures() -> list[Departure]:
         Departure(
             what="seeds",
             paper="10",
-            here=f"{drawing}; deep rows as the table says; the others are deterministic",
+            here=f"{drawing}; deep rows below; the others are deterministic",
             why="time",
         ),
         Departure(
@@ -194,8 +193,6 @@ def run() -> list[Figure]:
     tabular = [cell for cell in cells if cell.policy not in DEEP]
     ours = dict(zip(tabular, run_tabular(tabular), strict=True))
     seconds = time.perf_counter() - began
-    deep = deep_cells(tables=(2,))
-    ours |= dict(zip(deep, run_deep(deep), strict=True))
     rows = {cell: _row(cell, numbers) for cell, numbers in ours.items()}
     write_rows("reproduce-tables", list(rows.values()))
     exact_java = sum(
@@ -206,16 +203,12 @@ def run() -> list[Figure]:
         _count_equal([rows[cell] for cell in rows if cell.policy in EXACT]),
         *itertools.chain.from_iterable(
             count_matches([rows[cell] for cell in rows if cell.policy == policy], policy)
-            for policy in (*DRAWING, *DEEP)
+            for policy in DRAWING
         ),
         *_compare_reruns(ours),
         at_least(
             figure="QL+PDS+ with Java's draws: costs equal to the rerun's digits",
             value=exact_java, unit="of 6", limit=len(JAVA_COSTS),
-        ),
-        Figure(
-            figure="deep cells of Tables 3 to 5, not run here",
-            value=len(deep_cells()) - len(deep), unit="cells",
         ),
         at_most(figure="tabular part", value=seconds, unit="s", limit=180),
     ]  # fmt: skip
@@ -269,29 +262,6 @@ def _run_one(job: tuple[Cell, int]) -> Result:
     parameters = PUBLISHED if cell.policy in QUIRKS else {}
     experiment = describe_for(cell.policy, cell.setting)
     return simulate(experiment, seed=seed, policy=cell.policy, parameters=parameters)
-
-
-def run_deep(cells: Sequence[Cell]) -> list[Numbers]:
-    """Return our numbers for deep cells, on all cores; parts are kept."""
-    folder = RESULTS / "reproduce-deep"
-    done = {cell: read_part(part_of(cell, SEEDS), folder) for cell in cells}
-    missing = [cell for cell in cells if done[cell] is None]
-    done |= dict(track(run_cells(missing, (1,)), "Deep rows", len(missing)))
-    return [_average(outcome) for outcome in done.values() if outcome is not None]
-
-
-def _average(outcome: PartOutcome) -> Numbers:
-    costs = [each.average_cost for each in outcome.runs]
-    return Numbers(
-        cost=outcome.average_cost,
-        violations=outcome.violations,
-        reconfigurations=outcome.reconfigurations,
-        resources=outcome.resources,
-        least_cost=min(costs),
-        greatest_cost=max(costs),
-        deviation=float(np.std(costs, ddof=1)) if len(costs) > 1 else 0.0,
-        seeds=len(costs),
-    )
 
 
 def simulate_java(setting: Setting) -> Result:

@@ -27,7 +27,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from weir_policies import registry
-from weir_policies.application_manager.budgets import share_budgets, share_equally
+from weir_policies.application_manager.budgets import (
+    profile_budgets,
+    share_budgets,
+    share_equally,
+)
 from weir_policies.errors import (
     DataflowError,
     InfeasibleObjectiveError,
@@ -537,6 +541,10 @@ class Objective(Section):
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
     """Seconds from source to sink along the slowest path; a slot above it is a violation."""
+    profiled_at: AboveZero | None = Field(default=None, examples=[300])
+    """Records/s at the sources for which budgets are profiled, as in EDF: each operator gets the
+    time that it takes when the load brings the dataflow to the bound, with the replicas that this
+    rate needs. `None` shares the bound (`share_bound`). An operator's own `budget` comes first."""
 
 
 class RateLevels(Section):
@@ -649,11 +657,14 @@ class Arbitration(Section):
     """Tokens that changes with a restart must pay with; `None` asks for none."""
     suspension: Duration = Field(default=0.0, ge=0, examples=["60s"])
     """Seconds after a restart in which no manager learns or decides."""
+    nodes: int | None = Field(default=None, ge=1, le=10_000, examples=[4])
+    """Nodes of which each proposal for one more replica draws one; of proposals that draw the same
+    node in a slot, only the one with the highest score may be granted. `None` is no conflicts."""
 
     @property
     def grants_all(self) -> bool:
         """Whether every proposal of every slot is made."""
-        return self.token_bucket is None and self.suspension == 0
+        return self.token_bucket is None and self.suspension == 0 and self.nodes is None
 
 
 class Believed(Section):
@@ -751,7 +762,8 @@ class Experiment(Section):
         With a policy that moves one replica a decision, as the papers' that read budgets do, these
         are equal quotas of the bound, as published. With others they are by `share_budgets`, as
         from the controller. Where the bound cannot be kept at all they are equal again: no other
-        share would keep it either, and a run in the simulator shall show that, not refuse.
+        share would keep it either, and a run in the simulator shall show that, not refuse. With
+        `objective.profiledAt` they are profiled (`profile_budgets`).
 
         Args:
             policy: Its name.
@@ -762,7 +774,11 @@ class Experiment(Section):
         """
         dataflow, bound = self.dataflow, self.objective.response_time
         shares = share_equally(dataflow, bound)
-        if registry.sees_application(policy):
+        if self.objective.profiled_at is not None:
+            with suppress(InfeasibleObjectiveError):
+                rate = self.objective.profiled_at
+                shares = profile_budgets(dataflow, models, bound, rate=rate)
+        elif registry.sees_application(policy):
             minimum = {model.name: min_response_time(model) for model in models}
             with suppress(InfeasibleObjectiveError):
                 shares = share_budgets(dataflow, bound, least=minimum)

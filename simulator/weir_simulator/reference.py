@@ -51,6 +51,7 @@ from weir_simulator.randomness import (
     draw_factor,
 )
 from weir_simulator.state import (
+    ASKED,
     AT_CHANGE,
     AT_PRICE,
     AT_RATE,
@@ -58,6 +59,7 @@ from weir_simulator.state import (
     AT_TIME,
     BACKLOGGED,
     COST,
+    GRANTED,
     LOSSES,
     NOTHING,
     RECONFIGURATIONS,
@@ -321,7 +323,7 @@ class _World:
                 proposed=initial,
             )
             self.operators[truth.name].install(initial)
-        self.arbiter = Arbiter(experiment)
+        self.arbiter = Arbiter(experiment, seed)
         self.rate_factor, self.standstill = 1.0, 0.0
         self.time = 0.0  # the application's response time in the present slot, s
         self.provisioned_at, self.pending_kind = -1, NOTHING
@@ -358,6 +360,7 @@ class _World:
             if kind == RESTART:
                 self.arbiter.restarted(t)
             self.count_replicas(t, outcome)
+        outcome.totals[ASKED], outcome.totals[GRANTED] = self.arbiter.asked, self.arbiter.granted
 
     def begin_slot(self, t: int, outcome: SimulationOutcome) -> None:
         """Apply changes of the world, provisioned replicas and losses of replicas."""
@@ -433,7 +436,7 @@ class _World:
             self.manage(self.operators[name], policy, t)
         if self.provisioned_at <= t:
             self.join_restart()
-        return self.cut_targets()
+        return self.cut_targets(t)
 
     def look_upstream(self, t: int) -> None:
         """Find what would arrive at every operator if nothing waited upstream, and what does."""
@@ -596,7 +599,7 @@ class _World:
                 held += sum(max(now, then) for now, then, kind in pairs if kind.pool == pool)
         return held
 
-    def cut_targets(self) -> int:
+    def cut_targets(self, t: int) -> int:
         """Cut targets to what can be; return what the change of all operators takes."""
         for operator in self.operators.values():
             here = operator.deployment
@@ -610,7 +613,7 @@ class _World:
             for each in self.operators.values()
             if self.classify(each.deployment, each.target) == RESTART
         ]
-        for name in self.arbiter.deny([each.ask() for each in restarting]):
+        for name in self.arbiter.deny([each.ask() for each in restarting], t):
             self.operators[name].target = self.operators[name].deployment
         kinds = [NOTHING]
         for operator in self.operators.values():

@@ -10,7 +10,9 @@ import numpy as np
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.experiment import Experiment
 from weir_simulator.state import (
+    ASKED,
     COST,
+    GRANTED,
     HISTORY,
     LOSSES,
     RECONFIGURATIONS,
@@ -40,6 +42,10 @@ class Result:
     """Percent of slots in which only sizes were changed, in place."""
     losses: int
     """Replicas lost."""
+    asked: int
+    """Restarts of an operator that were asked for, where there is arbitration; else 0."""
+    granted: int
+    """Those of them that were granted."""
     resources: float
     """Mean price of what is paid, per hour."""
     replicas: Mapping[str, float]
@@ -91,6 +97,8 @@ def summarise(
         reconfigurations=float(100 * totals[RECONFIGURATIONS] / slots),
         resizes=float(100 * totals[RESIZES] / slots),
         losses=int(totals[LOSSES]),
+        asked=int(totals[ASKED]),
+        granted=int(totals[GRANTED]),
         resources=float(totals[SPENT] / slots),
         replicas={
             node_type.name: float(total / slots)

@@ -22,8 +22,8 @@ NOTHING, RESIZE, RESTART = range(3)
 PRICE, SPEEDUP, RATE_FACTOR = range(3)
 
 # Columns of `SimulationOutcome.totals`: sums over slots.
-COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED = range(7)
-TOTALS = 7
+COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED, ASKED, GRANTED = range(9)
+TOTALS = 9
 
 # Columns of `SimulationOutcome.history`, one row per slot.
 AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS = range(5)

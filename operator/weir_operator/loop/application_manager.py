@@ -128,7 +128,7 @@ class ApplicationManager:
         stays = None if move is None else refuse_change(ScalingDirection.ACROSS, guards)
         if self._gate is not None:
             asked = None if move is None or stays else move.request
-            barred |= self._gate.refuse(allowed, asked)
+            barred |= self._gate.refuse(allowed, asked, room=self._find_room(current))
             stays = stays or (None if move is None else barred.pop(move.replica, None))
             allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
@@ -159,6 +159,15 @@ class ApplicationManager:
         if self._gate is not None and ruling.restart:
             self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return ruling if move is None else self._rule_move(move, stays, ruling, now)
+
+    def _find_room(self, current: DeploymentMap) -> dict[str, int]:
+        """Return how many replicas may be added, by pool that has a limit."""
+        room = dict(self.pool_limits)
+        for counts in current.values():
+            for pool, count in _per_pool(counts).items():
+                if pool in room:
+                    room[pool] = max(0, room[pool] - count)
+        return room
 
     def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
         """Add to a ruling that a replica leaves its node, or why it does not."""

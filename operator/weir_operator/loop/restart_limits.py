@@ -4,10 +4,11 @@ If `spec.applicationManager.arbitration.tokenBucket` is set, a rescale needs a t
 get faster or to move, a low one to get slower. High tokens come while the response time is near or
 above its bound, low ones while it is far below. In between, there are no restarts. A token is spent
 when the change is granted by all later checks, too. Tokens do not survive a restart of the
-controller: a new bucket is empty, as at the beginning.
+controller: a new bucket is empty, as at the beginning. Requests that conflict with a higher one
+over the room in a pool are dropped first, so that no token waits for what cannot be.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
-section 7; capacity and period as in its section 9.
+section 7; capacity and period are by default those of its section 9.
 
 Each StreamApp has its own restart budget. The controller's budget limits what they do together,
 for example after a change of the load that all of them see: restarting everything at once is an
@@ -30,6 +31,7 @@ from weir_policies.application_manager.edf import (
     Token,
     TokenRules,
     Tokens,
+    drop_conflicts,
     grant,
     token_for,
 )
@@ -71,7 +73,7 @@ class SharedRestarts:
 
 
 TICKS_PER_TOKEN = 2
-"""Intervals of the operators' managers from one token to the next."""
+"""Intervals of the operators' managers from one token to the next, where `every` is not set."""
 
 _KINDS = {
     ScalingDirection.OUT: Adaptation.SCALE_OUT,
@@ -100,24 +102,31 @@ class TokenGate:
             self._seen.clear()
 
     def refuse(
-        self, wishes: Mapping[str, Proposal], move: AdaptationRequest | None = None
+        self,
+        wishes: Mapping[str, Proposal],
+        move: AdaptationRequest | None = None,
+        *,
+        room: Mapping[str, int] | None = None,
     ) -> dict[str, str]:
         """Return why rescales find no token, by operator; those that find one are left out.
 
         Args:
             wishes: Proposals, by operator.
             move: A replica's leave, which is refused by the replica's name.
+            room: Replicas that may be added, by pool with a limit.
         """
         requests = [
             _request(name, wish) for name, wish in wishes.items() if wish.kind is ChangeKind.RESCALE
         ]
         requests += [] if move is None else [move]
-        granted, _ = grant(requests, self._tokens)
-        paid = {_subject(request) for request in granted}
+        placeable = drop_conflicts(requests, room or {})
+        granted, _ = grant(placeable, self._tokens)
         return {
             _subject(each): self._describe_denial(each)
+            if each in placeable
+            else f"Denied: {_name_pools(each, room or {})} has no room beside more urgent proposals"
             for each in requests
-            if _subject(each) not in paid
+            if each not in granted
         }
 
     def pay(self, granted: Collection[str]) -> None:
@@ -136,6 +145,11 @@ class TokenGate:
         )
 
 
+def _name_pools(request: AdaptationRequest, room: Mapping[str, int]) -> str:
+    """Return the pools with a limit that a request wants room in."""
+    return " or ".join(f"pool {pool}" for pool in request.places if pool in room)
+
+
 def _subject(request: AdaptationRequest) -> str:
     return request.replica or request.operator
 
@@ -143,4 +157,15 @@ def _subject(request: AdaptationRequest) -> str:
 def _request(name: str, wish: Proposal) -> AdaptationRequest:
     seen = wish.observation
     direction = direction_of(seen.deployment, wish.decision.target, seen.model.node_types)
-    return AdaptationRequest(operator=name, kind=_KINDS[direction], score=wish.decision.urgency)
+    types = seen.model.node_types
+    before, after = seen.deployment.per_pool(types), wish.decision.target.per_pool(types)
+    return AdaptationRequest(
+        operator=name,
+        kind=_KINDS[direction],
+        score=wish.decision.urgency,
+        places={
+            pool: count - before.get(pool, 0)
+            for pool, count in after.items()
+            if count > before.get(pool, 0)
+        },
+    )

@@ -46,9 +46,10 @@ class RestartBudget(Section):
 
 
 class TokenBucket(Section):
-    """When the bucket gets a token: if the response time of two intervals is high or low enough.
+    """When the bucket gets a token: if the mean response time of a period is high or low enough.
 
-    The bucket has room for one token, which pays for one operator's restart in one direction.
+    A token pays for one operator's restart in one direction. The bucket holds tokens of one
+    direction at a time; a token of the other direction removes them.
     """
 
     model_config = Section.model_config | {
@@ -69,6 +70,13 @@ class TokenBucket(Section):
     low: float = Field(default=0.5, ge=0, le=10, examples=[0.5])
     """Share of the objective below which the bucket gets a token for scaling in. If unset, defaults
     to 0.5. Minimum: 0, and below `high`."""
+
+    size: int = Field(default=1, ge=1, le=1000, examples=[1])
+    """Maximum number of tokens in the bucket. If unset, defaults to 1. Minimum: 1."""
+
+    every: Duration | None = Field(default=None, examples=["1m"])
+    """Length of a period; each one makes at most one token. If unset, defaults to two intervals of
+    the Operator Manager. Format: duration."""
 
     @model_validator(mode="after")
     def _check_low_below_high(self) -> Self:

@@ -427,5 +427,11 @@ def _token_gate(app: StreamApp) -> TokenGate | None:
     if bucket is None:
         return None
     bound = app.spec.objective.response_time.bound.seconds
-    period = TICKS_PER_TOKEN * app.spec.operator_manager.interval.seconds
-    return TokenGate(TokenRules(low=bucket.low * bound, high=bucket.high * bound, every=period))
+    interval = app.spec.operator_manager.interval.seconds
+    rules = TokenRules(
+        low=bucket.low * bound,
+        high=bucket.high * bound,
+        every=TICKS_PER_TOKEN * interval if bucket.every is None else bucket.every.seconds,
+        size=bucket.size,
+    )
+    return TokenGate(rules)

@@ -12,7 +12,7 @@ so another operator can use what one gives up in the next tick.
 
 The order by score follows the Application Manager of EDF (Cardellini, Lo Presti, Nardelli, Russo
 Russo, Future Generation Computer Systems 2018), which restarts one operator at a time; Flink
-restarts the whole job. Of its conflict prevention, only the room in pools is implemented.
+restarts the whole job. Its conflicts are those over room in pools.
 """
 
 from __future__ import annotations

@@ -17,21 +17,36 @@ of step 2. Where waiting stretches each service time by a factor that depends on
 equal utilisations cost least, and these need budgets in proportion to the service times. The equal
 part spares an operator of microseconds a budget that no measurement resolves. All least times zero
 is the paper.
+
+`profile_budgets` is the earlier way: run a deployment that is busy enough, raise the load until the
+response time meets the bound, and grant each operator the time that it then takes.
+
+Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
+section 9. Departures: the model of the queues stands for the measurements, and the load is raised
+to where the response time is the bound, not close to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from weir_policies.errors import InfeasibleObjectiveError, ParameterError
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.queueing import predict_means
+from weir_policies.policy import OperatorModel
 
 EQUAL_PART = 0.25
 """Of the spare time, what is shared in equal quotas. Dataflows of unequal operators cost 2 to 5 %
 less with a quarter than with a half, and at most 5 % more than with no equal part."""
 EXHAUSTED = 1e-9
 """Spare time below this part of the bound is none."""
+BUSY = 0.7
+"""Utilisation from which an operator is overloaded, EDF's."""
+SAME_LOAD = 1e-6
+"""Relative difference of two loads below which profiling goes no further."""
 
 
 def share_budgets(
@@ -68,6 +83,72 @@ def share_equally(dataflow: Dataflow, bound: float) -> dict[str, float]:
     """Return equal quotas along the longest path through each operator (lines 1-4), s."""
     operators_on_path = dataflow.longest_through(dict.fromkeys(dataflow.operators, 1.0))
     return {name: bound / operators_on_path[name] for name in dataflow.operators}
+
+
+def profile_budgets(
+    dataflow: Dataflow, models: Sequence[OperatorModel], bound: float, *, rate: float
+) -> dict[str, float]:
+    """Return the time at each operator under the load that brings the dataflow to its bound, s.
+
+    Args:
+        dataflow: The operators and their paths.
+        models: One per operator.
+        bound: Seconds from source to sink.
+        rate: Records/s at each source; the replicas are the fewest, on the first node type, with
+            which no operator is busier than `BUSY`, or as many as it may have.
+
+    Raises:
+        InfeasibleObjectiveError: The response time exceeds the bound without any load.
+    """
+    replicas = {model.name: _replicas_for(model, dataflow, rate) for model in models}
+
+    def respond(load: float) -> dict[str, float]:
+        arriving = _spread(dataflow, load)
+        return {
+            model.name: _time_at(model, replicas[model.name], arriving[model.name])[0]
+            for model in models
+        }
+
+    least = dataflow.response_time(respond(0.0))
+    if not least < bound:
+        raise InfeasibleObjectiveError(
+            f"Expected more than {least * 1000:.1f} ms for the objective, the response time "
+            f"without any load, got {bound * 1000:.1f} ms",
+            least=least,
+        )
+    low, high = 0.0, rate
+    while dataflow.response_time(respond(high)) <= bound:
+        low, high = high, 2 * high
+    while high - low > SAME_LOAD * high:
+        middle = (low + high) / 2
+        if dataflow.response_time(respond(middle)) <= bound:
+            low = middle
+        else:
+            high = middle
+    return respond(low)
+
+
+def _replicas_for(model: OperatorModel, dataflow: Dataflow, rate: float) -> int:
+    """Return the fewest replicas that are not overloaded, or as many as there may be."""
+    arriving = _spread(dataflow, rate)[model.name]
+    fitting = (
+        count
+        for count in range(1, model.max_replicas)
+        if _time_at(model, count, arriving)[1] <= BUSY
+    )
+    return next(fitting, model.max_replicas)
+
+
+def _spread(dataflow: Dataflow, rate: float) -> dict[str, float]:
+    return dataflow.spread_rates(dict.fromkeys(dataflow.sources, rate))
+
+
+def _time_at(model: OperatorModel, count: int, rate: float) -> tuple[float, float]:
+    """Return the mean response time of so many replicas of the first node type, s, and how busy."""
+    deployment = np.zeros((1, len(model.node_types)), dtype=np.int64)
+    deployment[0, 0] = count
+    time, busy = predict_means(model, deployment, rate)
+    return float(time[0]), float(busy[0])
 
 
 def spread_spare(

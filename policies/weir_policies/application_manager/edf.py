@@ -1,15 +1,19 @@
 """EDF's requests in order of priority, its Node Manager, and its token bucket.
 
 Managers of operators and nodes know only their own part and change nothing: they make requests,
-each with a score. In every period, the requests are ranked by score and granted, all of them or as
-many as there are tokens (`grant`); the rest is forgotten, and its managers ask again.
+each with a score. In every period, the requests are ranked by score; those that conflict with a
+higher one are dropped (`drop_conflicts`); the others are granted, all of them or as many as there
+are tokens (`grant`); the rest is forgotten, and its managers ask again.
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 sections 4 and 7. Decided where it leaves a choice:
 1. Scale-outs and migrations are one list, because one kind of token pays both. Of equal scores a
    scale-out comes first, then the operator's name decides.
-2. There are no conflicts over nodes, because no request names the one that it wants: the cluster's
-   scheduler chooses nodes, and has the last word on their room.
+2. Two requests conflict if they want more of one place than it has room for. There, a place is a
+   node with room for one replica a period. In the controller, it is a node pool with a limit: no
+   request names its node, because the cluster's scheduler chooses nodes.
+3. A request that is dropped stays so, even if the one that it conflicts with then finds no token:
+   the steps are in that order.
 
 The Node Manager asks for a migration of a replica if its node is slow:
 
@@ -38,8 +42,8 @@ section 7.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 
@@ -74,6 +78,8 @@ class AdaptationRequest:
     may ask for what it takes to be a loss: then it is negative."""
     replica: str | None = None
     """The one that leaves; `None` if the caller chooses it."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Replicas that it adds, by place with little room; other places are left out."""
 
     @property
     def change(self) -> int:
@@ -90,6 +96,26 @@ def step_of(operator: str, change: int, score: float) -> AdaptationRequest:
 def prioritise(requests: Sequence[AdaptationRequest]) -> list[AdaptationRequest]:
     """Return the requests, the highest score first."""
     return sorted(requests, key=lambda each: (-each.score, RANKS[each.kind], each.operator))
+
+
+def drop_conflicts(
+    requests: Sequence[AdaptationRequest], room: Mapping[str, int]
+) -> list[AdaptationRequest]:
+    """Return the requests that find room at their places, the highest score served first.
+
+    Args:
+        requests: Those of a period.
+        room: Replicas that each place has room for; without limit where a place is not in it.
+    """
+    left = dict(room)
+    kept = []
+    for each in prioritise(requests):
+        if all(added <= left.get(place, added) for place, added in each.places.items()):
+            kept.append(each)
+            left |= {
+                place: left[place] - added for place, added in each.places.items() if place in left
+            }
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_policies.application_manager.budgets import share_budgets, share_equally, spread_spare
+from weir_policies.application_manager.budgets import (
+    BUSY,
+    profile_budgets,
+    share_budgets,
+    share_equally,
+    spread_spare,
+)
 from weir_policies.errors import InfeasibleObjectiveError, ParameterError
 from weir_policies.model.dataflow import Dataflow, Edge
+from weir_policies.model.node_types import NodeType
+from weir_policies.policy import OperatorModel
 
 # The "complex" application of the 2023 paper: paths of three, three and two operators.
 COMPLEX = Dataflow(
@@ -103,3 +111,34 @@ def test_a_bound_that_is_no_time_is_refused(bound):
 def test_a_bound_for_what_is_no_sink_is_refused():
     with pytest.raises(ParameterError, match="got '2'"):
         share_budgets(COMPLEX, BOUND, sink_bounds={"2": 0.1})
+
+
+def a_model(name, service_mean, max_replicas=6):
+    return OperatorModel(
+        name=name,
+        node_types=(NodeType(name="t1", pool="p1", speedup=1.0, price=1.0),),
+        service_mean=service_mean,
+        service_scv=1.0,
+        max_replicas=max_replicas,
+        keyed=True,
+    )
+
+
+def test_profiled_budgets_are_the_times_at_the_load_that_brings_the_path_to_the_bound():
+    flow = Dataflow(operators=("a", "b"), edges=(Edge(source="a", target="b"),))
+    quick, slow = a_model("a", 0.001), a_model("b", 0.005)
+
+    budgets = profile_budgets(flow, [quick, slow], 0.05, rate=200.0)
+
+    # Two replicas of b are 50 % busy, one would be 100 %. Both are M/M/1 queues of one load.
+    load = (1 / 0.001) - 1 / budgets["a"]
+    assert sum(budgets.values()) == pytest.approx(0.05, rel=1e-3)
+    assert budgets["b"] == pytest.approx(1 / (1 / 0.005 - load / 2), rel=1e-3)
+    assert load > 2 * BUSY / 0.005
+
+
+def test_a_bound_that_no_load_meets_cannot_be_profiled():
+    flow = Dataflow(operators=("a",), edges=())
+
+    with pytest.raises(InfeasibleObjectiveError):
+        profile_budgets(flow, [a_model("a", 0.06)], 0.05, rate=1.0)

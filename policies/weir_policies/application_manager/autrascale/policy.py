@@ -31,7 +31,8 @@ measured on the running job without a restart (the bootstrap set, the throughput
 a `Profile`, which is a fitted model in the controller.
 
 Source: Zhang et al., IEEE TPDS 2024, sections II-B and IV-A, Figs. 3 and 6. Departures:
-1. Where the throughput is enough, pi^t is computed by Eq. 3 and not run: TO would end there.
+1. Where the throughput is enough but Eq. 3 asks for fewer replicas, TO goes down and runs them
+   before PLO begins: only there are the true rates those of pi^t.
 2. A search that found nothing good enough is not begun again until the rate has changed.
 3. A boost ends as soon as the age keeps its bound; the paper waits for the end of the time allowed.
 """
@@ -306,6 +307,9 @@ def advance(
             reason = "more replicas would not raise the throughput"
             return _settle(plan, search.target, measured.rate, reason)
         plan = replace(plan, phase=Phase.STEADY, throughput=None)
+        return _judge(
+            plan, measured, most, bound, now, settings, profile, rng, went_down=search.lean
+        )
     if plan.phase is Phase.LATENCY and plan.latency is not None:
         return _search_on(plan, plan.latency, measured, settings, rng)
     return _judge(plan, measured, most, bound, now, settings, profile, rng)
@@ -320,8 +324,13 @@ def _judge(
     settings: AutrascaleSettings,
     profile: Profile,
     rng: np.random.Generator,
+    *,
+    went_down: bool = False,
 ) -> Plan:
-    """Return what a steady application needs: the Scaling Manager's trigger."""
+    """Return what a steady application needs: the Scaling Manager's trigger.
+
+    `went_down` says that the throughput search has just found this parallelism from above.
+    """
     searched = plan.settled_rate is not None and is_same_rate(plan.settled_rate, measured.rate)
     if not measured.keeps_up and not searched:
         to = throughput.begin(measured, maximum)
@@ -345,6 +354,14 @@ def _judge(
     )
     late = measured.latency > bound
     if (late or score < settings.threshold) and not searched and measured.keeps_up:
+        if floor != measured.parallelism and not went_down:
+            return replace(
+                plan,
+                phase=Phase.THROUGHPUT,
+                throughput=throughput.begin(measured, maximum),
+                target=floor,
+                reason="by the true rates fewer replicas carry the rate",
+            )
         search = _begin_latency(plan, measured, floor, maximum, bound, settings, profile)
         return _search_on(plan, search, measured, settings, rng)
     too_old = settings.event_time is not None and measured.age > settings.event_time
@@ -511,7 +528,8 @@ class Progress:
     @property
     def grows(self) -> bool:
         """Whether the target is needed: it has more replicas, or the rate is not carried."""
-        return sum(self.plan.target) > sum(self.before) or self.plan.phase is Phase.THROUGHPUT
+        search = self.plan.throughput
+        return sum(self.plan.target) > sum(self.before) or (search is not None and not search.lean)
 
 
 _PROGRESS = TypeAdapter(Progress)

@@ -15,6 +15,10 @@ Source: Zhang et al., IEEE TPDS 2024, section IV-B; Kalavri et al., OSDI 2018, f
 3. It also ends where more replicas brought no more throughput: under contention the true rate falls
    with every replica, so Eq. 3 asks for one more each time and repeats itself only at the most.
 4. An operator that processed nothing has no true rate and keeps its replicas.
+5. A search that begins where the throughput is enough goes down (`lean`): under contention the true
+   rates of a large parallelism ask for more replicas than a small one needs. It goes on from each
+   parallelism that keeps up as long as Eq. 3 asks for fewer there, and up again from one that does
+   not keep up.
 
 How fast a backlog must be worked off, and how well a throughput does it.
 
@@ -67,6 +71,8 @@ class ThroughputSearch:
     over: bool = False
     limited: bool = False
     """Whether it ended because something outside limits the throughput, or the cap was reached."""
+    lean: bool = False
+    """Whether it began where the throughput was enough, and looks for fewer replicas."""
 
 
 def count_needed(
@@ -90,9 +96,11 @@ def begin(
     measured: Measurement, most: Parallelism, reading: Reading = Reading.DS2
 ) -> ThroughputSearch:
     """Begin a search from what runs now."""
+    needed = count_needed(measured, most, reading)
     return ThroughputSearch(
-        target=count_needed(measured, most, reading),
+        target=_no_more_than(needed, measured) if measured.keeps_up else needed,
         tried=(ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput),),
+        lean=measured.keeps_up,
     )
 
 
@@ -118,14 +126,26 @@ def advance(
     last = search.tried[-1].throughput
     trial = ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput)
     search = replace(search, tried=(*search.tried, trial))
-    if measured.keeps_up:
-        return replace(search, target=measured.parallelism, over=True)
     target = count_needed(measured, most, reading)
-    stuck = target == measured.parallelism or measured.throughput <= (1 + EQUAL) * last
+    if measured.keeps_up:
+        fewer = _no_more_than(target, measured)
+        tried = [each.parallelism for each in search.tried]
+        if search.lean and fewer not in tried and len(tried) <= cap:
+            return replace(search, target=fewer)
+        return replace(search, target=measured.parallelism, over=True)
+    # Going down, the throughput is that of the rate and does not rise.
+    stuck = target == measured.parallelism or (
+        not search.lean and measured.throughput <= (1 + EQUAL) * last
+    )
     if (stop_early and stuck) or len(search.tried) > cap:
         best = choose_best(search.tried) if stop_early else measured.parallelism
         return replace(search, target=best, over=True, limited=True)
     return replace(search, target=target)
+
+
+def _no_more_than(needed: Parallelism, measured: Measurement) -> Parallelism:
+    """Return what is needed, of no operator more than it has."""
+    return tuple(min(pair) for pair in zip(needed, measured.parallelism, strict=True))
 
 
 def choose_best(tried: tuple[ThroughputTrial, ...]) -> Parallelism:

@@ -176,3 +176,11 @@ def test_a_target_that_is_never_reached_is_given_up():
     found_at = policy.state_dict()["progress"]["found_at"]
 
     assert found_at >= 60.0 * 10
+
+
+def test_from_too_many_replicas_it_runs_the_fewest_that_carry_the_rate_before_it_judges_them():
+    path = run(a_policy(), 60, start=(36, 32, 24, 20), bound=0.1)
+
+    moves = list(dict.fromkeys(path))
+    assert (3, 4, 13, 11) in moves[1:5]
+    assert all(word_count().find_throughput(each) >= RATE for each in moves)

@@ -78,3 +78,23 @@ def test_nothing_is_asked_for_beyond_the_most():
     seen = word_count().measure((1, 1, 1, 1), 350e3)
 
     assert throughput.count_needed(seen, (2, 2, 2, 2)) == (2, 2, 2, 2)
+
+
+@pytest.mark.parametrize("start", [(36, 32, 24, 20), (40, 40, 40, 40)])
+def test_from_more_replicas_than_needed_it_goes_down_to_what_it_finds_from_below(start):
+    truth = word_count()
+    from_below = search(truth, 350e3, start=(1, 1, 1, 1)).target
+
+    found = search(truth, 350e3, start=start)
+
+    assert throughput.count_needed(truth.measure(start, 350e3), truth.bounds) >= (10, 10, 15, 12)
+    assert sum(found.target) <= sum(from_below) + 2
+    assert truth.find_throughput(found.target) >= 350e3
+    assert not found.limited
+
+
+def test_where_nothing_can_go_the_way_down_ends_at_once():
+    found = search(word_count(), 350e3, start=(3, 4, 12, 10))
+
+    assert found.target == (3, 4, 12, 10)
+    assert len(found.tried) == 2
