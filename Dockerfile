@@ -8,7 +8,7 @@
 # All run as a user that is not root, on a root file system that may be read-only. What they write
 # is under NUMBA_CACHE_DIR, /tmp, and the folder of `weir controller --state`.
 #
-# The controller and the pipelines have of Debian only the packages that `root` names: no package
+# They have of Debian only the packages that `root` names and the libraries of torch: no package
 # manager, no pip, and Busybox as shell. docs/decisions/0054 says what else is left out, and why.
 
 ARG DEBIAN=debian:trixie-slim
@@ -24,6 +24,12 @@ RUN apt-get update \
     && python3 -m venv --without-pip /opt/weir
 WORKDIR /src
 COPY constraints.txt ./
+
+# Whether all that the images take from Debian and PyPI is there for arm64, too.
+FROM build AS check-arm64
+COPY Dockerfile pyproject.toml ./
+COPY scripts/check_arm64.py scripts/
+RUN scripts/check_arm64.py
 
 # The library of llvmlite, with which Numba compiles.
 FROM build AS llvmlite
@@ -128,7 +134,7 @@ RUN apt-get update \
 RUN cd /root-of-image \
     && rm -rf usr/share/doc usr/share/man usr/share/lintian usr/share/bug usr/lib/*/gconv \
         usr/lib/python3.13/ensurepip usr/lib/python3.13/idlelib usr/lib/python3.13/pydoc_data \
-        usr/lib/python3.13/test \
+        usr/lib/python3.13/test usr/lib/python3.13/lib-dynload/_test* usr/lib/python3.13/lib-dynload/xx* \
     && echo 'root:x:0:0:root:/root:/bin/sh' > etc/passwd \
     && echo 'root:x:0:' > etc/group \
     && mkdir -p usr/lib/ssl && ln -sf /etc/ssl/certs/ca-certificates.crt usr/lib/ssl/cert.pem \
@@ -136,6 +142,13 @@ RUN cd /root-of-image \
     && chroot . /usr/bin/busybox --install -s /usr/bin \
     && chroot . /usr/bin/python3 -m compileall -q /usr/lib/python3.13
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /root-of-image/etc/ssl/certs/
+
+# Debian's torch, with the faster of Debian's libraries for algebra.
+FROM root AS torch
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libopenblas0-pthread python3-torch
+COPY scripts/copy-torch scripts/
+RUN scripts/copy-torch /root-of-image /root-of-torch
 
 FROM scratch AS base
 COPY --from=root /root-of-image /
@@ -154,24 +167,10 @@ USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["weir"]
 
-# torch asks for too much of Debian to name it all. Its tests go, and it gets the faster of Debian's
-# libraries for algebra.
-FROM ${DEBIAN} AS tuner
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libopenblas0-pthread python3-torch \
-    && rm -rf /var/lib/apt/lists/* /usr/lib/libtorch-test /usr/lib/python3/dist-packages/torch/bin/test_*
+FROM base AS tuner
+COPY --from=torch /root-of-torch /
 COPY --from=tuning-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
-ENV PATH=/opt/weir/bin:$PATH \
-    PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1 \
-    NUMBA_CACHE_DIR=/tmp/kernels \
-    HOME=/tmp \
-    LOGNAME=weir \
-    MALLOC_ARENA_MAX=2
-USER 65532:65532
-WORKDIR /tmp
-ENTRYPOINT ["weir"]
 CMD ["--help"]
 
 FROM base AS pipelines

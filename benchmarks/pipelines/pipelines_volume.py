@@ -1,11 +1,14 @@
-"""How many samples a second the pipelines work up, and in how much memory.
+"""How many samples a second the pipelines work up, in how much memory, and what a year needs.
 
 A fleet of a thousand operators, scraped every 15 s, is made up for as many days as there is room
 for: 30, or what `WEIR_VOLUME_DAYS` and `WEIR_VOLUME_OPERATORS` say. `run arrivals` goes over one
-day, a third of the days and all of them, once over a fleet of which one application has half, and
-polars over the same files in one process. Each runs in a process of its own; its memory is that of
-all its processes. A sample is a value of one series at one time, counted once though a neighbouring
-day's run reads it again.
+day, a third of the days and all of them, once over a fleet of which one application has half.
+Polars goes over the same days of the same files in one process; its rates must be Spark's. Each
+runs in a process of its own; its memory is that of all its processes. A sample is a value of one
+series at one time, counted once though a neighbouring day's run reads it again.
+
+A year is not measured but planned, from the time that a further day takes and the bytes that one
+takes on disk.
 """
 
 from __future__ import annotations
@@ -22,21 +25,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import psutil
-import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, skewed, write_history
-from weir_pipelines.schemas import ARRIVALS
+from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, ParquetTable
 from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Store
 
-ABOUT = "a month of metrics of 1,000 operators: samples/s and memory, beside polars"
-DURATION = "5 min; 2 GB of disk"
+ABOUT = "a month of metrics of 1,000 operators: samples/s and memory, beside polars; a year planned"
+DURATION = "6 min; 2 GB of disk"
 
 OPERATORS = int(os.environ.get("WEIR_VOLUME_OPERATORS", "1000"))
 DAYS = int(os.environ.get("WEIR_VOLUME_DAYS", "30"))
 GIB = 2**30
+GB = 1e9
+YEAR = 365
+KEPT = 31
+"""Days whose samples are on disk with the chart's `keepDays`: thirty, and the one before."""
+MAX_DIFFERENCE = 1e-9
+"""Between a rate or completeness by Spark and by polars, relative."""
 MIN_A_DAY = 0.1
 """Seconds: what differs less is the start's noise, and too few operators to judge by."""
 MEMORY = "3g"
@@ -62,33 +71,61 @@ def run() -> list[Figure]:
     """Make histories up and work them up."""
     fleet = even(OPERATORS)
     middle = max(1, DAYS // 3)
-    runs = {}
+    spark, polars = {}, {}
     with _history(fleet, DAYS) as tables:
         for days in sorted({1, middle, DAYS}):
-            runs[days] = _run_spark(tables, fleet, days)
+            spark[days] = _run_spark(tables, fleet, days)
+            polars[days] = _run_polars(tables, fleet, days)
         _check(tables, fleet)
-        polars = _run_polars(tables, fleet, DAYS)
+        sampled = _count_bytes(tables, SAMPLES, SERIES) / DAYS
+        rates = _count_bytes(tables, ARRIVALS) / DAYS
     with _history(skewed(OPERATORS), middle) as tables:
         uneven = _run_spark(tables, skewed(OPERATORS), middle)
-    whole = runs[DAYS]
+    whole = spark[DAYS]
     return [
         Figure(figure="samples worked up", value=whole.samples / 1e6, unit="million"),
-        Figure(figure=f"throughput over {DAYS} days", value=whole.rate, unit="samples/s"),
-        at_most(figure="peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
-        Figure(figure="throughput of polars, one process", value=polars.rate, unit="samples/s"),
-        Figure(figure="peak memory of polars", value=polars.memory / GIB, unit="GiB"),
-        *(
-            Figure(figure=f"time over {days} days", value=each.seconds, unit="s")
-            for days, each in runs.items()
+        *_describe("Spark", spark),
+        *_describe("polars, one process", polars),
+        at_most(figure="Spark: peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
+        Figure(
+            figure="polars, one process: peak memory", value=polars[DAYS].memory / GIB, unit="GiB"
         ),
-        *([_linearity(runs)] if 1 < middle < DAYS else []),
+        *([_linearity(spark)] if 1 < middle < DAYS else []),
         at_most(
-            figure="one application with half of the data beside equal ones",
-            value=uneven.seconds / runs[middle].seconds,
+            figure="Spark: one application with half of the data beside equal ones",
+            value=uneven.seconds / spark[middle].seconds,
             unit="times",
             limit=2,
         ),
+        Figure(
+            figure="a year, planned: time of all its days",
+            value=YEAR * _further_day(spark) / 60,
+            unit="min",
+        ),
+        Figure(
+            figure="a year, planned: samples, if none is deleted",
+            value=YEAR * sampled / GB,
+            unit="GB",
+        ),
+        Figure(
+            figure=f"a year, planned: samples with those of {KEPT} days kept",
+            value=KEPT * sampled / GB,
+            unit="GB",
+        ),
+        Figure(figure="a year, planned: rates of all minutes", value=YEAR * rates / GB, unit="GB"),
     ]
+
+
+def _describe(who: str, runs: Mapping[int, Run]) -> Iterator[Figure]:
+    for days, each in runs.items():
+        yield Figure(figure=f"{who}: time over {days} days", value=each.seconds, unit="s")
+    yield Figure(figure=f"{who}: throughput", value=runs[DAYS].rate, unit="samples/s")
+    yield Figure(figure=f"{who}: a further day", value=_further_day(runs), unit="s")
+
+
+def _further_day(runs: Mapping[int, Run]) -> float:
+    """Return the seconds that each day beyond the first takes, without the start."""
+    return (runs[DAYS].seconds - runs[1].seconds) / max(1, DAYS - 1)
 
 
 def _linearity(runs: Mapping[int, Run]) -> Figure:
@@ -97,7 +134,7 @@ def _linearity(runs: Mapping[int, Run]) -> Figure:
     Differences know nothing of the time that Spark takes to start.
     """
     one, middle, whole = sorted(runs)
-    figure = f"a further day from {middle} to {whole} days beside one from {one} to {middle}"
+    figure = f"Spark: a day from {middle} to {whole} days beside one from {one} to {middle}"
     early = (runs[middle].seconds - runs[one].seconds) / (middle - one)
     late = (runs[whole].seconds - runs[middle].seconds) / (whole - middle)
     if early < MIN_A_DAY:
@@ -129,8 +166,9 @@ def _run_spark(tables: Path, fleet: Fleet, days: int) -> Run:
 
 def _run_polars(tables: Path, fleet: Fleet, days: int) -> Run:
     out = tables / "polars"
-    out.mkdir()
-    command = [sys.executable, "-m", "benchmarks.pipelines.with_polars", str(tables), str(out)]
+    out.mkdir(exist_ok=True)
+    program = [sys.executable, "-m", "benchmarks.pipelines.with_polars"]
+    command = [*program, str(tables), str(out), str(days)]
     return _measure(command, fleet.series * A_DAY * days)
 
 
@@ -171,11 +209,32 @@ def _memory_of(pid: int) -> float:
 
 
 def _check(tables: Path, fleet: Fleet) -> None:
-    """Refuse to count what was not worked up."""
+    """Refuse to compare what was not worked up, or not to the same rates."""
     store = Store(tables)
-    rows = sum(
-        pq.read_metadata(store.path(ARRIVALS, each)).num_rows for each in store.partitions(ARRIVALS)
-    )
+    minutes = 0
+    for each in store.partitions(ARRIVALS):
+        ours = pl.read_parquet(store.path(ARRIVALS, each), hive_partitioning=False).select(
+            "operator",
+            (pl.col("minute") // 60).alias("touched"),
+            pl.col("arrived").alias("ours"),
+            pl.col("completeness").alias("our_completeness"),
+        )
+        theirs = pl.read_parquet(tables / "polars" / f"{each.app}-{each.day}.parquet")
+        both = ours.join(theirs, on=["operator", "touched"])
+        pairs = (("ours", "arrived"), ("our_completeness", "completeness"))
+        differences = [(both[ours] / both[theirs] - 1).abs().max() for ours, theirs in pairs]
+        if not all(isinstance(d, float) and d <= MAX_DIFFERENCE for d in differences):
+            raise RuntimeError(f"Expected equal rates of {each}, got differences of {differences}")
+        minutes += len(both)
     expected = fleet.series * DAY_MINUTES * DAYS
-    if rows < 0.999 * expected:
-        raise RuntimeError(f"Expected about {expected} minutes, got {rows}")
+    if minutes < 0.999 * expected:
+        raise RuntimeError(f"Expected about {expected} minutes in both, got {minutes}")
+
+
+def _count_bytes(tables: Path, *counted: ParquetTable) -> int:
+    store = Store(tables)
+    return sum(
+        store.path(table, each).stat().st_size
+        for table in counted
+        for each in store.partitions(table)
+    )

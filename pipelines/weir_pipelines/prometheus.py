@@ -53,6 +53,8 @@ _TOO_LARGE = (
     "too many samples",  # Prometheus'
 )
 """What servers and proxies say where asking for less may help."""
+_PASSING = ("no storeapis available", "code = unavailable")
+"""What Thanos says, as errors of a query, while the stores behind it are away."""
 _RAW: Mapping[str, str] = {"max_source_resolution": "0s", "partial_response": "false"}
 """For Thanos: no means over minutes in the place of samples, and nothing left out. Others ignore
 what they do not know."""
@@ -287,19 +289,21 @@ def _refuse_partial(response: requests.Response, **_: object) -> None:
     if not response.ok:
         raise _UnansweredError(
             f"HTTP status {response.status_code}: {response.text}",
-            may_pass=response.status_code >= 500,
-            is_too_large=response.status_code == _SLOW or _speaks_of_limits(response.text),
+            may_pass=response.status_code >= 500 or _has_one_of(_PASSING, response.text),
+            is_too_large=response.status_code == _SLOW or _has_one_of(_TOO_LARGE, response.text),
         )
     if b'"warnings"' in response.content:
         warnings = "; ".join(map(str, response.json().get("warnings") or ()))
         if warnings:
             raise _UnansweredError(
-                f"only a part: {warnings}", may_pass=True, is_too_large=_speaks_of_limits(warnings)
+                f"only a part: {warnings}",
+                may_pass=True,
+                is_too_large=_has_one_of(_TOO_LARGE, warnings),
             )
 
 
-def _speaks_of_limits(text: str) -> bool:
-    return any(word in text.lower() for word in _TOO_LARGE)
+def _has_one_of(words: Sequence[str], text: str) -> bool:
+    return any(word in text.lower() for word in words)
 
 
 class _TooLargeError(Exception):

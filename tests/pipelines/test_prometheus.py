@@ -262,9 +262,17 @@ def test_a_server_that_fails_is_asked_again_with_growing_pauses(server):
     assert 0 < pauses[0] < pauses[1]
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_a_server_that_is_busy_is_asked_again(server, status):
-    server.answers = [(status, {"status": "error", "error": "later"})]
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (429, "the request has been rejected because the tenant exceeded the request rate limit"),
+        (502, "later"),
+        (503, "later"),
+        (422, "expanding series: proxy Series(): No StoreAPIs available"),
+    ],
+)
+def test_a_server_that_is_busy_is_asked_again(server, status, error):
+    server.answers = [(status, {"status": "error", "error": error})]
 
     found = times(a_history(server, attempts=2))
 
