@@ -15,7 +15,7 @@ from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.streamapp.testing import a_stream_app
-from weir_operator.wiring.assembly import application_manager, loop_settings
+from weir_operator.wiring.assembly import loop_settings
 
 NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
 ALERTS = PathBound(sink="alerts", bound=0.1, statistic="p95")
@@ -83,20 +83,3 @@ def test_the_condition_names_the_sink_with_its_time_and_bound():
     assert (aspect.status, aspect.reason) == ("False", "Violated")
     assert "alerts (p95) 123 ms" in aspect.message
     assert "100 ms" in aspect.message
-
-
-def test_the_token_bucket_of_the_manifest_has_its_size_and_period():
-    app = a_stream_app(
-        applicationManager={
-            "arbitration": {"tokenBucket": {"high": 0.9, "low": 0.5, "size": 2, "every": "5m"}}
-        }
-    )
-    am = application_manager(app)
-    bound = app.spec.objective.response_time.bound.seconds
-
-    granted = []
-    for minute in (0.0, 1.0, 5.0, 10.0):
-        am.note_output(mean=2 * bound, quantile=math.nan, now=60 * minute)
-        granted.append(am.tokens)
-
-    assert granted == [1, 1, 2, 2]
