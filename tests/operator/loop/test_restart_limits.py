@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.operator.loop.am_setting import an_am, rule, wishing
+from tests.operator.loop.am_setting import TYPES, an_am, rule, wishing
 from weir_operator.loop.restart_limits import TokenGate
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring.assembly import application_manager
