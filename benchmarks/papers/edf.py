@@ -187,6 +187,12 @@ def list_departures() -> list[Departure]:
             why="delays between their nodes were not published",
         ),
         Departure(
+            what="utilisation after a removal (TH)",
+            paper="the sum of the replicas' over one replica less",
+            here="that of the busiest replica, times n / (n - 1)",
+            why="`threshold-cheapest` is the later paper's; with equal shares both are the same",
+        ),
+        Departure(
             what="Figure 5",
             paper="a picture of one run each",
             here=f"one run each, means of {SMOOTH} slots; of the learners, perf=res",
