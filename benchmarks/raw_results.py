@@ -26,8 +26,8 @@ FOLDER = Path(__file__).parent / "results"
 ROOT = FOLDER.parent.parent
 _NO_SETTINGS = ("ABOUT", "DURATION")
 _CHOICES = (
-    *("AM_", "ANY_", "CHAOS_", "CPU_", "DEEP_", "FIT_", "LIVE_", "MATCH_", "MDP_", "SOAK_"),
-    *("STATE_", "TUNE_", "WEIR_"),
+    *("AM_", "ANY_", "CHAOS_", "CPU_", "DEEP_", "EDF_", "FIGURES_", "FIT_", "LIVE_", "MATCH_"),
+    *("MDP_", "SOAK_", "STATE_", "TUNE_", "WEIR_"),
 )
 """Beginnings of the variables by which a caller chooses."""
 

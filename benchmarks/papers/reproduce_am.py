@@ -111,6 +111,25 @@ def list_departures() -> list[Departure]:
             why="as there; the joint search is ours",
         ),
         Departure(
+            what="Algorithm 4: evaluations of later phases",
+            paper="reduced if needed",
+            here=f"{PHASE - 1} in every phase",
+            why="when they are reduced is not said",
+        ),
+        Departure(
+            what="naive budgets (Algorithm 5)",
+            paper="equal quotas, and what is left of a path is given out",
+            here="equal quotas alone, as the program behind the figures has them; the controller "
+            "gives out what is left, too",
+            why="to compare the naive rows with that program",
+        ),
+        Departure(
+            what="search of the controller",
+            paper="Algorithm 4",
+            here="the joint search; Algorithm 4 is `weir tune --algorithm alternating`",
+            why="it needs half the evaluations",
+        ),
+        Departure(
             what="seeds of a search",
             paper="10, for everything random",
             here=f"{len(SEEDS)} planned; each row says how many were made",

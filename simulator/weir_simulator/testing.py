@@ -78,6 +78,8 @@ def a_finished_run(
             reconfigurations=reconfigurations,
             resizes=0.0,
             losses=0,
+            asked=0,
+            granted=0,
             resources=3.0,
             replicas={"t1": 1.5, "t2": 0.5},
             slots=100,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_simulator.arbitration import Arbiter
+from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
@@ -48,37 +49,62 @@ def history_of(experiment, rates):
 
 
 def tokens_after(*response_times, **bucket):
-    arbiter = Arbiter(an_experiment(arbitration={"tokenBucket": bucket}))
+    arbiter = Arbiter(an_experiment(arbitration={"tokenBucket": bucket}), seed=1)
     for t, response_time in enumerate(response_times):
         arbiter.note(response_time, t)
     return arbiter
 
 
 def test_without_tokens_no_request_is_denied():
-    arbiter = Arbiter(an_experiment())
+    arbiter = Arbiter(an_experiment(), seed=1)
 
-    assert arbiter.deny([UP, MORE_UP]) == set()
+    assert arbiter.deny([UP, MORE_UP], t=0) == set()
 
 
 def test_near_the_bound_the_most_urgent_request_for_speed_is_paid():
     arbiter = tokens_after(0.95 * BOUND)
 
-    assert arbiter.deny([UP, MORE_UP]) == {"a"}
-    assert arbiter.deny([UP]) == {"a"}
+    assert arbiter.deny([UP, MORE_UP], t=0) == {"a"}
+    assert arbiter.deny([UP], t=0) == {"a"}
 
 
 def test_far_below_the_bound_only_a_request_for_less_is_paid():
     arbiter = tokens_after(0.3 * BOUND)
 
-    assert arbiter.deny([MORE_UP]) == {"b"}
-    assert arbiter.deny([DOWN]) == set()
+    assert arbiter.deny([MORE_UP], t=0) == {"b"}
+    assert arbiter.deny([DOWN], t=0) == set()
 
 
 def test_a_token_comes_every_two_slots_by_the_mean_of_both():
     arbiter = tokens_after(0.7 * BOUND, 1.5 * BOUND, 0.1 * BOUND)
 
-    assert arbiter.deny([DOWN]) == {"a"}
-    assert tokens_after(0.7 * BOUND, 1.8 * BOUND, 0.6 * BOUND).deny([UP]) == set()
+    assert arbiter.deny([DOWN], t=0) == {"a"}
+    assert tokens_after(0.7 * BOUND, 1.8 * BOUND, 0.6 * BOUND).deny([UP], t=0) == set()
+
+
+def test_of_two_proposals_that_draw_the_same_node_the_more_urgent_one_is_kept():
+    alone = Arbiter(an_experiment(arbitration={"nodes": 1}), seed=1)
+
+    assert alone.deny([UP, MORE_UP], t=3) == {"a"}
+    assert alone.deny([DOWN, MORE_UP], t=4) == set()
+    assert (alone.asked, alone.granted) == (4, 3)
+
+
+def test_among_many_nodes_proposals_seldom_draw_the_same():
+    many = Arbiter(an_experiment(arbitration={"nodes": 50}), seed=1)
+
+    denied = sum(bool(many.deny([UP, MORE_UP], t=t)) for t in range(1000))
+
+    assert 5 <= denied <= 40
+
+
+def test_budgets_are_profiled_where_the_experiment_says_at_which_rate():
+    profiled = an_experiment(objective={"responseTime": "50ms", "profiledAt": 60})
+
+    budgets = profiled.share_bound("full-backup", true_models(profiled))
+
+    assert sum(budgets.values()) == pytest.approx(BOUND, rel=1e-3)
+    assert budgets["a"] > budgets["b"]
 
 
 def test_the_bucket_spares_restarts_and_says_so_in_the_outcome():

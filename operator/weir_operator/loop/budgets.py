@@ -29,6 +29,11 @@ _SLOWLY = 0.2
 """Weight of a new interval in the ratio."""
 
 
+def bring_to(statistic: str, bound: float, of: str) -> float:
+    """Return what a bound on the statistic `of` is as a bound on another, for exponential times."""
+    return bound * _TYPICAL_TAIL[statistic] / _TYPICAL_TAIL[of]
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """What of the objective each operator may use."""

@@ -21,6 +21,17 @@ from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PathBound:
+    """The bound of the paths that end at one sink."""
+
+    sink: str
+    bound: float
+    """Seconds."""
+    statistic: str
+    """What of the response time is bounded: `mean`, `p95` or `p99`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LoopSettings:
     """How the loops of one StreamApp run."""
 
@@ -33,6 +44,8 @@ class LoopSettings:
     """The objective, seconds."""
     statistic: str
     """What of the response time is bounded: `mean`, `p95` or `p99`."""
+    paths: tuple[PathBound, ...] = ()
+    """Bounds of single sinks, which are judged besides."""
     max_violations: float
     """Share of control intervals that may exceed the bound, in [0, 1]; only reported, and one of
     the reasons to end an evaluation; never decided on."""

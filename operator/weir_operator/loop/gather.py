@@ -17,7 +17,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.topology import Topology
-from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.directives import LoopSettings, PathBound
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.verify import MeasuredInterval
@@ -89,8 +89,7 @@ class Snapshot:
 
     def response(self, statistic: str) -> float:
         """Return the bounded statistic of what users saw, seconds."""
-        seen = self.end_to_end
-        return {"mean": seen.mean, "p95": seen.p95, "p99": seen.p99}[statistic]
+        return _statistic_of(self.end_to_end, statistic)
 
     @property
     def end_to_end(self) -> SinkMeasurement:
@@ -99,18 +98,45 @@ class Snapshot:
             return self.app.end_to_end
         return self.output
 
-    def violates(self, bound: float, statistic: str) -> bool | None:
-        """Return whether the interval exceeded the bound; `None` if that is unknown.
+    def find_late_paths(self, paths: Sequence[PathBound]) -> dict[str, float]:
+        """Return the response times that exceed the bound of their own sink, s, by sink.
+
+        A sink at which nothing was measured is judged with all others.
+        """
+        if self.app is None:
+            return {}
+        measured = {
+            each.sink: _statistic_of(self.app.sinks[each.sink], each.statistic)
+            for each in paths
+            if each.sink in self.app.sinks
+        }
+        # NaN exceeds nothing.
+        return {
+            each.sink: measured[each.sink]
+            for each in paths
+            if each.sink in measured and measured[each.sink] > each.bound
+        }
+
+    def violates(
+        self, bound: float, statistic: str, paths: Sequence[PathBound] = ()
+    ) -> bool | None:
+        """Return whether the interval exceeded a bound; `None` if that is unknown.
 
         An interval in which nothing came out while records waited is one: they are late already.
         Until a job that was down says how many wait, they are taken to wait.
         """
+        if self.find_late_paths(paths):
+            return True
         response = self.response(statistic)
         if not math.isnan(response):
             return response > bound
         if self.app is None or self.app.backlog > 0:
             return True
         return True if self.gap and math.isnan(self.app.backlog) else None
+
+
+def _statistic_of(seen: SinkMeasurement, statistic: str) -> float:
+    return {"mean": seen.mean, "p95": seen.p95, "p99": seen.p99}[statistic]
 
 
 def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> JobLayout:

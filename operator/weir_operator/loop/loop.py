@@ -383,7 +383,7 @@ class ApplicationController:
         budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
         tick = Tick(
             snapshot=snapshot,
-            violated=snapshot.violates(settings.bound, settings.statistic),
+            violated=snapshot.violates(settings.bound, settings.statistic, settings.paths),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},

@@ -14,8 +14,9 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.budgets import bring_to
 from weir_operator.loop.cost import prices
-from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.directives import LoopSettings, PathBound
 from weir_operator.loop.managers import JointManagers, Managers, SeparateManagers
 from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
@@ -172,6 +173,14 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         interval=interval,
         bound=objective.bound.seconds,
         statistic=objective.statistic.value,
+        paths=tuple(
+            PathBound(
+                sink=each.sink,
+                bound=each.response_time.bound.seconds,
+                statistic=each.response_time.statistic.value,
+            )
+            for each in app.spec.objective.paths
+        ),
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
@@ -397,7 +406,14 @@ def application_manager(
     return ApplicationManager(
         bound=objective.response_time.bound.seconds,
         statistic=objective.response_time.statistic.value,
-        sink_bounds={each.sink: each.response_time.bound.seconds for each in objective.paths},
+        sink_bounds={
+            each.sink: bring_to(
+                objective.response_time.statistic.value,
+                each.response_time.bound.seconds,
+                each.response_time.statistic.value,
+            )
+            for each in objective.paths
+        },
         pool_limits={
             pool.name: pool.max_replicas
             for pool in app.spec.node_pools

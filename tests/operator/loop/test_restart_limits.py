@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.operator.loop.am_setting import an_am, rule, wishing
+from tests.operator.loop.am_setting import TYPES, an_am, rule, wishing
 from weir_operator.loop.restart_limits import TokenGate
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring.assembly import application_manager
@@ -105,3 +105,30 @@ def test_a_stream_app_without_a_token_bucket_asks_for_no_tokens():
     ruling = rule(am, match=wishing(3, urgency=0.7))
 
     assert ruling.granted == ("match",)
+
+
+@pytest.mark.parametrize(("minutes", "granted"), [((0, 1), 1), ((0, 5), 2), ((0, 5, 10), 2)])
+def test_the_manifest_says_how_many_tokens_there_may_be_and_how_often_one_comes(minutes, granted):
+    bucket = {"size": 2, "every": "5m"}
+    app = a_stream_app(applicationManager={"arbitration": {"tokenBucket": bucket}})
+    am = application_manager(app)
+    for minute in minutes:
+        see(am, 1.0, now=60.0 * minute)
+
+    ruling = rule(
+        am,
+        match=wishing(3, urgency=0.9),
+        count=wishing(3, urgency=0.8),
+    )
+
+    assert len(ruling.granted) == granted
+
+
+def test_the_token_goes_to_what_finds_room_and_not_to_what_is_more_urgent_but_finds_none(am):
+    am.pool_limits = dict.fromkeys({each.pool for each in TYPES}, 5)
+    see(am, NEAR)
+
+    ruling = rule(am, match=wishing(4, urgency=0.9), count=wishing(3, urgency=0.8))
+
+    assert ruling.granted == ("count",)
+    assert "no room" in ruling.verdicts["match"]

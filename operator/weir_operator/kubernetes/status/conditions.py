@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Trouble
 from weir_operator.loop.tick import Tick
@@ -51,8 +52,9 @@ def judge_metrics(tick: Tick | None) -> Aspect:
     return Aspect("MetricsHealthy", "True", "Complete", sentence)
 
 
-def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspect:
-    """Return whether the last interval kept the bound."""
+def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
+    """Return whether the last interval kept the bound, and those of single sinks."""
+    bound, statistic = settings.bound, settings.statistic
     if tick is None or tick.violated is None:
         return Aspect(
             "ObjectiveMet", "Unknown", "NotMeasured", "The response time could not be measured"
@@ -60,6 +62,13 @@ def judge_objective(tick: Tick | None, *, bound: float, statistic: str) -> Aspec
     measured = tick.snapshot.response(statistic)
     seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
     sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
+    late = tick.snapshot.find_late_paths(settings.paths)
+    for path in settings.paths:
+        if path.sink in late:
+            sentence = (
+                f"{sentence}; at {path.sink} ({path.statistic}) {late[path.sink] * 1000:.0f} ms, "
+                f"bound {path.bound * 1000:.0f} ms"
+            )
     if tick.infeasible:
         sentence = f"{sentence}; {tick.infeasible}"
     if tick.violated:

@@ -145,7 +145,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
     if tick is not None and tick.tuning is not None:
         aspects.append(judge_tuning(tick.tuning))
     if settings is not None:
-        aspects.append(judge_objective(tick, bound=settings.bound, statistic=settings.statistic))
+        aspects.append(judge_objective(tick, settings))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
     aspects.append(judge_records(facts.unrecorded))
     if facts.policies is not None:

@@ -1,0 +1,85 @@
+"""Bounds of single sinks: judged at the sink, in their own statistic, beside the whole job's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from weir_operator.kubernetes.status.conditions import judge_objective
+from weir_operator.loop.directives import PathBound
+from weir_operator.loop.gather import Snapshot
+from weir_operator.loop.tick import Tick
+from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.source import Window
+from weir_operator.metrics.values import AppMeasurement
+from weir_operator.streamapp.testing import a_stream_app
+from weir_operator.wiring.assembly import loop_settings
+
+NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
+ALERTS = PathBound(sink="alerts", bound=0.1, statistic="p95")
+
+
+def a_snapshot(**sinks):
+    """Return an interval with these times at the sinks, s; all together 0.05 s."""
+    whole = replace(NOTHING, mean=0.05, p95=0.05, p99=0.05)
+    app = AppMeasurement(
+        job_id="job",
+        start=0.0,
+        end=60.0,
+        newest=60.0,
+        operators={},
+        sinks={name: replace(NOTHING, **times) for name, times in sinks.items()},
+        end_to_end=whole,
+        backlog=0.0,
+        restarts=0.0,
+        checkpoint_size=math.nan,
+        checkpoint_duration=math.nan,
+        missing=(),
+    )
+    return Snapshot(
+        start=0.0,
+        now=60.0,
+        output=whole,
+        app=app,
+        problems=(),
+        replicas=(),
+        dataflow=None,
+        settled=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "violated"),
+    [
+        ({"mean": 0.02, "p95": 0.12}, True),
+        ({"mean": 0.12, "p95": 0.09}, False),
+        ({"mean": math.nan, "p95": math.nan}, False),
+    ],
+    ids=["its own statistic is late", "another statistic is", "nothing was measured there"],
+)
+def test_a_sink_beyond_its_own_bound_is_a_violation_of_the_whole(times, violated):
+    snapshot = a_snapshot(alerts=times, archive={"p95": 9.0})
+
+    assert snapshot.violates(0.2, "mean", (ALERTS,)) is violated
+
+
+def test_the_condition_names_the_sink_with_its_time_and_bound():
+    settings = replace(loop_settings(a_stream_app()), bound=0.2, statistic="mean", paths=(ALERTS,))
+    snapshot = a_snapshot(alerts={"p95": 0.123})
+    tick = Tick(
+        snapshot=snapshot,
+        violated=snapshot.violates(0.2, "mean", settings.paths),
+        deployments={},
+        budgets={},
+        proposals={},
+        verdicts={},
+        held="",
+    )
+
+    aspect = judge_objective(tick, settings)
+
+    assert (aspect.status, aspect.reason) == ("False", "Violated")
+    assert "alerts (p95) 123 ms" in aspect.message
+    assert "100 ms" in aspect.message
