@@ -155,7 +155,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         flow_deadline=PYTHON_FLOW if python else FLOW_DEADLINE,
         provisioning={
             pool.name: pool.provisioning.seconds
-            for pool in app.spec.node_pools
+            for pool in app.spec.pools
             if pool.provisioning is not None
         },
         keep_savepoints=app.spec.savepoints.keep,
@@ -399,9 +399,7 @@ def application_manager(
         statistic=objective.response_time.statistic.value,
         sink_bounds={each.sink: each.response_time.bound.seconds for each in objective.paths},
         pool_limits={
-            pool.name: pool.max_replicas
-            for pool in app.spec.node_pools
-            if pool.max_replicas is not None
+            pool.name: pool.max_replicas for pool in app.spec.pools if pool.max_replicas is not None
         },
         restarts=RestartBudget(
             size=budget.size,
