@@ -15,13 +15,28 @@ from typing import Any
 
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.proposals import Proposal
-from weir_operator.metrics.values import AppMeasurement
+from weir_operator.metrics.values import AppMeasurement, ReplicaMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
-from weir_policies.model.estimation import OperatorBelief, ServiceMeasurement, believe, update
+from weir_policies.model.estimation import (
+    OperatorBelief,
+    ServiceMeasurement,
+    believe,
+    estimate_work,
+    measured_memory,
+    update,
+)
+from weir_policies.model.memory import (
+    Binding,
+    Resource,
+    StateMeasurement,
+    find_binding,
+    has_choice,
+    limit_memory,
+)
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
     ChangeKind,
@@ -39,6 +54,7 @@ from weir_policies.policy import (
 )
 
 WEEK = 7 * 86_400.0
+_MIB = 2**20
 _MONDAY = 4 * 86_400.0  # the Unix epoch was a Thursday
 
 
@@ -150,6 +166,7 @@ class ObservedOperator:
         first: bool,
         full: Collection[str] = (),
         weights: CostWeights | None = None,
+        uses_managed: bool | None = None,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -163,6 +180,7 @@ class ObservedOperator:
             weights: How much each part of its cost matters; `None` takes the paper's. They come
                 with each observation and are no part of what was learned, which they leave as it
                 is.
+            uses_managed: Whether it uses Flink's managed memory; `None` where that is not known.
         """
         measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
@@ -186,6 +204,9 @@ class ObservedOperator:
             deployment=deployment,
             rate=passing,
             response_time=measurement.response_time,
+            state=measure_state(measurement.replicas, uses_managed=uses_managed)
+            if has_choice(self._specified.node_types)
+            else None,
         )
         self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
@@ -203,7 +224,9 @@ class ObservedOperator:
             time_of_week=((app.end - _MONDAY) % WEEK) / WEEK,
             interval=app.end - app.start,
             model=_within_full_pools(
-                _within_splits(self.model, deployment, measurement.splits), deployment, full
+                _within_splits(self._within_memory(deployment), deployment, measurement.splits),
+                deployment,
+                full,
             ),
             deployment=deployment,
             # Behind the first operator, to which alone the backlog is shown, what passes that one
@@ -222,6 +245,25 @@ class ObservedOperator:
             upstream_backlog=0.0 if first else measurement.upstream_backlog,
         )
 
+    def _within_memory(self, deployment: Deployment) -> OperatorModel:
+        """Return the model in which no replicas can be added where their memory must not be."""
+        specified, model = self._specified.node_types, self.model
+        if not has_choice(specified):
+            return model
+        types = limit_memory(
+            model.node_types,
+            deployment,
+            work=estimate_work(self._belief, specified),
+            measured=measured_memory(self._belief, specified),
+            heap=self._belief.heap,
+        )
+        return replace(model, node_types=types)
+
+    def explain_memory(self, deployment: Deployment) -> str:
+        """Return which resource limits the operator, a clause; empty where it has no choice."""
+        binding = find_binding(self.model.node_types, deployment, heap=self._belief.heap)
+        return "" if binding is None else _describe(binding, self._belief)
+
     def forget(self) -> None:
         """Start over: no belief is kept."""
         self._belief = OperatorBelief()
@@ -239,6 +281,49 @@ class ObservedOperator:
         """
         self._belief = OperatorBelief.from_dict(state["belief"])
         self._believed = None
+
+
+def measure_state(
+    replicas: Sequence[ReplicaMeasurement], *, uses_managed: bool | None
+) -> StateMeasurement:
+    """Return what an operator made of its memory.
+
+    Args:
+        replicas: What was measured of its replicas.
+        uses_managed: Whether it uses Flink's managed memory; without, nothing misses a cache.
+            `None` where that is not known.
+    """
+    hits, misses = (
+        sum(each for each in counts if not math.isnan(each))
+        for counts in ([r.cache_hits for r in replicas], [r.cache_misses for r in replicas])
+    )
+    share = misses / (hits + misses) if hits + misses > 0 else math.nan
+    heaps = [each.heap_held for each in replicas if not math.isnan(each.heap_held)]
+    return StateMeasurement(
+        miss_share=0.0 if uses_managed is False else share,
+        heap=max(heaps, default=math.nan) / _MIB,
+    )
+
+
+def _describe(binding: Binding, belief: OperatorBelief) -> str:
+    memory = binding.memory
+    heap = "" if math.isnan(belief.heap) else f", of which {belief.heap:.0f} are in use"
+    missed = (
+        ""
+        if math.isnan(belief.miss_share)
+        else f", {belief.miss_share:.0%} of the blocks that state reads are not in its cache"
+    )
+    match binding.resource:
+        case Resource.MEMORY:
+            why = (
+                f"memory limits it: the next amount is expected to serve {binding.gain:.2f} times"
+                " as many records for the same money"
+            )
+        case Resource.HEAP:
+            why = "the heap limits it: less memory would have too small a heap"
+        case Resource.CPU:
+            why = "CPU limits it, not memory"
+    return f"{why} (managed memory {memory.managed} MiB{missed}; heap {memory.heap} MiB{heap})"
 
 
 class OperatorManager(ObservedOperator):

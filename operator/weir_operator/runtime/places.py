@@ -17,10 +17,11 @@ from pydantic.types import JsonValue
 
 from weir_operator.flink.configuration import TaskManagerMemory
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.flink.memory import size_task_manager
+from weir_operator.flink.memory import size_task_manager, split_memory
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.pools import NodePool
+from weir_policies.model.node_types import ReplicaMemory
 
 MIB = 2**20
 _STREAMS_OF_A_WHOLE_JOB = 8
@@ -168,7 +169,32 @@ def size_memory(
         for each in ({pool} if needs.own_share else {pool, *needs.pools})
         if each in process
     }
-    return replace(sizes[pool], managed=min(each.managed for each in sizes.values()))
+    return replace(
+        sizes[pool],
+        managed=min(each.managed for each in sizes.values()),
+        is_chosen=needs.own_share,
+    )
+
+
+def memory_choices(app: StreamApp, operator: str) -> dict[str, ReplicaMemory]:
+    """Return the memory of an operator's replicas by pool; empty where it has no choice.
+
+    The operator is taken to use managed memory; the heap of one that does not is larger.
+
+    Raises:
+        PermanentError: No TaskManager can run in so little memory.
+    """
+    needs = memory_needs_of(app)[operator]
+    if not needs.own_share:
+        return {}
+    config = app.spec.flink.config or {}
+    process = {name: place.memory for name, place in places_of(app).items()}
+    found = {}
+    for pool in needs.pools:
+        memory = size_memory(needs, pool, process=process, config=config)
+        split = split_memory({**config, **memory.settings(config)})
+        found[pool] = ReplicaMemory(managed=memory.managed, heap=split.heap // MIB)
+    return found
 
 
 def cores_of(pool: NodePool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,13 @@ from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.kubernetes.pods import jar_in_image
-from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
+from weir_operator.runtime.places import (
+    job_manager_place,
+    managed_memory_of,
+    memory_choices,
+    memory_needs_of,
+    places_of,
+)
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
@@ -320,9 +327,11 @@ def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
     """Return an operator as in the manifest."""
+    choices = memory_choices(app, operator.name)
+    types = world.node_types(app, operator.name)
     return OperatorModel(
         name=operator.name,
-        node_types=world.node_types(app, operator.name),
+        node_types=tuple(replace(each, memory=choices.get(each.pool)) for each in types),
         max_replicas=operator.max_replicas,
         service_mean=math.nan,
         service_scv=1.0,
@@ -330,8 +339,14 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
 
 
 def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
-    """Return the node types whose speedup the manifest gives."""
+    """Return the node types whose speedup the manifest gives.
+
+    None where the operator may choose its memory: how much that does is learned, starting from what
+    is given.
+    """
     types = world.node_types(app, operator.name)
+    if memory_needs_of(app)[operator.name].own_share:
+        return []
     return [each.name for each in types if world.speedup_is_given(app, each.pool)]
 
 
