@@ -117,7 +117,11 @@ class RecallJob(SteeredJob[LocalRuntime]):
                 installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
                 job_jar=self._jar,
                 cache=RESULTS / "cache",
-                speeds={each.name: each.speedup for each in world.node_types(app, "recall")},
+                speeds={
+                    each.name: each.speedup
+                    for name in world.operator_names(app)
+                    for each in world.node_types(app, name)
+                },
                 pool_memory={pool.name: pool.memory.bytes // MIB for pool in app.spec.pools},
                 memory_needs=memory_needs_of(app),
                 max_parallelism=app.spec.flink.max_parallelism,

@@ -8,7 +8,7 @@ It observes, learns from the last interval, and proposes; it grants and changes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,6 +129,7 @@ class ObservedOperator:
         """Names of the node types whose speedup the manifest gives."""
         self._belief = OperatorBelief()
         self._believed: OperatorModel | None = None
+        self._state: StateMeasurement | None = None  # of the last interval, with a choice of memory
 
     @property
     def specified(self) -> OperatorModel:
@@ -187,6 +188,8 @@ class ObservedOperator:
         if app.backlog > 0:
             # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
             passing = max(arriving, measurement.processed_rate)
+        if has_choice(self._specified.node_types):
+            self._state = measure_state(measurement.replicas, uses_managed=uses_managed)
         self._belief = update(
             self._belief,
             self._specified,
@@ -204,9 +207,7 @@ class ObservedOperator:
             deployment=deployment,
             rate=passing,
             response_time=measurement.response_time,
-            state=measure_state(measurement.replicas, uses_managed=uses_managed)
-            if has_choice(self._specified.node_types)
-            else None,
+            state=self._state,
         )
         self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
@@ -262,7 +263,9 @@ class ObservedOperator:
     def explain_memory(self, deployment: Deployment) -> str:
         """Return which resource limits the operator, a clause; empty where it has no choice."""
         binding = find_binding(self.model.node_types, deployment, heap=self._belief.heap)
-        return "" if binding is None else _describe(binding, self._belief)
+        if binding is None or self._state is None:
+            return ""
+        return _describe(binding, self._state)
 
     def forget(self) -> None:
         """Start over: no belief is kept."""
@@ -298,20 +301,31 @@ def measure_state(
         for counts in ([r.cache_hits for r in replicas], [r.cache_misses for r in replicas])
     )
     share = misses / (hits + misses) if hits + misses > 0 else math.nan
-    heaps = [each.heap_held for each in replicas if not math.isnan(each.heap_held)]
     return StateMeasurement(
         miss_share=0.0 if uses_managed is False else share,
-        heap=max(heaps, default=math.nan) / _MIB,
+        heap=_worst(each.heap_held for each in replicas) / _MIB,
+        stalled=_worst(each.stalled for each in replicas),
+        gc_share=_worst(each.gc_share for each in replicas),
     )
 
 
-def _describe(binding: Binding, belief: OperatorBelief) -> str:
+def _worst(values: Iterable[float]) -> float:
+    return max((each for each in values if not math.isnan(each)), default=math.nan)
+
+
+def _describe(binding: Binding, state: StateMeasurement) -> str:
     memory = binding.memory
-    heap = "" if math.isnan(belief.heap) else f", of which {belief.heap:.0f} are in use"
-    missed = (
-        ""
-        if math.isnan(belief.miss_share)
-        else f", {belief.miss_share:.0%} of the blocks that state reads are not in its cache"
+    parts = [
+        f"managed memory {memory.managed} MiB",
+        f"{state.miss_share:.0%} of reads of state miss its cache",
+        f"writes of state held back for {state.stalled:.0%} of the time",
+        f"heap {memory.heap} MiB",
+        f"{state.heap:.0f} MiB of it in use",
+        f"{state.gc_share:.0%} of the time collecting garbage",
+    ]
+    measured = (0.0, state.miss_share, state.stalled, 0.0, state.heap, state.gc_share)
+    told = ", ".join(
+        part for part, value in zip(parts, measured, strict=True) if not math.isnan(value)
     )
     match binding.resource:
         case Resource.MEMORY:
@@ -323,7 +337,7 @@ def _describe(binding: Binding, belief: OperatorBelief) -> str:
             why = "the heap limits it: less memory would have too small a heap"
         case Resource.CPU:
             why = "CPU limits it, not memory"
-    return f"{why} (managed memory {memory.managed} MiB{missed}; heap {memory.heap} MiB{heap})"
+    return f"{why} ({told})"
 
 
 class OperatorManager(ObservedOperator):

@@ -1,7 +1,7 @@
 """Service time as a function of the memory that an operator's state has.
 
-State in RocksDB is read through a cache in Flink's managed memory, and what the cache misses is read
-from files. A record's work at reference speed, with `m` MiB of managed memory, is taken to be
+State in RocksDB is read through a cache in Flink's managed memory, and what the cache misses is
+read from files. A record's work at reference speed, with `m` MiB of managed memory, is taken to be
 
     work(m) = cpu + misses / m
 
@@ -54,6 +54,11 @@ class StateMeasurement:
     where nothing was read or it is not measured."""
     heap: float
     """MiB that the fullest heap held after collections, or more; NaN where it is not measured."""
+    stalled: float = math.nan
+    """Share of the time for which writes of state were held back, of the worst replica; NaN where
+    it is not measured."""
+    gc_share: float = math.nan
+    """Share of the time spent collecting garbage, of the worst replica; NaN where unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,9 +147,7 @@ def limit_memory(
         return reached and (memory > present or not memory.heap < HEAP_ROOM * heap)
 
     return tuple(
-        each
-        if count or each.memory is None or may_be(each.memory)
-        else replace(each, pool_limit=0)
+        each if count or each.memory is None or may_be(each.memory) else replace(each, pool_limit=0)
         for each, count in zip(node_types, deployment, strict=True)
     )
 

@@ -152,11 +152,16 @@ def test_a_fuller_heap_is_believed_at_once_and_an_emptier_one_slowly():
     assert learn(belief, 0, 0.01).heap == 100.0
 
 
-def limits(types=TYPES, deployment=HERE, **changes):
-    arguments = {"work": WorkByMemory(cpu=0.01, misses=0.0), "measured": (), "heap": math.nan}
-    return [
-        each.pool_limit for each in limit_memory(types, deployment, **(arguments | changes))
-    ]
+def limits(
+    types=TYPES,
+    deployment=HERE,
+    *,
+    work=WorkByMemory(cpu=0.01, misses=0.0),  # noqa: B008  # frozen
+    measured=(),
+    heap=math.nan,
+):
+    limited = limit_memory(types, deployment, work=work, measured=measured, heap=heap)
+    return [each.pool_limit for each in limited]
 
 
 def test_memory_stays_while_nobody_knows_what_it_does():
@@ -197,9 +202,7 @@ def test_an_operator_without_a_choice_is_not_limited():
         ((0.5, 1.0, 1.1), 390.0, Resource.CPU),
     ],
 )
-def test_the_resource_that_limits_is_the_one_that_does_more_for_the_money(
-    speedups, heap, expected
-):
+def test_the_resource_that_limits_is_the_one_that_does_more_for_the_money(speedups, heap, expected):
     types = [
         a_type(m, heap=heap_of, price=price, speedup=speed)
         for m, heap_of, price, speed in zip(
@@ -215,18 +218,24 @@ def test_the_resource_that_limits_is_the_one_that_does_more_for_the_money(
 
 def test_work_is_fitted_over_all_node_types_of_an_amount():
     types = (TYPES[0], replace(TYPES[0], name="p-128/2", speedup=2.0), TYPES[1])
+    model = replace(MODEL, node_types=types)
     belief = OperatorBelief()
-    for each, mean in zip(types, (0.012, 0.006, 0.008), strict=True):
-        service = ServiceMeasurement(
-            node_type=each.name, records=1000.0, mean=mean, variance=math.nan
-        )
+    for each, mean, counts in zip(
+        types, (0.012, 0.006, 0.008), ((1, 1, 0), (1, 1, 0), (0, 0, 1)), strict=True
+    ):
         belief = update(
-            belief, replace(MODEL, node_types=types), given=(), services=[service],
-            deployment=Deployment((1, 1, 0)), rate=math.nan, response_time=math.nan,
-        ) if each.memory == TYPES[0].memory else update(
-            belief, replace(MODEL, node_types=types), given=(), services=[service],
-            deployment=Deployment((0, 0, 1)), rate=math.nan, response_time=math.nan,
-        )  # fmt: skip
+            belief,
+            model,
+            given=(),
+            services=[
+                ServiceMeasurement(
+                    node_type=each.name, records=1000.0, mean=mean, variance=math.nan
+                )
+            ],
+            deployment=Deployment(counts),
+            rate=math.nan,
+            response_time=math.nan,
+        )
 
     work = estimate_work(belief, types)
 
