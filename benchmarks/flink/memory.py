@@ -1,6 +1,6 @@
 """What memory does to a job whose state is larger than its cache, and what planner makes of it.
 
-A job reads values of 2 KiB back, 300 MB of them in RocksDB, some more often than others
+A job reads values of 4 KiB back, 300 MB of them in RocksDB, some more often than others
 (`jobs/Recall.java`). Its operator gets one amount of memory after the other; each time Weir
 restarts it from a savepoint as it restarts any job. Its helper counts service times, RocksDB what
 its cache misses, Flink what the heap holds and what the process takes of the CPU.
@@ -58,11 +58,12 @@ DURATION = "9 min"
 
 FOLDER = RESULTS / "memory"
 AMOUNTS = ("900Mi", "1Gi", "1280Mi", "1792Mi")
-KEYS = 150_000
-RATE = 2000
-"""Records/s while measuring: a third of a core or less with any amount."""
-WARM, COUNTED = 20.0, 40.0
-"""Seconds that the cache fills, and that are counted."""
+KEYS, VALUE = 75_000, 4096
+"""Values, and bytes of each: a block of RocksDB's, so that a read that misses reads one value."""
+RATE = 4000
+"""Records/s while measuring: half a core or less with any amount."""
+WARM, COUNTED = 45.0, 30.0
+"""Seconds in which the cache fills (reads are 2.4 times the values), and that are counted."""
 LIMIT = 420.0
 """Seconds for the job to start and for its state to be there."""
 CORE, GIB = 0.0316, 0.0042
@@ -415,7 +416,10 @@ def _app(jar: Path) -> StreamApp:
                     "job": {
                         "jar": str(jar),
                         "entryClass": "example.Recall",
-                        "args": ["--rate", str(RATE), "--keys", str(KEYS)],
+                        "args": [
+                            *("--rate", str(RATE), "--keys", str(KEYS)),
+                            *("--value-bytes", str(VALUE)),
+                        ],
                     },
                     "maxParallelism": 128,
                     "config": {

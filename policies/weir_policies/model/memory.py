@@ -8,9 +8,8 @@ read from files. A record's work at reference speed, with `m` MiB of managed mem
 with both parts at least 0: the part that misses take falls as the cache grows, ever more slowly.
 The two parts are fitted by least squares, weighted by records, to the means that were measured with
 different amounts of memory. While only one amount was measured, the parts are not known, and the
-share of reads that the cache missed is taken for the share of the work that misses take. That is
-the most that it can be where a record's work is reading state, so more memory looks as good as it
-can be, until it was tried once; and less memory looks as bad.
+share of reads that the cache missed is taken for the share of the work that misses take. That is a
+guess, by which the next amount is worth a trial or is not; the trial replaces it.
 
 A node type that was measured keeps what was measured there; this is about those that were not.
 
@@ -25,7 +24,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from scipy.optimize import nnls
 
 from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
 
@@ -102,10 +100,19 @@ def fit_work(points: Sequence[WorkPoint], miss_share: float) -> WorkByMemory | N
             return None
         missing = miss_share * point.work
         return WorkByMemory(cpu=point.work - missing, misses=missing * max(point.memory, 1))
-    weights = np.sqrt([point.records for point in points])
-    columns = np.array([[1.0, 1.0 / max(point.memory, 1)] for point in points])
-    (cpu, misses), _ = nnls(columns * weights[:, None], [p.work for p in points] * weights)
-    return WorkByMemory(cpu=float(cpu), misses=float(misses))
+    weights = np.array([point.records for point in points])
+    work = np.array([point.work for point in points])
+    rarer = 1.0 / np.maximum([point.memory for point in points], 1)
+    mean_work, mean_rarer = np.average(work, weights=weights), np.average(rarer, weights=weights)
+    around = weights * (rarer - mean_rarer)
+    misses = float(around @ (work - mean_work) / (around @ (rarer - mean_rarer)))
+    cpu = float(mean_work - misses * mean_rarer)
+    if misses < 0:
+        return WorkByMemory(cpu=float(mean_work), misses=0.0)
+    if cpu < 0:
+        alone = float((weights * rarer) @ work / ((weights * rarer) @ rarer))
+        return WorkByMemory(cpu=0.0, misses=alone)
+    return WorkByMemory(cpu=cpu, misses=misses)
 
 
 def has_choice(node_types: Sequence[NodeType]) -> bool:

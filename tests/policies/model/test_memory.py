@@ -88,6 +88,14 @@ def test_work_that_grows_with_memory_is_noise_and_fitted_as_constant():
     assert fit.at(64) == fit.at(1024)
 
 
+def test_work_that_falls_faster_than_misses_can_is_fitted_as_misses_alone():
+    fit = fit_work(points((128, 0.010), (256, 0.002)), math.nan)
+
+    assert fit is not None
+    assert fit.cpu == 0
+    assert 0.002 < fit.at(256) < fit.at(128) < 0.010
+
+
 def test_with_one_amount_the_missed_reads_are_taken_for_the_share_of_work_that_misses_take():
     fit = fit_work(points((128, 0.010)), 0.4)
 
