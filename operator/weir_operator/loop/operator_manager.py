@@ -296,13 +296,12 @@ def measure_state(
         uses_managed: Whether it uses Flink's managed memory; without, nothing misses a cache.
             `None` where that is not known.
     """
-    hits, misses = (
-        sum(each for each in counts if not math.isnan(each))
-        for counts in ([r.cache_hits for r in replicas], [r.cache_misses for r in replicas])
-    )
-    share = misses / (hits + misses) if hits + misses > 0 else math.nan
+    told = [each for each in replicas if not math.isnan(each.cache_hits + each.cache_misses)]
+    misses = sum(each.cache_misses for each in told)
+    read = misses + sum(each.cache_hits for each in told)
+    share = misses / read if read > 0 else 0.0
     return StateMeasurement(
-        miss_share=0.0 if uses_managed is False else share,
+        miss_share=share if told else 0.0 if uses_managed is False else math.nan,
         heap=_worst(each.heap_held for each in replicas) / _MIB,
         stalled=_worst(each.stalled for each in replicas),
         gc_share=_worst(each.gc_share for each in replicas),

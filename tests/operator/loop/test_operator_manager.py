@@ -377,7 +377,8 @@ def test_the_misses_of_all_replicas_are_a_share_of_what_they_read():
 def test_an_operator_without_managed_memory_misses_nothing():
     assert state_of(uses_managed=False).miss_share == 0
     assert math.isnan(state_of(uses_managed=None).miss_share)
-    assert math.isnan(state_of(hits=0.0, misses=0.0).miss_share)
+    assert math.isnan(state_of(uses_managed=True).miss_share)
+    assert state_of(hits=0.0, misses=0.0).miss_share == 0
 
 
 def a_manager_of_memory():
