@@ -1,10 +1,13 @@
 """What memory does to a job whose state is larger than its cache, and what planner makes of it.
 
-A job reads values of 4 KiB back, 300 MB of them in RocksDB, some more often than others
+A job reads values of 4 KiB back, 160 MB of them in RocksDB, some more often than others
 (`jobs/Recall.java`). Its operator gets one amount of memory after the other; each time Weir
 restarts it from a savepoint as it restarts any job. Its helper counts service times, RocksDB what
 its cache misses, Flink what the heap holds and what the process takes of the CPU.
 
+- Service times are wall-clock times, which other programs on the machine lengthen. So the CPU of the
+  thread that serves the records is counted beside them. It is the work of a record here: files are in
+  the kernel's cache, so nothing waits for a disk. Fit and choices are made from it.
 - The fit is judged on amounts that it has not seen: it is made of all others.
 - With one amount, what is believed of the next one is what the share of missed reads says.
 - Planner chooses for several rates from what was measured, once with all sizes and once with each
@@ -28,6 +31,7 @@ from typing import Any, Self
 
 import aiohttp
 import numpy as np
+import psutil
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.steered_job import SteeredJob
@@ -39,6 +43,7 @@ from weir_operator.local.program import flink_configuration
 from weir_operator.metrics import names
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.local.folders import AppFolder
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import MIB, memory_choices, memory_needs_of
 from weir_operator.runtime.settings import LocalSettings
@@ -58,12 +63,12 @@ DURATION = "9 min"
 
 FOLDER = RESULTS / "memory"
 AMOUNTS = ("900Mi", "1Gi", "1280Mi", "1792Mi")
-KEYS, VALUE = 75_000, 4096
+KEYS, VALUE = 40_000, 4096
 """Values, and bytes of each: a block of RocksDB's, so that a read that misses reads one value."""
 RATE = 4000
 """Records/s while measuring: half a core or less with any amount."""
 WARM, COUNTED = 45.0, 30.0
-"""Seconds in which the cache fills (reads are 2.4 times the values), and that are counted."""
+"""Seconds in which the cache fills (4.5 times as many reads as values), and that are counted."""
 LIMIT = 420.0
 """Seconds for the job to start and for its state to be there."""
 CORE, GIB = 0.0316, 0.0042
@@ -87,7 +92,11 @@ class Measured:
     """MiB."""
     records: float
     service: float
-    """Seconds per record."""
+    """Seconds per record, by the clock."""
+    work: float
+    """Seconds of CPU per record, of the thread that serves them."""
+    misses: float
+    """Per record."""
     miss_share: float
     heap: float
     """MiB in use when least were."""
@@ -152,6 +161,19 @@ class RecallJob(SteeredJob[LocalRuntime]):
                 found[name] = found.get(name, 0.0) + float(value)
         return found
 
+    async def spent(self) -> float:
+        """Return the seconds of CPU of the thread that serves the operator's records."""
+        (replica,) = [r for r in await self.runtime.replicas() if r.operator == "recall"]
+        identity = AppFolder(self.runtime.folder).task_manager(replica.id).alive()
+        if identity is None:
+            raise RuntimeError("Expected the operator's TaskManager to run, got none")
+        names_of = Path(f"/proc/{identity.pid}/task")
+        return sum(
+            each.user_time + each.system_time
+            for each in psutil.Process(identity.pid).threads()
+            if (names_of / str(each.id) / "comm").read_text().startswith("recall")
+        )
+
     async def count(self) -> float:
         """Return the records that the operator has served in this run; 0 while it does not say."""
         try:
@@ -209,7 +231,7 @@ async def _run() -> list[Figure]:
 
 
 async def _measure(job: RecallJob, node_type: str, managed: int) -> Measured:
-    before, began = await job.page(), job.clock.now()
+    before, spent, began = await job.page(), await job.spent(), job.clock.now()
     heaps = []
 
     async def counted() -> bool | None:
@@ -218,6 +240,7 @@ async def _measure(job: RecallJob, node_type: str, managed: int) -> Measured:
 
     await wait_until(counted, clock=job.clock, timeout=2 * COUNTED, period=1.0)
     after, seconds = await job.page(), job.clock.now() - began
+    spent = await job.spent() - spent
     rise = {name: after[name] - before.get(name, 0.0) for name in after}
     hits, misses = rise[names.CACHE_HITS], rise[names.CACHE_MISSES]
     return Measured(
@@ -225,6 +248,8 @@ async def _measure(job: RecallJob, node_type: str, managed: int) -> Measured:
         managed=managed,
         records=rise[names.SERVICE_N],
         service=rise[names.SERVICE_US] / rise[names.SERVICE_N] / 1e6,
+        work=spent / rise[names.SERVICE_N],
+        misses=misses / rise[names.SERVICE_N],
         miss_share=misses / (hits + misses) if hits + misses else math.nan,
         heap=min(heaps) / MIB,
         stalled=rise[names.STALL_US] / 1e6 / seconds,
@@ -238,6 +263,12 @@ def _measured_figures(measured: Sequence[Measured]) -> list[Figure]:
         for each in measured
         for figure in (
             Figure(figure=f"{each.managed} MiB: service time", value=1e6 * each.service, unit="us"),
+            Figure(figure=f"{each.managed} MiB: CPU per record", value=1e6 * each.work, unit="us"),
+            Figure(
+                figure=f"{each.managed} MiB: blocks per record that were not in the cache",
+                value=each.misses,
+                unit="",
+            ),
             Figure(
                 figure=f"{each.managed} MiB: reads that missed the cache",
                 value=100 * each.miss_share,
@@ -256,7 +287,7 @@ def _measured_figures(measured: Sequence[Measured]) -> list[Figure]:
 
 def _points(measured: Sequence[Measured]) -> list[WorkPoint]:
     return [
-        WorkPoint(memory=each.managed, work=each.service, records=each.records) for each in measured
+        WorkPoint(memory=each.managed, work=each.work, records=each.records) for each in measured
     ]
 
 
@@ -267,7 +298,7 @@ def _fit_figures(measured: Sequence[Measured]) -> list[Figure]:
         others = [each for place, each in enumerate(measured) if place != number]
         fit = fit_work(_points(others), math.nan)
         assert fit is not None  # there are several points
-        error = 100 * abs(fit.at(unseen.managed) / unseen.service - 1)
+        error = 100 * abs(fit.at(unseen.managed) / unseen.work - 1)
         figures.append(
             at_most(
                 figure=f"fit without {unseen.managed} MiB: error there",
@@ -292,8 +323,8 @@ def _fit_figures(measured: Sequence[Measured]) -> list[Figure]:
 def _choices(app: StreamApp, measured: Sequence[Measured]) -> list[Figure]:
     """Return what planner chooses, and pays, with all sizes and with one amount of memory each."""
     choices = memory_choices(app, "recall")
-    service = {each.node_type: each.service for each in measured}
-    slowest = measured[0].service
+    service = {each.node_type: each.work for each in measured}
+    slowest = measured[0].work
     types = tuple(
         replace(each, memory=choices[each.pool], speedup=slowest / service[each.name])
         for each in world.node_types(app, "recall")
