@@ -6,8 +6,8 @@ restarts it from a savepoint as it restarts any job. Its helper counts service t
 its cache misses, Flink what the heap holds and what the process takes of the CPU.
 
 - Service times are wall-clock times, which other programs on the machine lengthen. So the CPU of
-  the thread that serves the records is counted beside them. It is the work of a record here, because
-  files are in the kernel's cache, and nothing waits for a disk. Fit and choices are made from it.
+  the thread that serves the records is counted beside them. It is the work of a record here: files
+  are in the kernel's cache, and nothing waits for a disk. Fit and choices are made from it.
 - The fit is judged on amounts that it has not seen: it is made of all others.
 - With one amount, what is believed of the next one is what the share of missed reads says.
 - Planner chooses for several rates from what was measured, once with all sizes and once with each
