@@ -83,7 +83,10 @@ class Advice:
 
 def cost_of_pods(app: StreamApp, places: Sequence[PodPlace]) -> float:
     """Return what pods cost, currency per hour."""
-    return sum(place.cores * world.price_per_core(app, place.pool) for place in places)
+    return sum(
+        world.price_of(world.pool_named(app, place.pool), cores=place.cores, memory=place.memory)
+        for place in places
+    )
 
 
 def memory_of_pods(places: Sequence[PodPlace]) -> float:

@@ -66,6 +66,15 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
 )
 """What Weir sets unless the user says otherwise."""
 
+STATE_METRICS: Mapping[str, str] = MappingProxyType(
+    {
+        f"state.backend.rocksdb.metrics.{name}": "true"
+        for name in ("block-cache-hit", "block-cache-miss", "stall-micros")
+    }
+)
+"""What TaskManagers of operators that may choose their memory set, unless the user says otherwise,
+so that RocksDB tells what its cache misses (decision 0062 says what that costs)."""
+
 _AT_THE_SAME_ADDRESS: Mapping[str, str] = MappingProxyType({"heartbeat.timeout": "20000"})
 """What it sets where Flink's high availability tells nobody of a new JobManager. One that was
 started again at the same address refuses no heartbeat, and TaskManagers come back to it only after
@@ -108,6 +117,8 @@ class TaskManagerMemory:
     """Of it, for what lives off the heap: RocksDB, SQL's windows and joins, Python."""
     network: int = 0
     """Of it, what network buffers need at the most replicas; Flink's own share may be more."""
+    is_chosen: bool = False
+    """Whether the operator may have other amounts, so that what it makes of this is measured."""
 
     def settings(self, user: Mapping[str, str]) -> dict[str, str]:
         """Return the keys for it, in addition to the user's."""
@@ -116,6 +127,7 @@ class TaskManagerMemory:
             minimum = {f"{_NETWORK}min": f"{self.network}m"}
         return {
             **minimum,
+            **({**STATE_METRICS, **_common(STATE_METRICS, user)} if self.is_chosen else {}),
             "taskmanager.memory.process.size": f"{self.process}m",
             "taskmanager.memory.managed.size": f"{self.managed}m",
         }
@@ -241,6 +253,10 @@ def render_yaml(configuration: Mapping[str, str]) -> str:
     Values stay text: an unquoted `0123` would be read as a number by Flink's YAML 1.2 parser.
     """
     return yaml.safe_dump(dict(configuration), sort_keys=True, default_style='"', width=10_000)
+
+
+def _common(keys: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
+    return {key: user[key] for key in keys if key in user}
 
 
 def _owned(address: ClusterAddress, storage: Storage) -> dict[str, str]:

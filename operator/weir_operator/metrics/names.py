@@ -58,6 +58,12 @@ LATENCY_BUCKET = f"{OPERATOR}le_weir_latency_bucket"
 """Records no later than the label `le`, milliseconds; cumulative, `LATENCY_N` being the last."""
 
 GC_MS = "flink_taskmanager_Status_JVM_GarbageCollector_All_Time"
+HEAP_USED = "flink_taskmanager_Status_JVM_Memory_Heap_Used"
+CACHE_HITS = f"{OPERATOR}rocksdb_block_cache_hit"
+CACHE_MISSES = f"{OPERATOR}rocksdb_block_cache_miss"
+STALL_US = f"{OPERATOR}rocksdb_stall_micros"
+"""RocksDB's, of blocks that state was read from and of writes that it held back. They are there
+where an operator may choose its memory, see `configuration.STATE_METRICS`."""
 
 RESTARTS = f"{JOB}numRestarts"
 CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"
@@ -89,6 +95,10 @@ NAMES = frozenset(
         LATENCY_US2,
         LATENCY_BUCKET,
         GC_MS,
+        HEAP_USED,
+        CACHE_HITS,
+        CACHE_MISSES,
+        STALL_US,
         RESTARTS,
         CHECKPOINT_SIZE,
         CHECKPOINT_MS,

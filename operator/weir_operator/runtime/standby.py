@@ -32,8 +32,8 @@ class StandbyPool:
 def standby_prices(app: StreamApp) -> dict[str, float]:
     """Return what one standby TaskManager costs, currency per hour, by pool."""
     return {
-        pool.name: min(pool.sizes).cores * world.price_per_core(app, pool.name)
-        for pool in app.spec.node_pools
+        pool.name: world.price_of(pool, cores=min(pool.sizes).cores, memory=pool.memory.bytes)
+        for pool in app.spec.pools
     }
 
 
@@ -44,7 +44,7 @@ def standby_pools(app: StreamApp) -> dict[str, StandbyPool]:
         pool.name: StandbyPool(
             count=pool.standby, price=prices[pool.name], max_replicas=pool.max_replicas
         )
-        for pool in app.spec.node_pools
+        for pool in app.spec.pools
         if pool.standby
     }
 

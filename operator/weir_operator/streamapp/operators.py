@@ -20,6 +20,10 @@ ALL_OTHERS = "*"
 VertexName = Annotated[str, Field(min_length=1, max_length=256, examples=["count"])]
 
 
+_IS_OF_POOL = "k.startsWith(p + '/') || k.startsWith(p + '-')"
+"""Of the node type `k` and the pool `p`, or a part of it with one amount of memory."""
+
+
 def _agreement(field: str) -> tuple[Rule, ...]:
     """Return the CEL rules that `field`, a deployment, keeps with the operator's own bounds."""
     return (
@@ -32,10 +36,10 @@ def _agreement(field: str) -> tuple[Rule, ...]:
         ),
         Rule(
             rule=f"!has(self.{field}) || !has(self.pools)"
-            f" || self.{field}.all(k, k.split('/')[0] in self.pools)",
+            f" || self.{field}.all(k, self.pools.exists(p, {_IS_OF_POOL}))",
             field=f".{field}",
             expected="sizes of the operator's pools",
-            got=f"self.{field}.filter(k, !(k.split('/')[0] in self.pools))[0]",
+            got=f"self.{field}.filter(k, !self.pools.exists(p, {_IS_OF_POOL}))[0]",
             remedy="choose one of them, or add the pool to the operator's pools",
         ),
     )
@@ -105,7 +109,8 @@ class Operator(Section):
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
     )
     """Deployment for the first start, as replicas per `pool/size`. May not be set together with
-    `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
+    `fixed`. If unset, defaults to one replica of the largest size of its first pool, with the most
+    memory."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -152,7 +157,9 @@ class Operator(Section):
                 "raise maxReplicas, or remove replicas",
             )
         for node_type in deployment:
-            if self.pools is not None and node_type.split("/")[0] not in self.pools:
+            if self.pools is not None and not node_type.startswith(
+                tuple(f"{pool}{end}" for pool in self.pools for end in "/-")
+            ):
                 yield Mistake(
                     (field, node_type),
                     node_type,

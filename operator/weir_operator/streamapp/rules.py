@@ -35,10 +35,10 @@ _POOL_EXISTS = "has(self.nodePools) && self.nodePools.exists(p, p.name == n)"
 """Of the text `n`."""
 _NODE_TYPE_EXISTS = (
     "(has(self.nodePools) && k.split('/').size() == 2 && self.nodePools.exists(p,"
-    " k.split('/')[0] == p.name && k.split('/')[1] in p.sizes))"
+    " k.split('/')[0] == p.name || k.startsWith(p.name + '-')))"
 )
-"""Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
-size."""
+"""Of the map key `k`, as far as the API server can see: sizes have no type there. A pool with
+several amounts of memory has a part for each, such as `small-2gi`."""
 
 LEAST_INTERVALS = 8
 """Control intervals of a block of an evaluation, at least: six of them are judged."""
@@ -241,6 +241,16 @@ def each_name_once(
     """Refuse a second node pool or operator of one name."""
     yield from _repeated("nodePools", node_pools)
     yield from _repeated("operators", operators)
+    named = {pool.name for pool in node_pools}
+    for index, pool in enumerate(node_pools):
+        for part in pool.by_memory():
+            if part.name != pool.name and part.name in named:
+                yield Mistake(
+                    ("nodePools", index, "name"), pool.name,
+                    f"no other pool with the name {part.name}, which its sizes of"
+                    f" {part.memory} have",
+                    "rename one of them",
+                )  # fmt: skip
 
 
 def each_vertex_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
@@ -358,9 +368,18 @@ def external_job_is_scaled_where_it_runs(
         yield Mistake(("nodePools",), names, _EXPECTED_ONE_POOL, _REMEDY_FOR_SEVERAL)
 
 
-def external_job_has_no_standby(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
-    """Refuse TaskManagers that would wait for a job that somebody else runs."""
+def external_job_has_its_own_pods(
+    flink: Flink, node_pools: Sequence[NodePool]
+) -> Iterator[Mistake]:
+    """Refuse other TaskManagers than those of a job that somebody else runs."""
     for index, pool in enumerate(node_pools):
+        if flink.ref is not None and pool.has_several_memories:
+            yield Mistake(
+                ("nodePools", index, "sizes"),
+                [str(size) for size in pool.sizes],
+                "sizes of one amount of memory, because spec.flink.ref is set",
+                "remove the others, because Weir changes no memory of a job that it does not run",
+            )
         if flink.ref is not None and pool.standby:
             yield Mistake(
                 ("nodePools", index, "standby"),
@@ -438,7 +457,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     replicas_within_max_parallelism,
     own_job_has_pools,
     external_job_is_scaled_where_it_runs,
-    external_job_has_no_standby,
+    external_job_has_its_own_pods,
     external_job_is_not_ended,
     tuning_is_slower_than_deciding,
     blocks_hold_intervals,
@@ -473,7 +492,12 @@ def _unknown_pool(
 def _unknown_node_types(
     path: tuple[str | int, ...], deployment: Replicas | None, node_pools: Sequence[NodePool]
 ) -> Iterator[Mistake]:
-    known = [f"{pool.name}/{size}" for pool in node_pools for size in pool.sizes]
+    known = [
+        f"{part.name}/{size}"
+        for pool in node_pools
+        for part in pool.by_memory()
+        for size in part.sizes
+    ]
     for node_type in deployment or {}:
         if node_type not in known:
             yield Mistake(

@@ -14,6 +14,8 @@ from weir_policies.model.node_types import Deployment, NodeType
 _PRICE_OF_ONLY_POOL = 1.0
 """Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""
 
+_GIB = 2**30
+
 _SPEED_OF_UNKNOWN_CORE = 1.0
 """Relative speed of a core until the pool's is learned."""
 
@@ -38,12 +40,28 @@ def operator_named(app: StreamApp, name: str) -> Operator:
 
 
 def pool_named(app: StreamApp, name: str) -> NodePool:
-    """Return the node pool called `name`.
+    """Return the node pool called `name`; of one with several amounts of memory, the first part.
 
     Raises:
         KeyError: There is none.
     """
-    return {pool.name: pool for pool in app.spec.node_pools}[name]
+    whole = {pool.name: pool.by_memory()[0] for pool in app.spec.node_pools}
+    return (whole | {pool.name: pool for pool in app.spec.pools})[name]
+
+
+def pools_of(app: StreamApp, operator_name: str) -> tuple[NodePool, ...]:
+    """Return the pools that an operator's replicas can run on, in the manifest's order.
+
+    Raises:
+        KeyError: There is no such operator.
+    """
+    allowed = operator_named(app, operator_name).pools
+    return tuple(
+        part
+        for pool in app.spec.node_pools
+        if allowed is None or pool.name in allowed
+        for part in pool.by_memory()
+    )
 
 
 def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
@@ -54,17 +72,15 @@ def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
     Raises:
         KeyError: There is no such operator.
     """
-    allowed = operator_named(app, operator_name).pools
     return tuple(
         NodeType(
             name=f"{pool.name}/{size}",
             pool=pool.name,
             speedup=size.cores * (pool.speedup or _SPEED_OF_UNKNOWN_CORE),
-            price=size.cores * _price(pool),
+            price=price_of(pool, cores=size.cores, memory=pool.memory.bytes),
             pool_limit=pool.max_replicas,
         )
-        for pool in app.spec.node_pools
-        if allowed is None or pool.name in allowed
+        for pool in pools_of(app, operator_name)
         for size in pool.sizes
     )
 
@@ -91,8 +107,9 @@ def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
 def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
     """Return what the first start uses: as fixed, as written, or one replica of the largest size.
 
-    The largest size of the operator's first pool, because a first start has a cold JVM and knows no
-    rate; scaling in is then the first decision.
+    The largest size of the operator's first pool, with the most memory, because a first start has a
+    cold JVM and knows neither the rate nor what the heap holds; scaling in is then the first
+    decision.
 
     Raises:
         KeyError: There is no such operator.
@@ -101,8 +118,10 @@ def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
     types = node_types(app, operator_name)
     written = operator.fixed or operator.initial
     if written is None:
-        first = next(pool for pool in app.spec.node_pools if pool.name == types[0].pool)
-        written = {f"{first.name}/{max(first.sizes)}": 1}
+        allowed = operator.pools
+        first = next(p for p in app.spec.node_pools if allowed is None or p.name in allowed)
+        part = first.by_memory()[-1]
+        written = {f"{part.name}/{max(part.sizes)}": 1}
     return Deployment.from_named(written, types)
 
 
@@ -111,22 +130,20 @@ def job_manager_price(app: StreamApp) -> float:
 
     Nothing where there is no pool: an external job's JobManager is found where it runs.
     """
-    if not app.spec.node_pools:
+    if not app.spec.pools:
         return 0.0
     job_manager = app.spec.flink.job_manager
-    pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.node_pools[0]
-    return job_manager.cpu.cores * _price(pool)
+    pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.pools[0]
+    return price_of(pool, cores=job_manager.cpu.cores, memory=job_manager.memory.bytes)
 
 
-def price_per_core(app: StreamApp, pool_name: str) -> float:
-    """Return what one CPU of the pool costs, currency per hour.
+def price_of(pool: NodePool, *, cores: float, memory: float) -> float:
+    """Return what a container in a pool costs, currency per hour.
 
-    Raises:
-        KeyError: There is no such pool.
+    Args:
+        pool: The pool.
+        cores: CPU of the container.
+        memory: Bytes of it, which cost nothing beside the CPU where the pool has no price for them.
     """
-    return _price(pool_named(app, pool_name))
-
-
-def _price(pool: NodePool) -> float:
-    """Return the currency per CPU and hour."""
-    return _PRICE_OF_ONLY_POOL if pool.price is None else pool.price
+    price = cores * (_PRICE_OF_ONLY_POOL if pool.price is None else pool.price)
+    return price if pool.memory_price is None else price + memory / _GIB * pool.memory_price

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,13 @@ from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.kubernetes.pods import jar_in_image
-from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
+from weir_operator.runtime.places import (
+    job_manager_place,
+    managed_memory_of,
+    memory_choices,
+    memory_needs_of,
+    places_of,
+)
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
@@ -156,7 +163,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         flow_deadline=PYTHON_FLOW if python else FLOW_DEADLINE,
         provisioning={
             pool.name: pool.provisioning.seconds
-            for pool in app.spec.node_pools
+            for pool in app.spec.pools
             if pool.provisioning is not None
         },
         keep_savepoints=app.spec.savepoints.keep,
@@ -329,9 +336,11 @@ def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
     """Return an operator as in the manifest."""
+    choices = memory_choices(app, operator.name)
+    types = world.node_types(app, operator.name)
     return OperatorModel(
         name=operator.name,
-        node_types=world.node_types(app, operator.name),
+        node_types=tuple(replace(each, memory=choices.get(each.pool)) for each in types),
         max_replicas=operator.max_replicas,
         service_mean=math.nan,
         service_scv=1.0,
@@ -339,8 +348,14 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
 
 
 def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
-    """Return the node types whose speedup the manifest gives."""
+    """Return the node types whose speedup the manifest gives.
+
+    None where the operator may choose its memory: how much that does is learned, starting from what
+    is given.
+    """
     types = world.node_types(app, operator.name)
+    if memory_needs_of(app)[operator.name].own_share:
+        return []
     return [each.name for each in types if world.speedup_is_given(app, each.pool)]
 
 
@@ -415,9 +430,7 @@ def application_manager(
             for each in objective.paths
         },
         pool_limits={
-            pool.name: pool.max_replicas
-            for pool in app.spec.node_pools
-            if pool.max_replicas is not None
+            pool.name: pool.max_replicas for pool in app.spec.pools if pool.max_replicas is not None
         },
         restarts=RestartBudget(
             size=budget.size,

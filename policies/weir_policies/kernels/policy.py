@@ -293,7 +293,9 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
     """
     pools = list(dict.fromkeys(node_type.pool for node_type in model.node_types))
     numbers = {pool: number for number, pool in enumerate(pools)} | {NOWHERE: NO_POOL}
+    memories = list(dict.fromkeys(node_type.memory for node_type in model.node_types))
     for place, node_type in enumerate(model.node_types):
+        view.memory[o, place] = memories.index(node_type.memory)
         view.speedup[o, place] = node_type.speedup
         view.price[o, place] = node_type.price
         view.pool[o, place] = numbers[node_type.pool]

@@ -147,6 +147,9 @@ class View(NamedTuple):
     """Number of the pool that each node type belongs to, `(o, t)`; `NO_POOL`."""
     limit: Counts
     """Most replicas of the operator in that pool, `(o, t)`; `NO_LIMIT`."""
+    memory: Counts
+    """Number of the amount of memory that each node type has, `(o, t)`. An operator never has
+    replicas of two; where it has no choice, all are 0."""
     edges: Counts
     """Rows of the operators that each edge leaves and reaches, `(e, 2)`, in topological order."""
     selectivity: Floats
@@ -312,6 +315,7 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
         price=floats(node_types),
         pool=counts(node_types),
         limit=np.full((operators, node_types), NO_LIMIT, dtype=np.int64),
+        memory=counts(node_types),
         edges=np.zeros((edges, 2), dtype=np.int64),
         selectivity=np.ones(edges),
         draws=floats(2),

@@ -29,7 +29,8 @@ def within_reach(
     Args:
         deployment: Where to start from.
         k_max: Most replicas of a target.
-        node_types: Where given, the limits of their pools hold for additions.
+        node_types: Where given, the limits of their pools hold for additions, and all replicas have
+            the same memory.
     """
     pools = tuple(node_type.pool for node_type in node_types) if node_types else None
     limits = _limits(node_types, k_max) if node_types else None
@@ -43,6 +44,8 @@ def within_reach(
             target = Deployment(tuple(counts))
             if step == 1 and pools and limits and not _fits(target, pools, limits, k_max):
                 continue
+            if step == 1 and node_types and not has_one_memory(target, node_types):
+                continue
             reached.append(target)
     return tuple(reached)
 
@@ -51,11 +54,20 @@ def room_for(
     place: int, deployment: Deployment, *, k_max: int, node_types: Sequence[NodeType]
 ) -> int:
     """Return how many replicas of the node type at `place` could be added."""
+    memory = node_types[place].memory
+    if any(n and each.memory != memory for each, n in zip(node_types, deployment, strict=True)):
+        return 0
     room = k_max - deployment.size
     limit = node_types[place].pool_limit
     if limit is not None:
         room = min(room, limit - deployment.per_pool(node_types).get(node_types[place].pool, 0))
     return max(room, 0)
+
+
+def has_one_memory(deployment: Deployment, node_types: Sequence[NodeType]) -> bool:
+    """Return whether all replicas have the same amount of memory."""
+    used = {each.memory for each, count in zip(node_types, deployment, strict=True) if count}
+    return len(used) <= 1
 
 
 def find_pareto_optimal(cost: Floats, response_time: Floats) -> Flags:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_policies.model.deployments import (
     find_pareto_optimal,
+    room_for,
     within_reach,
 )
-from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
 
 
 def types(pools, limits=None):
@@ -80,3 +83,15 @@ def test_the_pareto_optimal_are_those_that_no_other_beats(points):
     optimal = find_pareto_optimal(cost, time)
 
     assert optimal.tolist() == unbeaten
+
+
+def test_a_replica_with_other_memory_cannot_be_added():
+    little, much = (ReplicaMemory(managed=managed, heap=400) for managed in (128, 512))
+    one, other = types(["a", "b"])
+    node_types = (replace(one, memory=little), replace(other, memory=much))
+
+    reached = within_reach(Deployment((2, 0)), k_max=10, node_types=node_types)
+
+    assert [target.counts for target in reached] == [(2, 0), (1, 0), (3, 0)]
+    assert room_for(1, Deployment((2, 0)), k_max=10, node_types=node_types) == 0
+    assert room_for(0, Deployment((2, 0)), k_max=10, node_types=node_types) == 8
