@@ -313,8 +313,7 @@ class StatusReporter:
         """Report an event."""
         if self._records is not None:
             self._records.note(events=[event])
-        key = self._resource.key
-        self._context.telemetry.events.labels(key.namespace, key.name, event.reason).inc()
+        self._context.telemetry.events.add(self._resource.key, event.reason)
         level = 30 if event.severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
         self._context.events.post(self._resource, event.reason, event.message)

@@ -171,9 +171,7 @@ class Reconciler:
         try:
             await finalize_app(self._context, resource, deleted_for=now - since)
         except WeirError as error:
-            self._context.telemetry.errors.labels(
-                resource.key.namespace, resource.key.name, "deletion"
-            ).inc()
+            self._context.telemetry.errors.add(resource.key, "deletion")
             log.warning("deletion waits", app=str(resource.key), failure=str(error))
             raise
 
