@@ -215,6 +215,7 @@ class Controller:
             "events": self._events.run,
             "canary": self._canary.run,
             "lists": self._listing.run,
+            "passes": self._reconciler.run,
             "nodes": lambda: self._health_checks.watch(self._nodes, self._boot),
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
