@@ -28,6 +28,7 @@ from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.status.conditions import Aspect, Truth
+from weir_operator.kubernetes.status.packing import pack, unpack
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
@@ -77,7 +78,7 @@ class StatusWriter:
         self._facts = facts
         self._dirty = asyncio.Event()
         self._dirty.set()
-        self._before = _read(client.status)
+        self._before = _packed(_read(client.status))
         self._figures: dict[str, float] = {}
         self._written = -math.inf
 
@@ -122,17 +123,24 @@ class StatusWriter:
         """
         now = self._clock.monotonic()
         figures = figures_of(self._facts)
-        wanted = render_status(self._facts, self._before, self._clock.now())
-        if not self._is_news(wanted, figures, now):
+        before = _read(unpack(self._before))
+        wanted = render_status(self._facts, before, self._clock.now())
+        if not self._is_news(wanted, before, figures, now):
             return
         await self._client.write(_dump(wanted))
-        self._before, self._figures, self._written = wanted, figures, now
+        self._before, self._figures, self._written = _packed(wanted), figures, now
         self._on_written(wanted)
 
-    def _is_news(self, wanted: StreamAppStatus, figures: Mapping[str, float], now: float) -> bool:
-        if wanted == self._before:
+    def _is_news(
+        self,
+        wanted: StreamAppStatus,
+        before: StreamAppStatus,
+        figures: Mapping[str, float],
+        now: float,
+    ) -> bool:
+        if wanted == before:
             return False
-        if now - self._written >= REFRESH or _essence(wanted) != _essence(self._before):
+        if now - self._written >= REFRESH or _essence(wanted) != _essence(before):
             return True
         return figures.keys() != self._figures.keys() or any(
             _has_moved(self._figures[name], value) for name, value in figures.items()
@@ -184,6 +192,10 @@ def _dump(status: StreamAppStatus) -> dict[str, JsonValue]:
     return {
         name: _without_none(value) if value is not None else None for name, value in plain.items()
     }
+
+
+def _packed(status: StreamAppStatus) -> bytes:
+    return pack(status.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def _without_none(value: JsonValue) -> JsonValue:

@@ -451,7 +451,7 @@ class Telemetry:
 
     def render(self) -> bytearray:
         """Return the page."""
-        of_apps = [each.lines() for each in (*self._of_apps, self.operators)]
+        of_apps = [*(each.lines() for each in self._of_apps), self.operators.lines()]
         return write_page(of_apps, generate_latest(self.registry))
 
 
