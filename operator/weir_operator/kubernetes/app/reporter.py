@@ -9,11 +9,12 @@ thousand writes a minute.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.status.conditions import Aspect, Truth
-from weir_operator.kubernetes.status.packing import pack, unpack
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
@@ -60,6 +60,34 @@ _OWN = ("rescale", "controller")
 """Fields that are written before each step, by the status store."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
+    """A status that was written, as far as the next one depends on it.
+
+    Every StreamApp keeps one. Operators are most of a status, and only compared.
+    """
+
+    status: StreamAppStatus
+    """Without operators."""
+    digest: bytes
+    """Of all of it."""
+    essence: bytes
+    """Digest of what a person would act on."""
+
+    @classmethod
+    def of(cls, status: StreamAppStatus) -> _Written:
+        return cls(
+            status=status.model_copy(update={"operators": ()}),
+            digest=_digest(status.model_dump(mode="json")),
+            essence=_digest(_essence(status)),
+        )
+
+
+def _digest(values: Mapping[str, Any]) -> bytes:
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
 class StatusWriter:
     """Writes one StreamApp's status when something has changed."""
 
@@ -78,7 +106,7 @@ class StatusWriter:
         self._facts = facts
         self._dirty = asyncio.Event()
         self._dirty.set()
-        self._before = _packed(_read(client.status))
+        self._before = _Written.of(_read(client.status))
         self._figures: dict[str, float] = {}
         self._written = -math.inf
 
@@ -123,24 +151,18 @@ class StatusWriter:
         """
         now = self._clock.monotonic()
         figures = figures_of(self._facts)
-        before = _read(unpack(self._before))
-        wanted = render_status(self._facts, before, self._clock.now())
-        if not self._is_news(wanted, before, figures, now):
+        wanted = render_status(self._facts, self._before.status, self._clock.now())
+        is_now = _Written.of(wanted)
+        if not self._is_news(is_now, figures, now):
             return
         await self._client.write(_dump(wanted))
-        self._before, self._figures, self._written = _packed(wanted), figures, now
+        self._before, self._figures, self._written = is_now, figures, now
         self._on_written(wanted)
 
-    def _is_news(
-        self,
-        wanted: StreamAppStatus,
-        before: StreamAppStatus,
-        figures: Mapping[str, float],
-        now: float,
-    ) -> bool:
-        if wanted == before:
+    def _is_news(self, wanted: _Written, figures: Mapping[str, float], now: float) -> bool:
+        if wanted.digest == self._before.digest:
             return False
-        if now - self._written >= REFRESH or _essence(wanted) != _essence(before):
+        if now - self._written >= REFRESH or wanted.essence != self._before.essence:
             return True
         return figures.keys() != self._figures.keys() or any(
             _has_moved(self._figures[name], value) for name, value in figures.items()
@@ -192,10 +214,6 @@ def _dump(status: StreamAppStatus) -> dict[str, JsonValue]:
     return {
         name: _without_none(value) if value is not None else None for name, value in plain.items()
     }
-
-
-def _packed(status: StreamAppStatus) -> bytes:
-    return pack(status.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def _without_none(value: JsonValue) -> JsonValue:
