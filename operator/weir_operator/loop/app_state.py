@@ -254,6 +254,10 @@ class AppState:
         """Store what the decisions of a tick have in common."""
         self._records.note_tick(tick)
 
+    async def shorten_log(self) -> None:
+        """Do what writing records leaves to do: nobody decides meanwhile."""
+        await self._records.shorten_log()
+
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""
         kept = self._store.load().restart_tokens

@@ -11,6 +11,7 @@ aside and a new one started; while the disk is full, nothing is recorded. Both a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import sqlite3
@@ -40,9 +41,10 @@ VERSION = 2
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
 a file. SQLite would take 2,000."""
-LOG_PAGES = 64
-"""Pages after which the write-ahead log, a second file, is worked into the first. SQLite would let
-it grow to 4 MiB, and keep that."""
+LOG_BYTES = 256 * 1024
+"""Size from which the write-ahead log, a second file, is worked into the first."""
+LOG_PAGES = 250
+"""Pages after which a write does that itself, and so makes the event loop wait for the disk."""
 STATEMENTS = 0
 """Statements that stay prepared between two ticks: preparing one takes some microseconds, and each
 keeps some kilobytes of every StreamApp."""
@@ -458,6 +460,10 @@ class Records(Protocol):
         """Remove what was measured; decisions, changes and events stay."""
         ...
 
+    async def shorten_log(self) -> None:
+        """Do what writing leaves to do, which waits for the disk."""
+        ...
+
 
 _TICK = TypeAdapter(JobTick)
 _START = TypeAdapter(LoopStart)
@@ -489,6 +495,20 @@ class RecordStore:
         """Release the pages in memory: the file is not used until the next tick."""
         with telling(self._path):
             self._connection.execute("PRAGMA shrink_memory")
+
+    @property
+    def has_long_log(self) -> bool:
+        """Whether it is time for `shorten_log`."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return log.exists() and log.stat().st_size > LOG_BYTES
+
+    def shorten_log(self) -> None:
+        """Work the write-ahead log into the file; may be called in another thread.
+
+        That waits for the disk, which may take seconds. Who writes meanwhile does not wait.
+        """
+        with telling(self._path), closing(sqlite3.connect(self._path, timeout=WAIT)) as other:
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def write(
         self,
@@ -807,6 +827,15 @@ class TolerantRecords:
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""
         self._do(lambda store: store.forget_intervals())
+
+    async def shorten_log(self) -> None:
+        """Do what writing leaves to do, in another thread."""
+        store = self._store
+        try:
+            if store is not None and store.has_long_log:
+                await asyncio.to_thread(store.shorten_log)
+        except (OSError, WeirError) as error:  # the next write says what is wrong with the file
+            log.warning("decision records not worked in", failure=str(error))
 
     def close(self) -> None:
         """Close the file."""

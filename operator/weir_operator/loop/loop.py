@@ -307,6 +307,7 @@ class ApplicationController:
         self._fall_back(snapshot.healthy, directives, guards)
         self._memory.note_tick(self._describe(snapshot, tick, tokens))
         self._on_tick(tick)
+        await self._memory.shorten_log()
         return tick
 
     def _describe(self, snapshot: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:

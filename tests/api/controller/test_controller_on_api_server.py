@@ -237,7 +237,6 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
 
 async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
     monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.PASS_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
 
     bench.start()
@@ -248,7 +247,6 @@ async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
     monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.PASS_EVERY", 3600.0)
     monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
     await bench.bring_up()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 
 import pytest
 
 from tests.operator.loop.test_decision_records import a_record
-from weir_operator.loop.decision_records import AGAIN, RecordStore, TolerantRecords
+from weir_operator.loop.decision_records import AGAIN, LOG_BYTES, RecordStore, TolerantRecords
 from weir_operator.loop.events import Event
 from weir_simulator.fitting.samples import IntervalSample
 
@@ -75,6 +76,24 @@ def test_a_file_that_is_no_database_is_put_aside_and_another_begun(storage, cont
     assert storage.aside.read_bytes() == content
     assert storage.told == ["RecordsDamaged"]
     assert storage.records.failure == ""
+
+
+async def test_the_log_is_worked_in_between_ticks_while_others_write(storage):
+    records = storage.open()
+    log = storage.path.with_name("records.sqlite-wal")
+
+    for number in range(300):
+        records.write([a_record(f"{number}-{name}", time=number) for name in "abcdefgh"])
+        working = asyncio.create_task(records.shorten_log())
+        await asyncio.sleep(0)
+        records.note(events=[Event(time=number, reason="X", message="x")])
+        await working
+
+    assert log.stat().st_size < 2 * LOG_BYTES
+    assert storage.records.failure == ""
+    records.close()
+    assert storage.kept[0] == "299-h"
+    await records.shorten_log()  # a tick that ends after the loops
 
 
 def test_a_database_that_is_damaged_inside_is_put_aside_at_the_write_that_finds_it(storage):

@@ -425,7 +425,7 @@ class AppTask:
     def _fail(self, kind: str, failure: str, pause: float) -> None:
         """Report a run that failed and the seconds until the next one."""
         key = self.resource.key
-        self._context.telemetry.errors.labels(key.namespace, key.name, kind).inc()
+        self._context.telemetry.errors.add(key, kind)
         log.warning("reconcile failed", kind=kind, failure=failure, again_in=pause)
         if kind in ("permanent", "defect") and failure != self._failure:
             # It failed before there was a status to report it in.

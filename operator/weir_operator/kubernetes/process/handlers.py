@@ -13,7 +13,9 @@ Why each setting is as it is:
 - No log lines as events: events are facts, posted by `events`.
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
-- The deletion is tried until it is done; a timer may not end, so no exception leaves it.
+- The deletion is tried until it is done.
+- No timers: with one, kopf keeps the newest object of each StreamApp, and a task that waits.
+  Passes that nothing asks for are the reconciler's.
 - Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`.
 - No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
   limit would keep every other StreamApp from being handled.
@@ -23,7 +25,6 @@ Why each setting is as it is:
 
 from __future__ import annotations
 
-import random
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -37,8 +38,6 @@ from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSett
 
 PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
-PASS_EVERY = 30.0
-"""Seconds between two passes over a StreamApp that nothing happened to."""
 DELETION_TAKES = 60.0
 """Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
 LOOK_AT_DELETION = 5.0
@@ -121,25 +120,9 @@ def build_registry(
             meta = body["metadata"]
             reconciler.forget(Key(meta["namespace"], meta["name"]))
             return
-        # kopf keeps the newest object for the timer. Most of it is what nobody reads there: who
-        # wrote which field, and Weir's own status.
-        event["object"]["metadata"].pop("managedFields", None)
-        event["object"].pop("status", None)
         resource = Resource.of(body)
         on_watch(resource)
         reconciler.reconcile(resource)
-
-    @kopf.timer(
-        *kind,
-        id="pass",
-        registry=registry,
-        interval=PASS_EVERY,
-        initial_delay=_spread,
-        errors=kopf.ErrorsMode.TEMPORARY,
-        when=_runs_a_job,
-    )
-    async def pass_again(body: kopf.Body, **_: Any) -> None:
-        reconciler.reconcile(Resource.of(body))
 
     @kopf.on.delete(
         *kind,
@@ -168,8 +151,3 @@ def _runs_a_job(body: kopf.Body, **_: Any) -> bool:
     A finalizer of the canary would outlive the controller, and with it the canary's namespace.
     """
     return CANARY_LABEL not in body["metadata"].get("labels", {})
-
-
-def _spread(**_: Any) -> float:
-    """Return seconds until a timer's first call: not all StreamApps in one moment at the start."""
-    return random.uniform(0.0, PASS_EVERY)

@@ -83,4 +83,4 @@ class Listing:
         except Exception:
             key = resource.key
             log.exception("pass failed", app=str(key))
-            self._telemetry.errors.labels(key.namespace, key.name, "defect").inc()
+            self._telemetry.errors.add(key, "defect")

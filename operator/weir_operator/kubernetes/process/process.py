@@ -215,6 +215,7 @@ class Controller:
             "events": self._events.run,
             "canary": self._canary.run,
             "lists": self._listing.run,
+            "passes": self._reconciler.run,
             "nodes": lambda: self._health_checks.watch(self._nodes, self._boot),
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
@@ -283,7 +284,7 @@ class Controller:
             return self._leader.failure  # a standby is ready once it knows the leader
         return "" if self._ready.is_set() else "The watch has not started yet"
 
-    def _render_metrics(self) -> bytes:
+    def _render_metrics(self) -> bytearray:
         shard = self._leader.shard if self.leads else None
         self._telemetry.note_leases(shard, self._settings.shards, self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)

@@ -1,8 +1,8 @@
 """One pass over a StreamApp: compute what should be, and move towards it. Level-based.
 
 A pass never waits: slow work is a task per StreamApp (`app.task`, `app.finalizer`). So passes may
-come at any rate: from the watch when something changed, from a timer because events get lost, and
-from a list of all StreamApps because watches die.
+come at any rate: from the watch when something changed, from a list of all StreamApps because
+events get lost and watches die, and regularly because a task may have ended.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from weir_operator.kubernetes.app.finalizer import finalize_app
 from weir_operator.kubernetes.app.task import AppTask
 
 log = structlog.get_logger()
+
+PASS_EVERY = 30.0
+"""Seconds between two passes over a StreamApp that nothing happened to."""
 
 
 class Move(StrEnum):
@@ -86,6 +89,14 @@ class Reconciler:
         if uid != resource.uid or generation != resource.generation:
             return uid == resource.uid and generation > resource.generation
         return annotations == resource.annotations
+
+    async def run(self) -> None:
+        """Make a pass over each StreamApp that is managed, regularly and for ever."""
+        while True:
+            await self._clock.sleep(PASS_EVERY)
+            for key in [*self._apps]:
+                if key in self._apps:
+                    self.reconcile(self._apps[key].resource)
 
     def reconcile(self, resource: Resource) -> Move:
         """Make one pass over a StreamApp; return what was done."""
@@ -171,9 +182,7 @@ class Reconciler:
         try:
             await finalize_app(self._context, resource, deleted_for=now - since)
         except WeirError as error:
-            self._context.telemetry.errors.labels(
-                resource.key.namespace, resource.key.name, "deletion"
-            ).inc()
+            self._context.telemetry.errors.add(resource.key, "deletion")
             log.warning("deletion waits", app=str(resource.key), failure=str(error))
             raise
 

@@ -32,6 +32,7 @@ from weir_operator.kubernetes.status.ownership import (
     given_elsewhere,
     is_same_installation,
 )
+from weir_operator.kubernetes.status.packing import pack, unpack
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -71,7 +72,8 @@ class StatusClient:
         self._lock = asyncio.Lock()
         self._version = ""
         self._annotations: Mapping[str, str] = {}
-        self._status: dict[str, JsonValue] = {}
+        self._status = pack({})
+        self._term: JsonValue = None  # of the last writer
         self._read_at = -math.inf
         self._settled_at = -math.inf
         self.writes = 0
@@ -80,7 +82,7 @@ class StatusClient:
     @property
     def status(self) -> Mapping[str, JsonValue]:
         """The status as this process last read or wrote it."""
-        return self._status
+        return unpack(self._status)
 
     async def open(self) -> None:
         """Read the status and put this controller's term into it.
@@ -93,9 +95,10 @@ class StatusClient:
         async with self._lock:
             await self._fetch()
             await self._check_home()
-            before = self._controller().get(HOME, self._fence.home)
-            claim = {**self._controller(), **self._mark}
-            if claim != self._controller():
+            controller = self._controller()
+            before = controller.get(HOME, self._fence.home)
+            claim = {**controller, **self._mark}
+            if claim != controller:
                 await self._write({"controller": claim}, claiming=True)
             if not is_same_installation(before, self._fence.home):
                 self._settled_at = _now() + SETTLE
@@ -119,11 +122,10 @@ class StatusClient:
             given = given_elsewhere(self._annotations, self._fence.home)
             if given:
                 raise LeaseLostError(f"{self._resource.key} was given to the controller of {given}")
-            writer = self._controller().get(WRITER)
-            if writer != self._fence.term:
+            if self._term != self._fence.term:
                 raise LeaseLostError(
                     f"Another controller has written the status of {self._resource.key}: expected "
-                    f"the writer {self._fence.term}, got {writer}"
+                    f"the writer {self._fence.term}, got {self._term}"
                 )
         except LeaseLostError:
             self._on_lost()
@@ -165,9 +167,10 @@ class StatusClient:
                 self._fence.check()
             else:
                 self.check()
-            merged = {**self._status, **part}
+            before = self.status
+            merged = {**before, **part}
             wanted = {name: value for name, value in merged.items() if value is not None}
-            if wanted == self._status:
+            if wanted == before:
                 return
             began = _now()
             try:
@@ -200,7 +203,8 @@ class StatusClient:
         """Store the object as the API server had it after `began`."""
         self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
-        self._status = body.get("status") or {}
+        self._status = pack(body.get("status") or {})
+        self._term = self._controller().get(WRITER)
         self._annotations = body["metadata"].get("annotations") or {}
 
     @property
@@ -211,7 +215,7 @@ class StatusClient:
         await self._home.check(self._controller().get(HOME), self._annotations)
 
     def _controller(self) -> dict[str, JsonValue]:
-        kept = self._status.get("controller")
+        kept = self.status.get("controller")
         return kept if isinstance(kept, dict) else {}
 
     def _body(self, status: Mapping[str, JsonValue]) -> Body:

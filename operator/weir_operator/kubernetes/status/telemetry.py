@@ -6,9 +6,8 @@ Memory is the container's, from its cgroup: at the limit, the kernel ends the pr
 that the kernel can reclaim, such as the mapped tables, do not count, although they are part of the
 process's resident memory.
 
-The controller may have ten thousand operators, and a gauge object for each of their series would
-take more memory than the rest of the page. So their values are stored as plain numbers, and become
-series when the page is read. An unknown value is no series, not NaN.
+Series of StreamApps are plain numbers that become lines when the page is read (`app_series`); those
+of operators that are unknown are left out.
 
 The sentence of a decision is not a metric: its numbers would create a series for each decision.
 `weir explain` shows the sentences; the metrics here show when to ask for them.
@@ -20,7 +19,7 @@ import asyncio
 import math
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +40,14 @@ from prometheus_client.registry import Collector
 from weir_operator.clock import Clock
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.api.shards import Shard
+from weir_operator.kubernetes.status.app_series import (
+    APP,
+    AppSeries,
+    escape,
+    head,
+    number,
+    write_page,
+)
 from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.run_recorder import gap_of
@@ -91,7 +98,6 @@ def measure_memory(cgroup: Path) -> tuple[float, float]:
     return math.nan, math.nan
 
 
-OPERATOR = ("namespace", "app", "operator")
 MEASURED = (
     ("weir_arrivals_per_second", "Records that arrive per second."),
     ("weir_operator_response_time_seconds", "Measured, mean."),
@@ -117,7 +123,7 @@ class _Numbers:
     scores: tuple[float, ...] = ()
 
 
-class OperatorSeries(Collector):
+class OperatorSeries:
     """The series of all operators of all StreamApps."""
 
     def __init__(self) -> None:
@@ -156,34 +162,35 @@ class OperatorSeries(Collector):
         """Take away the series of a StreamApp that is gone."""
         self._of.pop(key, None)
 
-    def collect(self) -> Iterable[Metric]:
-        """Return the series as they are now."""
-        yield from self._families(MEASURED, "measured")
-        yield from self._families(PREDICTED, "predicted")
-        family = GaugeMetricFamily(*SCORE, labels=(*OPERATOR, "candidate"))
-        for labels, numbers in self._operators():
-            for candidate, score in zip(CANDIDATES, numbers.scores, strict=False):
-                if not math.isnan(score):
-                    family.add_metric((*labels, candidate), score)
-        yield family
+    def lines(self) -> Iterator[str]:
+        """Yield what the page says of them, some lines at a time; unknown values have none."""
+        for names, which in ((MEASURED, "measured"), (PREDICTED, "predicted")):
+            for place, (name, text) in enumerate(names):
+                yield head(name, "gauge", text)
+                yield from self._lines(name, which, (place,), ("",))
+        name, text = SCORE
+        yield head(name, "gauge", text)
+        labels = [f'candidate="{each}",' for each in CANDIDATES]
+        yield from self._lines(name, "scores", range(len(CANDIDATES)), labels)
 
-    def _families(self, names: Iterable[tuple[str, str]], which: str) -> Iterable[Metric]:
-        for place, (name, text) in enumerate(names):
-            family = GaugeMetricFamily(name, text, labels=OPERATOR)
-            for labels, numbers in self._operators():
-                values: tuple[float, ...] = getattr(numbers, which)
-                if values and not math.isnan(values[place]):
-                    family.add_metric(labels, values[place])
-            yield family
-
-    def _operators(self) -> Iterable[tuple[tuple[str, str, str], _Numbers]]:
+    def _lines(
+        self, series: str, which: str, places: Iterable[int], labels: Sequence[str]
+    ) -> Iterator[str]:
         # Copies: the page is written in another thread than the one that counts.
         for key, operators in [*self._of.items()]:
+            begin = f'{series}{{app="{escape(key.name)}",'
+            end = f'namespace="{escape(key.namespace)}",operator="'
+            written = []
             for name, numbers in [*operators.items()]:
-                yield (key.namespace, key.name, name), numbers
+                values: tuple[float, ...] = getattr(numbers, which)
+                written += [
+                    f'{begin}{label}{end}{escape(name)}"}} {number(values[place])}\n'
+                    for place, label in zip(places, labels, strict=True)
+                    if values and not math.isnan(values[place])
+                ]
+            yield "".join(written)
 
 
-APP = ("namespace", "app")
 _DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
 _LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
@@ -211,22 +218,29 @@ class Telemetry:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=self.registry)
 
+        def counter_of_apps(name: str, text: str, *labels: str) -> AppSeries:
+            return AppSeries(name, "counter", text, labels)
+
+        def gauge_of_apps(name: str, text: str, *labels: str) -> AppSeries:
+            return AppSeries(name, "gauge", text, labels)
+
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
-        self.decisions = counter(
-            "weir_decisions_total", "Decisions of operators.", *APP, "operator", "kind", "granted"
+        self.decisions = counter_of_apps(
+            "weir_decisions_total", "Decisions of operators.", "operator", "kind", "granted"
         )
-        self.rescales = counter(
-            "weir_rescales_total", "Completed changes.", *APP, "kind", "outcome"
+        self.rescales = counter_of_apps(
+            "weir_rescales_total", "Completed changes.", "kind", "outcome"
         )
-        self.last_change = gauge(
+        self.last_change = gauge_of_apps(
             "weir_last_change_timestamp_seconds",
             "End of the last change of a kind and an outcome.",
-            *(*APP, "kind", "outcome"),
+            "kind",
+            "outcome",
         )
-        self.restarts_left = gauge(
-            "weir_restarts_left", "Restarts that the restart budget allows now.", *APP
+        self.restarts_left = gauge_of_apps(
+            "weir_restarts_left", "Restarts that the restart budget allows now."
         )
         self.rescale_duration = histogram(
             "weir_rescale_duration_seconds",
@@ -241,52 +255,51 @@ class Telemetry:
             _GAPS,
             *APP,
         )
-        self.intervals = counter(
-            "weir_intervals_total", "Control intervals that met or exceeded the bound.", *APP
+        self.intervals = counter_of_apps(
+            "weir_intervals_total", "Control intervals that met or exceeded the bound."
         )
-        self.violations = counter(
+        self.violations = counter_of_apps(
             "weir_violations_total",
             "Control intervals whose response time exceeded the bound.",
-            *APP,
         )
-        self.cost = gauge("weir_cost_per_hour", "Cost of the deployment, currency per hour.", *APP)
-        self.standby = gauge(
+        self.cost = gauge_of_apps(
+            "weir_cost_per_hour", "Cost of the deployment, currency per hour."
+        )
+        self.standby = gauge_of_apps(
             "weir_standby_taskmanagers",
             "TaskManagers that are to wait for an operator, as the pools' standby asks for them"
             " beside the replicas.",
-            *APP,
         )
-        self.response = gauge(
-            "weir_response_time_seconds", "Response time, source to sink.", *APP, "statistic"
+        self.response = gauge_of_apps(
+            "weir_response_time_seconds", "Response time, source to sink.", "statistic"
         )
-        self.objective = gauge(
-            "weir_objective_seconds", "Bound on the response time.", *APP, "statistic"
+        self.objective = gauge_of_apps(
+            "weir_objective_seconds", "Bound on the response time.", "statistic"
         )
-        self.allowed = gauge(
+        self.allowed = gauge_of_apps(
             "weir_violations_allowed_ratio",
             "Share of control intervals that may exceed the bound.",
-            *APP,
         )
-        self.replicas = gauge("weir_replicas", "Replicas applied.", *APP, "operator", "node_type")
-        self.healthy = gauge(
-            "weir_data_quality_healthy", "Whether the metrics can be trusted.", *APP
+        self.replicas = gauge_of_apps("weir_replicas", "Replicas applied.", "operator", "node_type")
+        self.healthy = gauge_of_apps(
+            "weir_data_quality_healthy", "Whether the metrics can be trusted."
         )
-        self.problems = counter(
-            "weir_data_quality_problems_total", "Problems found in measurements.", *APP, "problem"
+        self.problems = counter_of_apps(
+            "weir_data_quality_problems_total", "Problems found in measurements.", "problem"
         )
-        self.conditions = gauge("weir_condition", "Conditions: 1 true, 0 false.", *APP, "type")
-        self.job_running = gauge(
-            "weir_job_running", "Whether the job runs: 0 if it should run and does not.", *APP
+        self.conditions = gauge_of_apps("weir_condition", "Conditions: 1 true, 0 false.", "type")
+        self.job_running = gauge_of_apps(
+            "weir_job_running", "Whether the job runs: 0 if it should run and does not."
         )
-        self.errors = counter(
-            "weir_reconcile_errors_total", "Reconciliations that ended in an error.", *APP, "kind"
+        self.errors = counter_of_apps(
+            "weir_reconcile_errors_total", "Reconciliations that ended in an error.", "kind"
         )
         self.tick_lag = histogram(
             "weir_tick_lag_seconds", "Delay with which control intervals begin.", _LAGS
         )
-        self.status_writes = counter("weir_status_writes_total", "Writes of a status.", *APP)
-        self.events = counter(
-            "weir_events_total", "Events reported for a StreamApp.", *APP, "reason"
+        self.status_writes = counter_of_apps("weir_status_writes_total", "Writes of a status.")
+        self.events = counter_of_apps(
+            "weir_events_total", "Events reported for a StreamApp.", "reason"
         )
         self.task_failures = counter(
             "weir_background_task_failures_total", "Failures of background tasks.", "task"
@@ -316,17 +329,12 @@ class Telemetry:
             "Age of the last change of the canary that the watch has shown.",
         )
         self.operators = OperatorSeries()
-        self.registry.register(self.operators)
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
-        self._of_apps = [
-            each
-            for each in vars(self).values()
-            if isinstance(each, (Counter, Gauge, Histogram)) and each._labelnames[:2] == APP
-        ]
-        self._shown: dict[Key, set[tuple[str, str]]] = {}
+        self._of_apps = [each for each in vars(self).values() if isinstance(each, AppSeries)]
+        self._histograms_of_apps = (self.rescale_duration, self.rescale_gap)
 
     def show_ages(self, ages: Ages) -> None:
         """Show the age of the last pass of each StreamApp, as it is when somebody asks."""
@@ -348,36 +356,34 @@ class Telemetry:
         self.shard.set(math.nan if own is None else own.number)
         self.shards.set(shards)
         self.lease_transitions.clear()
-        for number, times in transitions.items():
-            self.lease_transitions.labels(str(number)).set(times)
+        for shard, times in transitions.items():
+            self.lease_transitions.labels(str(shard)).set(times)
 
     def note_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval."""
-        app = (key.namespace, key.name)
         if tick.violated is not None:
-            self.intervals.labels(*app).inc()
-            self.violations.labels(*app).inc(int(tick.violated))
-        self.cost.labels(*app).set(cost)
-        self.standby.labels(*app).set(
-            sum(wanted_standby(tick.deployments, settings.standby).values())
-        )
+            self.intervals.add(key)
+            self.violations.add(key, amount=int(tick.violated))
+        self.cost.set(key, cost)
+        self.standby.set(key, sum(wanted_standby(tick.deployments, settings.standby).values()))
         statistic = settings.statistic
-        self.response.labels(*app, statistic).set(tick.snapshot.response(statistic))
-        self.objective.labels(*app, statistic).set(settings.bound)
-        self.allowed.labels(*app).set(settings.max_violations)
-        self.restarts_left.labels(*app).set(tick.restarts_left)
-        self.healthy.labels(*app).set(tick.snapshot.healthy and tick.snapshot.app is not None)
+        self.response.set(key, tick.snapshot.response(statistic), statistic)
+        self.objective.set(key, settings.bound, statistic)
+        self.allowed.set(key, settings.max_violations)
+        self.restarts_left.set(key, tick.restarts_left)
+        self.healthy.set(key, tick.snapshot.healthy and tick.snapshot.app is not None)
         for problem in tick.snapshot.problems:
-            self.problems.labels(*app, str(problem.kind)).inc()
+            self.problems.add(key, str(problem.kind))
         self.operators.note_tick(key, tick)
-        shown = set()
-        for name, counts in tick.deployments.items():
-            for node_type, count in counts.items():
-                self.replicas.labels(*app, name, node_type).set(count)
-                shown.add((name, node_type))
-        for name, node_type in self._shown.get(key, set()) - shown:
-            self.replicas.labels(*app, name, node_type).set(0)
-        self._shown[key] = self._shown.get(key, set()) | shown
+        shown = {
+            (name, node_type): count
+            for name, counts in tick.deployments.items()
+            for node_type, count in counts.items()
+        }
+        for labels in {*self.replicas.of(key)} - shown.keys():
+            self.replicas.set(key, 0, *labels)
+        for labels, count in shown.items():
+            self.replicas.set(key, count, *labels)
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:
         """Show size and free space of the state's volume, bytes; `None` if unknown."""
@@ -392,21 +398,21 @@ class Telemetry:
             key: The StreamApp.
             cost: Currency per hour that is left to pay, for its JobManager.
         """
-        for name, node_type in self._shown.get(key, set()):
-            self.replicas.labels(key.namespace, key.name, name, node_type).set(0)
-        self.standby.labels(key.namespace, key.name).set(0)
-        self.cost.labels(key.namespace, key.name).set(cost)
+        for labels in [*self.replicas.of(key)]:
+            self.replicas.set(key, 0, *labels)
+        self.standby.set(key, 0)
+        self.cost.set(key, cost)
 
     def note_job(self, key: Key, *, runs: float) -> None:
         """Show whether a job runs: 1, 0, or NaN if it should not run or that is unknown."""
-        self.job_running.labels(key.namespace, key.name).set(runs)
+        self.job_running.set(key, runs)
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
         """Count one decision of one operator, and show its scores."""
         seen = record.observation
         kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"
-        self.decisions.labels(key.namespace, key.name, record.operator, kind.name, granted).inc()
+        self.decisions.add(key, record.operator, kind.name, granted)
         self.operators.note_decision(key, record)
 
     def note_change(self, key: Key, change: RescaleJournal) -> None:
@@ -415,8 +421,8 @@ class Telemetry:
             return
         app = (key.namespace, key.name)
         ended = max(change.times.values(), default=change.created)
-        self.rescales.labels(*app, str(change.kind), str(change.step)).inc()
-        self.last_change.labels(*app, str(change.kind), str(change.step)).set(ended)
+        self.rescales.add(key, str(change.kind), str(change.step))
+        self.last_change.set(key, ended, str(change.kind), str(change.step))
         self.rescale_duration.labels(*app, str(change.kind)).observe(ended - change.created)
         gap = gap_of(change)
         if gap is not None and change.kind in (Kind.RESCALE, Kind.RECOVER, Kind.UPGRADE):
@@ -424,27 +430,29 @@ class Telemetry:
 
     def note_status(self, key: Key, status: StreamAppStatus) -> None:
         """Count a status that was written, and show its conditions: NaN where one is unknown."""
-        self.status_writes.labels(key.namespace, key.name).inc()
+        self.status_writes.add(key)
         for outcome in Step:
             if outcome.is_end:  # a counter that begins at 1 has no increase for who asks
-                self.rescales.labels(key.namespace, key.name, str(Kind.RESCALE), str(outcome))
+                self.rescales.add(key, str(Kind.RESCALE), str(outcome), amount=0)
         for kind in FAILURES:
-            self.errors.labels(key.namespace, key.name, kind)
+            self.errors.add(key, kind, amount=0)
         values = {"True": 1.0, "False": 0.0}
         for each in status.conditions:
             value = values.get(each.status, math.nan)
-            self.conditions.labels(key.namespace, key.name, each.type).set(value)
+            self.conditions.set(key, value, each.type)
 
     def forget(self, key: Key) -> None:
         """Take away the series of a StreamApp that is gone."""
-        self._shown.pop(key, None)
         self.operators.forget(key)
         for each in self._of_apps:
-            each.remove_by_labels({"namespace": key.namespace, "app": key.name})
+            each.forget(key)
+        for histogram in self._histograms_of_apps:
+            histogram.remove_by_labels({"namespace": key.namespace, "app": key.name})
 
-    def render(self) -> bytes:
+    def render(self) -> bytearray:
         """Return the page."""
-        return generate_latest(self.registry)
+        of_apps = [*(each.lines() for each in self._of_apps), self.operators.lines()]
+        return write_page(of_apps, generate_latest(self.registry))
 
 
 class _Ages(Collector):

@@ -76,3 +76,51 @@ async def test_a_deletion_is_as_old_as_it_is_whatever_the_clock_is_set_to(monkey
         clock.set_by(step)
 
     assert ages == [30.0, 40.0]
+
+
+async def test_a_task_that_has_ended_is_started_again_by_a_pass_that_nothing_asks_for(monkeypatch):
+    started = []
+
+    class EndedTask:
+        """One whose task ends at once."""
+
+        is_running = False
+
+        def __init__(self, resource, _context):
+            self.resource = resource
+
+        def note(self, resource):
+            assert resource == self.resource
+
+        def start(self):
+            started.append(self.resource.key)
+
+    monkeypatch.setattr(reconcile, "AppTask", EndedTask)
+    context = cast(
+        ControllerContext,
+        SimpleNamespace(autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
+    )
+    clock = LimitedClock(sleeps=2)
+    reconciler = Reconciler(context, clock=clock)
+    resource = a_resource()
+    reconciler.reconcile(resource)
+
+    with pytest.raises(TimeoutError):
+        await reconciler.run()
+
+    assert started == [resource.key] * 3
+    assert reconciler.ages == {resource.key: 0.0}
+
+
+class LimitedClock(FakeClock):
+    """One on which nobody sleeps more often than allowed."""
+
+    def __init__(self, sleeps):
+        super().__init__()
+        self.sleeps = sleeps
+
+    async def sleep(self, seconds):
+        if not self.sleeps:
+            raise TimeoutError
+        self.sleeps -= 1
+        await super().sleep(seconds)

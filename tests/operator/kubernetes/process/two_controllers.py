@@ -13,7 +13,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.leader import LeaseLostError
-from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app import opening, task
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
@@ -137,8 +137,7 @@ class Steering:
 
     def ended(self, kind):
         """Return how many of its lives have ended like this."""
-        count = self.telemetry.errors.labels("streams", "trips", kind)
-        return next(iter(count.collect())).samples[0].value
+        return self.telemetry.errors.of(Key("streams", "trips"))[(kind,)]
 
 
 class Stage:
