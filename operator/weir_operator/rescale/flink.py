@@ -108,7 +108,7 @@ class FlinkJobs:
         operators = Counter(
             operator for each, operator in (await self._operators()).items() if each in ids
         )
-        memory = await self._managed_memory()
+        memory = await self.managed_memory()
         await warm_up(await self.rest(), operators, job_id=warm_up_id(), configuration=memory)
 
     async def is_warming_up(self) -> bool:
@@ -264,7 +264,7 @@ class FlinkJobs:
         if self._jar is None:
             await self.prepare()
         if configuration:
-            configuration = {**configuration, **await self._managed_memory()}
+            configuration = {**configuration, **await self.managed_memory()}
         await (await self.rest()).run_jar(
             self._jar or "",
             job_id=job_id,
@@ -275,7 +275,7 @@ class FlinkJobs:
             configuration=configuration,
         )
 
-    async def _managed_memory(self) -> dict[str, str]:
+    async def managed_memory(self) -> dict[str, str]:
         """Return the keys that say how much managed memory a slot of each operator may ask for.
 
         It is what the TaskManagers that are there offer, the least of them: Flink passes over a
