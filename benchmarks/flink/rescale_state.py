@@ -149,7 +149,7 @@ def _job(records: int, way: str) -> Trips:
             "execution.checkpointing.num-retained": "1",
         },
         rescale=patient,
-        managed_memory={"aggregate": "256Mi"},
+        managed_memory={"aggregate": "160Mi"},
     )
 
 

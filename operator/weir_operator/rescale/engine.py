@@ -578,17 +578,18 @@ class Rescaler:
         )
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what is not wanted and give the rest its sizes."""
+        """End what is not wanted and give the rest its sizes, which a rescale did in its start."""
         revision = journal.revision_of_processes(self._store.load().revision)
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
         await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
-        try:
-            await self._give_sizes(await self._runtime.replicas(), journal)
-        except ResizeRefusedError as error:
-            # With other sizes the job runs all the same, and the next check sees to them.
-            log.warning("sizes refused", change=journal.id, failure=str(error))
+        if journal.kind is not Kind.RESCALE or journal.is_back:
+            try:
+                await self._give_sizes(await self._runtime.replicas(), journal)
+            except ResizeRefusedError as error:
+                # With other sizes the job runs all the same, and the next check sees to them.
+                log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT

@@ -6,6 +6,7 @@ records from outside. Verified on Flink 2.3.0 and 1.20.5.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -281,9 +282,10 @@ class FlinkJobs:
         It is what the TaskManagers that are there offer, the least of them: Flink passes over a
         TaskManager that has less than is asked for, in silence, and the job would wait for ever.
         """
-        operators = await self._operators()
+        rest = await self.rest()
+        operators, registered_now = await asyncio.gather(self._operators(), rest.task_managers())
         offered: dict[str, list[int]] = {operator: [] for operator in operators.values()}
-        for each in await (await self.rest()).task_managers():
+        for each in registered_now:
             if each.id in operators:
                 offered[operators[each.id]].append(each.managed_memory)
         absent = sorted(operator for operator, found in offered.items() if not found)
