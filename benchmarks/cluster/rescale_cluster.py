@@ -121,7 +121,7 @@ async def _run() -> list[Figure]:
         at_least(
             figure="rescales with TaskManagers registered", value=len(gaps), unit="", limit=10
         ),
-        at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.5),
+        at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.0),
         Figure(figure="output gap, shortest", value=min(gaps), unit="s"),
         Figure(figure="output gap, longest", value=max(gaps), unit="s"),
         *_parts("one pod", single, arrivals),

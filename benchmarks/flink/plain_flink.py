@@ -61,7 +61,7 @@ class PlainFlink:
     user: Mapping[str, str] = field(default_factory=dict)
     """The user's keys for all processes."""
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Further keys for the `JOB_MANAGER`, or for each `TASK_MANAGER`, alone."""
+    """Further keys for the `JOB_MANAGER`, for every `TASK_MANAGER`, or for one by its name."""
     agent: Path | None = None
     """Weir's agent in all processes; a plain Flink has none."""
     home: Path = field(default_factory=flink_home)
@@ -170,6 +170,7 @@ class PlainFlink:
             "web.upload.dir": str(self.folder),
             **self.user,
             **self.more.get(role, {}),
+            **self.more.get(name, {}),
         }
         (place / "config.yaml").write_text(render_yaml(configuration))
         (place / "log4j.properties").write_text(render_log4j(place / "flink.log"))

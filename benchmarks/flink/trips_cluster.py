@@ -24,6 +24,7 @@ from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.places import memory_needs_of
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.runtime.standby import StandbyPool
@@ -60,6 +61,10 @@ class Trips:
     """A pool in which nothing more can be started."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
     """Changes how the job is submitted, to break it."""
+    jar: Path = REPOSITORY / "build/jars/trips.jar"
+    entry_class: str = "example.Trips"
+    managed_memory: Mapping[str, str] = field(default_factory=dict)
+    """Of a TaskManager's memory, per operator, for state off the heap."""
     root: Path = BUILD
     """Where the job's folder is made."""
 
@@ -103,10 +108,14 @@ class Trips:
             if "fixed" not in operator:
                 operator["maxReplicas"] = 12
                 del operator["initial"]
+            if operator["name"] in self.managed_memory:
+                operator["managedMemory"] = self.managed_memory[operator["name"]]
         self.out.mkdir(parents=True, exist_ok=True)
         trace = self.folder / "trace.txt"
         trace.write_text("".join(f"{rate}\n" for rate in self.rates))
-        manifest["spec"]["flink"]["job"]["args"] = [
+        job = manifest["spec"]["flink"]["job"]
+        job["entryClass"] = self.entry_class
+        job["args"] = [
             *("--trace", str(trace), "--at-end", "hold", "--out", str(self.out)),
             *("--service.match-ms", "30", "--service.aggregate-ms", "20"),
             *self.arguments,
@@ -121,6 +130,7 @@ class TripsCluster(SteeredJob[LocalRuntime]):
     """
 
     runtime: LocalRuntime
+    spec: JobSpec
 
     def __init__(self, trips: Trips, *, store: StatusStore | None = None) -> None:
         super().__init__(trips.out, store or FileStatusStore(trips.status_path))
@@ -142,17 +152,19 @@ class TripsCluster(SteeredJob[LocalRuntime]):
                 namespace="default",
                 name=self.trips.name,
                 installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
-                job_jar=REPOSITORY / "build/jars/trips.jar",
+                job_jar=self.trips.jar,
                 cache=BUILD / "cache",
                 speeds=speeds,
+                memory_needs=memory_needs_of(app),
                 max_parallelism=app.spec.flink.max_parallelism,
                 config={**(app.spec.flink.config or {}), **self.trips.config},
             )
         )
         self.jobs = FlinkJobs(self.runtime)
+        self.spec = self.trips.job_spec(assembly.job_spec(app, beside=self.trips.folder))
         self.lifecycle = self._steer(
             self.runtime,
-            spec=self.trips.job_spec(assembly.job_spec(app, beside=self.trips.folder)),
+            spec=self.spec,
             settings=self.trips.rescale(assembly.rescale_settings(app)),
             initial=self.trips.initial,
             models={

@@ -36,6 +36,7 @@ from tests.cluster.prometheus_on_kubernetes import start_prometheus
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
+from weir_operator.flink.programs import is_warm_up
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body, NotFoundError
 from weir_operator.loop.decision_records import RECORDS
@@ -348,7 +349,7 @@ async def find_idle_job(world: ChaosWorld, status: Body, before: Before) -> str:
     address = managers[0]["status"]["podIP"]
     async with FlinkRest(f"http://{address}:{REST_PORT}", timeout=3.0) as rest:
         job = await rest.job(status["controller"]["job_id"])
-        alive = [each for each in await rest.jobs() if not each.state.is_over]
+        alive = await _jobs_alive(rest)
     if job is None or not job.runs:
         return "the job does not run" if job is None else f"the job is {job.state}"
     if len(alive) > 1:
@@ -385,6 +386,13 @@ class JobsSeen:
     """At once."""
 
 
+async def _jobs_alive(rest: FlinkRest) -> list[str]:
+    """Return the ids of the jobs that have not ended, without those that warm up TaskManagers."""
+    return [
+        each.id for each in await rest.jobs() if not each.state.is_over and not is_warm_up(each.id)
+    ]
+
+
 @asynccontextmanager
 async def watch_jobs(world: ChaosWorld) -> AsyncIterator[JobsSeen]:
     """Count the jobs that JobManagers have alive, twice a second, while the context is open."""
@@ -396,8 +404,7 @@ async def watch_jobs(world: ChaosWorld) -> AsyncIterator[JobsSeen]:
                 for pod in await world.app.pods("jobmanager"):
                     url = f"http://{pod['status'].get('podIP')}:{REST_PORT}"
                     async with FlinkRest(url, timeout=3.0) as rest:
-                        alive = [each for each in await rest.jobs() if not each.state.is_over]
-                        seen.most = max(seen.most, len(alive))
+                        seen.most = max(seen.most, len(await _jobs_alive(rest)))
             await asyncio.sleep(0.5)
 
     watching = asyncio.create_task(watch())

@@ -31,7 +31,10 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HELPER = REPOSITORY / "java/dev/weir/Weir.java"
 PROGRAMS = tuple(
     REPOSITORY / f"java/dev/weir/{name}.java"
-    for name in ("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders", "RunScript")
+    for name in (
+        *("FindState", "ReadGraph", "ReadSavepoint", "RemoveEmptyFolders", "RunScript"),
+        "WarmUp",
+    )
 )
 """What JobManagers run to answer a question of Weir's, and the job that is a SQL script."""
 STANDBY = REPOSITORY / "java/dev/weir/Standby.java"

@@ -12,6 +12,7 @@ a query in SQL, upload included, once the JobManager has planned one.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from weir_operator.errors import PermanentError, TemporaryError
@@ -171,3 +172,46 @@ async def _read_lines(
             raise TemporaryError(failure)
         raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
     return lines
+
+
+WARM_UP_MAIN = "dev.weir.WarmUp"
+_WARM_UP_ID = "7765697200000000"
+"""How the ids of these jobs begin; that of a random id cannot: its version is not 0."""
+
+
+def warm_up_id() -> str:
+    """Return a fresh id for a job that warms up TaskManagers."""
+    return _WARM_UP_ID + uuid.uuid4().hex[16:]
+
+
+def is_warm_up(job_id: str) -> bool:
+    """Return whether the job is one that warms up TaskManagers."""
+    return job_id.startswith(_WARM_UP_ID)
+
+
+async def warm_up(
+    rest: FlinkRest, operators: Mapping[str, int], *, job_id: str, configuration: Mapping[str, str]
+) -> None:
+    """Submit a job of a moment to TaskManagers with free slots (`java/dev/weir/WarmUp.java`).
+
+    Args:
+        rest: The JobManager.
+        operators: How many TaskManagers of each operator it is to run on.
+        job_id: Of `warm_up_id`.
+        configuration: The managed memory of their slots.
+
+    Raises:
+        TemporaryError: The JobManager does not answer.
+        PermanentError: The programs are not installed beside Weir, or Flink refuses the job.
+    """
+    jar = await rest.upload_jar(str(find_own_jar(JAR)))
+    try:
+        await rest.run_jar(
+            jar,
+            job_id=job_id,
+            entry_class=WARM_UP_MAIN,
+            arguments=[word for name, count in operators.items() for word in (name, str(count))],
+            configuration=configuration,
+        )
+    finally:
+        await rest.delete_jar(jar)

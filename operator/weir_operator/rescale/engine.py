@@ -11,6 +11,7 @@ docs/decisions/0001.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -74,6 +75,14 @@ OLD_JOB_PERIOD = 1.0
 """Seconds between two questions whether the old job still runs while TaskManagers start."""
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
+WARM_UP_DEADLINE = 10.0
+"""Seconds for the first task of new TaskManagers, while the old job runs; it takes less than a
+second of CPU."""
+STOP_POLL = 0.02
+"""Seconds between two questions after a stop: the job is down once its savepoint is written."""
+VERIFY_POLL = 0.05
+"""Seconds between two questions whether all tasks run. The answer costs the JobManager CPU that the
+tasks need to start, and is up to 100 ms old (`flink/configuration`)."""
 FLOW_PERIOD = 2.0
 """Seconds for which a job is watched before it is stopped, until a record passes."""
 FLOW_POLL = 0.1
@@ -160,8 +169,10 @@ class Rescaler:
             if revision is not None:
                 self._runtime.use(revision)
             try:
-                # Whatever the step asks, somebody must be there to answer.
-                await self._runtime.ensure_job_manager()
+                # Whatever the step asks, somebody must be there to answer; a submission sees to it
+                # at each attempt.
+                if journal.step is not Step.SUBMIT:
+                    await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
                 # On no way is there anything that the job could resume from.
@@ -288,12 +299,43 @@ class Rescaler:
             return True if not await self._jobs.unregistered(ids) else None
 
         await self._wait_for_task_managers(journal, lacking, remaining)
+        # Those from standby have loaded what a task needs, and are there to be quick.
+        cold = [each.id for each in await remaining() if each.id in added and not each.from_standby]
+        await self._warm_up(tuple(cold) if leave_job else ())
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
         if leave_job:
             # While the job runs: it adds nothing to the gap, and a refusal costs no restart.
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
+
+    async def _warm_up(self, cold: tuple[str, ...]) -> None:
+        """Have new TaskManagers run their first task while the old job runs.
+
+        What their first task loads would be a part of the gap. Another job on the JobManager must
+        have ended before the next step, and so must one that an earlier controller left.
+
+        Args:
+            cold: The TaskManagers; empty only sees to it that none is being warmed up.
+
+        Raises:
+            TemporaryError: One is, in spite of its cancellation.
+        """
+
+        async def idle() -> bool | None:
+            return None if await self._jobs.is_warming_up() else True
+
+        if cold:
+            try:
+                await self._jobs.warm_up(cold)
+                if await self._until(idle, WARM_UP_DEADLINE) is not None:
+                    return
+            except (TemporaryError, PermanentError) as error:
+                # Not worth a failed change: without it, the gap is longer.
+                log.info("not warmed up", replicas=cold, failure=str(error))
+        await self._retried(self._jobs.cancel_warm_up)
+        if await self._until(idle, self._settings.submit_deadline) is None:
+            raise TemporaryError("The job that warms up TaskManagers did not end")
 
     async def _wait_for_task_managers(
         self,
@@ -369,10 +411,10 @@ class Rescaler:
         if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
         stop = Stop(job, journal.trigger, self._jobs, self._runtime, asked=self._resumed)
-        found = await self._until(stop.outcome, settings.savepoint_deadline)
+        deadline = settings.savepoint_deadline
+        found = await self._until(stop.outcome, deadline, period=STOP_POLL)
         if found is None:
             if settings.via != "Savepoint" and await self._jobs.newest(job) is not None:
-                deadline = settings.savepoint_deadline
                 log.warning("savepoint is late, going by checkpoint", deadline=deadline)
                 late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
                 await self._write(late)
@@ -536,17 +578,18 @@ class Rescaler:
         )
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what is not wanted and give the rest its sizes."""
+        """End what is not wanted and give the rest its sizes, which a rescale did in its start."""
         revision = journal.revision_of_processes(self._store.load().revision)
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
         await self._runtime.stop((*stale, *excess_replicas(stay, journal.wanted)))
-        try:
-            await self._give_sizes(await self._runtime.replicas(), journal)
-        except ResizeRefusedError as error:
-            # With other sizes the job runs all the same, and the next check sees to them.
-            log.warning("sizes refused", change=journal.id, failure=str(error))
+        if journal.kind is not Kind.RESCALE or journal.is_back:
+            try:
+                await self._give_sizes(await self._runtime.replicas(), journal)
+            except ResizeRefusedError as error:
+                # With other sizes the job runs all the same, and the next check sees to them.
+                log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
@@ -589,8 +632,11 @@ class Rescaler:
             # Each time: a JobManager that was lost takes longer to be back than an attempt may.
             if await self._runtime.ensure_job_manager():
                 await self._jobs.prepare()
-            if await self._jobs.progress(journal.new_job) is None:
-                if not may_submit(journal, await self._jobs.live()):
+            known, live = await asyncio.gather(
+                self._jobs.progress(journal.new_job), self._jobs.live()
+            )
+            if known is None:
+                if not may_submit(journal, live):
                     journal = await self._end_old_job(journal)
                     return None
                 if may_have_run and await self._newest(journal.new_job) is not None:
@@ -645,7 +691,9 @@ class Rescaler:
             return progress if progress.running or progress.state not in LIVE_STATES else None
 
         try:
-            progress = await self._until(settled, self._settings.submit_deadline, period=0.02)
+            progress = await self._until(
+                settled, self._settings.submit_deadline, period=VERIFY_POLL
+            )
         except PermanentError as error:
             return self._give_up(journal, str(error), ran=ran)
         if progress is not None and progress.state == FINISHED:

@@ -6,7 +6,9 @@ records from outside. Verified on Flink 2.3.0 and 1.20.5.
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +19,13 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import JobDetails, JobState
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
-from weir_operator.flink.programs import read_graph, read_plan
+from weir_operator.flink.programs import (
+    is_warm_up,
+    read_graph,
+    read_plan,
+    warm_up,
+    warm_up_id,
+)
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
@@ -89,9 +97,30 @@ class FlinkJobs:
         return Progress(state=job.state.value, running=job.runs, ran=_has_begun(job))
 
     async def live(self) -> tuple[str, ...]:
-        """Return the ids of all jobs that have not ended."""
+        """Return the ids of all jobs that have not ended, without those of `warm_up`."""
+        return tuple(each for each in await self._live() if not is_warm_up(each))
+
+    async def _live(self) -> tuple[str, ...]:
         jobs = await (await self.rest()).jobs()
         return tuple(job.id for job in jobs if not job.state.is_over)
+
+    async def warm_up(self, ids: tuple[str, ...]) -> None:
+        """Begin to run a job of a moment on these TaskManagers, which have no other task."""
+        operators = Counter(
+            operator for each, operator in (await self._operators()).items() if each in ids
+        )
+        memory = await self.managed_memory()
+        await warm_up(await self.rest(), operators, job_id=warm_up_id(), configuration=memory)
+
+    async def is_warming_up(self) -> bool:
+        """Return whether a job of `warm_up` runs."""
+        return any(is_warm_up(each) for each in await self._live())
+
+    async def cancel_warm_up(self) -> None:
+        """Ask for the cancellation of the jobs of `warm_up` that run."""
+        for each in await self._live():
+            if is_warm_up(each):
+                await self.cancel(each)
 
     async def stop(self, job_id: str, trigger: str) -> None:
         """Ask for a stop with savepoint under this trigger id."""
@@ -236,7 +265,7 @@ class FlinkJobs:
         if self._jar is None:
             await self.prepare()
         if configuration:
-            configuration = {**configuration, **await self._managed_memory()}
+            configuration = {**configuration, **await self.managed_memory()}
         await (await self.rest()).run_jar(
             self._jar or "",
             job_id=job_id,
@@ -247,15 +276,16 @@ class FlinkJobs:
             configuration=configuration,
         )
 
-    async def _managed_memory(self) -> dict[str, str]:
+    async def managed_memory(self) -> dict[str, str]:
         """Return the keys that say how much managed memory a slot of each operator may ask for.
 
         It is what the TaskManagers that are there offer, the least of them: Flink passes over a
         TaskManager that has less than is asked for, in silence, and the job would wait for ever.
         """
-        operators = await self._operators()
+        rest = await self.rest()
+        operators, registered_now = await asyncio.gather(self._operators(), rest.task_managers())
         offered: dict[str, list[int]] = {operator: [] for operator in operators.values()}
-        for each in await (await self.rest()).task_managers():
+        for each in registered_now:
             if each.id in operators:
                 offered[operators[each.id]].append(each.managed_memory)
         absent = sorted(operator for operator, found in offered.items() if not found)

@@ -69,8 +69,18 @@ class Jobs(Protocol):
         """Return the progress of the job."""
 
     async def live(self) -> tuple[str, ...]:
-        """Return the ids of all jobs that have not ended."""
+        """Return the ids of all jobs that have not ended, without those of `warm_up`."""
         ...
+
+    async def warm_up(self, ids: tuple[str, ...]) -> None:
+        """Begin to run a job of a moment on these TaskManagers, which have no other task."""
+
+    async def is_warming_up(self) -> bool:
+        """Return whether a job of `warm_up` runs."""
+        ...
+
+    async def cancel_warm_up(self) -> None:
+        """Ask for the cancellation of the jobs of `warm_up` that run."""
 
     async def stop(self, job_id: str, trigger: str) -> None:
         """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""

@@ -160,6 +160,13 @@ class FakeWorld:
         """Short names of places that no node offers."""
         self.about_to_go: set[str] = set()
         """TaskManagers whose end was announced while a job ran."""
+        self.warmed_up: list[tuple[str, ...]] = []
+        """Ids of the TaskManagers of each warm-up."""
+        self.warm_up_takes = 0.0
+        """Seconds until it has ended."""
+        self.warms_up_until = -math.inf
+        self.no_warm_up = ""
+        """Why there can be none."""
         self.standby: dict[str, int] = {}
         """How many TaskManagers are to wait, by pool."""
         self.warm = 0
@@ -297,6 +304,25 @@ class FakeWorld:
         self._answer()
         return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
 
+    async def warm_up(self, ids: tuple[str, ...]) -> None:
+        """Note who is warmed up, or fail."""
+        self._answer()
+        if self.no_warm_up:
+            raise PermanentError(self.no_warm_up)
+        self.warmed_up.append(ids)
+        self.warms_up_until = self.clock.now() + self.warm_up_takes
+        self.on_deed()
+
+    async def is_warming_up(self) -> bool:
+        """Return whether it has not ended."""
+        self._answer()
+        return self.clock.now() < self.warms_up_until
+
+    async def cancel_warm_up(self) -> None:
+        """End it."""
+        self._answer()
+        self.warms_up_until = -math.inf
+
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
         """Return the state of the trigger."""
         self._answer()
@@ -378,6 +404,8 @@ class FakeWorld:
         live = [key for key, job in self.jobs.items() if job.state in LIVE_STATES]
         if live or job_id in self.jobs:
             raise AssertionError(f"submitted {job_id} beside {live}")
+        if self.clock.now() < self.warms_up_until:
+            raise AssertionError(f"submitted {job_id} while TaskManagers are warmed up")
         position = self.positions[restore_path] if restore_path else 0
         total = self._total()
         broken = total in self.broken_totals or self.used.id in self.broken_revisions
@@ -626,6 +654,9 @@ class JobsOf:
         self._world = world
         self.progress = world.progress
         self.live = world.live
+        self.warm_up = world.warm_up
+        self.is_warming_up = world.is_warming_up
+        self.cancel_warm_up = world.cancel_warm_up
         self.savepoint = world.savepoint
         self.cancel = world.cancel
         self.prepare = world.prepare

@@ -12,7 +12,8 @@ FORGOTTEN_WITHIN = 60.0
 """Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
 address refuses heartbeats. If a pod's address does not answer, it takes `heartbeat.timeout`, at
 most Flink's 50 s; a change that gives up before would be rolled back for nothing."""
-_POLL = 0.1  # seconds between two questions
+_POLL = 0.02
+"""Seconds between two questions; while they are asked, no record leaves the job."""
 
 
 async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.cluster import rescale_state
 from benchmarks.cluster.place import Place
 from benchmarks.cluster.rescale_cluster import PodWatch
 from weir_operator.kubernetes.api.client import KubernetesApi
@@ -35,11 +32,6 @@ def a_pod(name, *, node="", runs=False):
     }
 
 
-def free_disk(monkeypatch, gigabytes):
-    usage = SimpleNamespace(free=gigabytes * rescale_state.GB)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-
-
 async def test_a_pod_got_somewhere_when_the_last_new_one_did():
     old, first, second = a_pod("old", node="n", runs=True), "first", "second"
     place = a_place(
@@ -64,20 +56,3 @@ def test_a_path_of_the_volume_is_found_from_inside_and_outside():
 
     assert place.outside(f"file:{place.inside(savepoint)}") == savepoint
     assert place.outside(f"file://{place.inside(savepoint)}") == savepoint
-
-
-def test_the_largest_state_is_smaller_where_the_disk_is(monkeypatch):
-    monkeypatch.delenv("STATE_GB", raising=False)
-
-    free_disk(monkeypatch, 40)
-    assert rescale_state.state_sizes() == (0.01, 1.0, 5.0)
-    free_disk(monkeypatch, 12)
-    assert rescale_state.state_sizes() == (0.01, 1.0, 2.0)
-
-
-def test_a_state_that_does_not_fit_the_disk_is_refused(monkeypatch):
-    free_disk(monkeypatch, 12)
-    monkeypatch.setenv("STATE_GB", "1,8")
-
-    with pytest.raises(RuntimeError, match="STATE_GB: expected 48 GB free for 8, got 12"):
-        rescale_state.state_sizes()

@@ -17,6 +17,7 @@ from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
+from weir_operator.flink.programs import warm_up_id
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
@@ -504,6 +505,21 @@ async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):
     await jobs.close()
 
     assert live == ("1" * 32, "2" * 32, "3" * 32)
+
+
+async def test_a_job_that_warms_up_taskmanagers_is_none_of_the_jobs(flink):
+    [job] = json.loads((RECORDED / "jobs.json").read_text())["jobs"]
+    warm_up = warm_up_id()
+    listed = [{**job, "state": "RUNNING", "jid": each} for each in (JOB, warm_up)]
+    flink.give("GET", "/jobs/overview", body={"jobs": listed})
+    flink.give("PATCH", f"/jobs/{warm_up}", status=202, body={})
+    jobs = FlinkJobs(cast(Runtime, SimpleNamespace(rest_url=flink.url)))
+
+    live, warming_up = await jobs.live(), await jobs.is_warming_up()
+    await jobs.cancel_warm_up()  # a request for another job would find no answer
+    await jobs.close()
+
+    assert (live, warming_up) == ((JOB,), True)
 
 
 async def test_nothing_is_changed_that_the_guard_forbids(flink):

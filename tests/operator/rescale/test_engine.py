@@ -1,5 +1,7 @@
 """The engine against a miniature Flink: order, crashes at every step, and the ways back."""
 
+import math
+
 import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
@@ -80,6 +82,69 @@ async def test_who_is_to_go_is_announced_while_the_job_runs():
     gone = before - set(bench.world.alive)
     assert len(gone) == 1
     assert gone <= bench.world.about_to_go
+
+
+async def test_taskmanagers_that_are_added_have_run_a_task_before_the_job_is_stopped():
+    bench = await Bench().started()
+    before = set(bench.world.alive)
+    bench.world.warm_up_takes = 2.0
+
+    end = await bench.change(TWO)
+
+    assert bench.world.warmed_up == [tuple(set(bench.world.alive) - before)]
+    assert end.times[str(Step.STOP)] >= bench.world.warms_up_until
+    assert bench.exact()
+
+
+async def test_no_taskmanager_runs_a_task_before_the_job_where_none_is_added():
+    bench = await Bench().started()
+    await bench.change(TWO)
+    bench.world.warmed_up.clear()
+
+    await bench.change(ONE)
+
+    assert bench.world.warmed_up == []
+
+
+async def test_a_taskmanager_from_standby_does_not_run_another_task_first():
+    bench = await Bench().started()
+    bench.world.warm = 1
+
+    end = await bench.change(TWO)
+
+    assert end.from_standby == 1
+    assert bench.world.warmed_up == []
+
+
+async def test_a_warm_up_that_does_not_begin_or_end_costs_nothing_but_time():
+    bench = await Bench().started()
+    bench.world.no_warm_up = "the program is not installed"
+    refused = await bench.change(TWO)
+    bench.world.no_warm_up, bench.world.warm_up_takes = "", math.inf
+
+    hangs = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    assert refused.step is hangs.step is Step.DONE
+    assert bench.exact()
+
+
+async def test_a_warm_up_that_an_earlier_controller_left_ends_before_the_job_is_stopped():
+    bench = await Bench().started()
+    bench.world.warm_up_takes = math.inf
+
+    def die():
+        if bench.world.warmed_up:
+            raise ControllerDied
+
+    bench.world.on_deed = die
+    with pytest.raises(ControllerDied):
+        await bench.change(TWO)
+    bench.world.on_deed = lambda: None
+
+    end = await bench.engine().execute(bench.store.load().rescale)
+
+    assert end.step is Step.DONE
+    assert bench.exact()
 
 
 async def test_a_rescale_goes_on_from_its_savepoint_with_the_new_parallelism():

@@ -113,7 +113,7 @@ async def test_a_job_that_lost_its_records_with_the_restart_is_left_running_and_
     assert end.no_record_seen
     assert [reason for reason, _ in describe_end(end)] == ["RescaleDone", "NoRecordSeen"]
     verified = end.times[str(Step.DONE)] - end.times[str(Step.VERIFY)]
-    assert verified >= SETTINGS.flow_deadline
+    assert verified >= SETTINGS.flow_deadline - 1e-6  # the clock adds up fractions
     assert bench.exact()
 
 

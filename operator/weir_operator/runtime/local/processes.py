@@ -155,6 +155,11 @@ async def end(processes: Mapping[Path, ProcessIdentity], *, grace: float) -> Non
         raise TemporaryError(f"Processes {pids} did not end within {_KILL_LIMIT:g} s of SIGKILL")
 
 
+def terminate(processes: Mapping[Path, ProcessIdentity]) -> None:
+    """Ask processes, given by configuration folder, to end; `end` waits for them."""
+    _signal(processes, signal.SIGTERM)
+
+
 def _signal(
     processes: Mapping[Path, ProcessIdentity], number: signal.Signals
 ) -> dict[Path, ProcessIdentity]:

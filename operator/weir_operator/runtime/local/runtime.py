@@ -159,16 +159,21 @@ class LocalRuntime:
         """Do nothing: a process ends as soon as it gets the signal."""
 
     async def stop(self, ids: Sequence[str]) -> None:
-        """End these TaskManagers, wait until they are gone, from Flink's list too.
+        """End these TaskManagers and wait until Flink counts on them no more.
+
+        Their processes take a moment longer to be gone, for which only the next change and the end
+        of the runtime wait.
 
         Raises:
             TemporaryError: One did not end, or Flink does not forget it.
         """
         async with self._changing:
             await self._task_managers.end(ids)
-        if self._job_manager.alive() is not None:
-            async with FlinkRest(self.rest_url) as rest:
-                await wait_unregistered(rest, ids)
+            if self._job_manager.alive() is None:
+                await self._task_managers.until_ended()
+                return
+        async with FlinkRest(self.rest_url) as rest:
+            await wait_unregistered(rest, ids)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.
@@ -210,5 +215,6 @@ class LocalRuntime:
         self._lock.release()
 
     async def detach(self) -> None:
-        """Close without ending anything: the job runs on, and the next start adopts it."""
+        """Close without ending anything more: the job runs on, and the next start adopts it."""
+        await self._task_managers.until_ended()
         self._lock.release()

@@ -10,6 +10,7 @@ record without one, which claims nothing.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -71,6 +72,7 @@ class LocalTaskManagers:
             settings.installation, cache=settings.cache, workshop=app.path / "archive"
         )
         self._reporting: dict[str, int] = {}  # port by id, once it is seen to listen
+        self._ending: asyncio.Task[None] | None = None  # of those that were asked to end last
         self._last_standby: tuple[TaskManagerFolder, float] | None = None  # and when it was started
 
     def adopt(self, found: Mapping[Path, ProcessIdentity]) -> set[Path]:
@@ -130,6 +132,7 @@ class LocalTaskManagers:
         Raises:
             PermanentError: A node type is unknown, or there would be too many processes.
         """
+        await self.until_ended()
         for spec in wanted:
             self._check(spec)
         running = sum(not _waits(folder) for folder in self._alive())
@@ -253,12 +256,30 @@ class LocalTaskManagers:
             folder.record_replica(record, speed=speed)
 
     async def end(self, ids: Iterable[str]) -> None:
-        """End those of these that are alive, and wait until they are gone."""
+        """Ask those of these that are alive to end; `until_ended` waits until they are gone.
+
+        Raises:
+            TemporaryError: One that was asked before did not end.
+        """
+        await self.until_ended()
         wanted = set(ids)
-        await self._end(folder for folder in self._alive() if folder.id in wanted)
+        ending = self._mark_removed(folder for folder in self._alive() if folder.id in wanted)
+        processes.terminate(ending)
+        self._ending = asyncio.create_task(self._wait_for_end(ending))
+
+    async def until_ended(self) -> None:
+        """Wait until those that were asked to end are gone.
+
+        Raises:
+            TemporaryError: One did not end.
+        """
+        if self._ending is not None:
+            ending, self._ending = self._ending, None
+            await ending
 
     async def end_all(self) -> None:
         """End all that are alive, and wait until they are gone."""
+        await self.until_ended()
         await self._end(self._alive())
 
     async def end_bound(self) -> None:
@@ -266,12 +287,18 @@ class LocalTaskManagers:
         await self._end(folder for folder in self._alive() if not _waits(folder))
 
     async def _end(self, folders: Iterable[TaskManagerFolder]) -> None:
+        await self._wait_for_end(self._mark_removed(folders))
+
+    def _mark_removed(self, folders: Iterable[TaskManagerFolder]) -> dict[Path, ProcessIdentity]:
         ending: dict[Path, ProcessIdentity] = {}
         for folder in folders:
             folder.mark_removed()
             self._reporting.pop(folder.id, None)
             if (identity := folder.alive()) is not None:
                 ending[folder.configuration] = identity
+        return ending
+
+    async def _wait_for_end(self, ending: Mapping[Path, ProcessIdentity]) -> None:
         await processes.end(ending, grace=self._settings.stop_grace)
         self._app.prune(keep=self._settings.kept_folders)
 

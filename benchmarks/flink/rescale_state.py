@@ -1,0 +1,240 @@
+"""What keyed RocksDB state costs a rescale, by its size: by native savepoint and by checkpoint.
+
+`aggregate` is filled with values of 1 KiB that no compression shrinks, over two replicas, and then
+scaled to three, once by stopping with a savepoint and once by cancelling after an incremental
+checkpoint, each in a job of its own: the disk holds two copies of the state that way, or three
+while the first checkpoint after a change is written. The sizes, in GB, are an argument:
+
+    STATE_GB=0.01,1,5 make bench NAME=rescale-state
+
+Without it those three; one for which the disk has no room is left out, and the figures say so. A GB
+is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
+from benchmarks.figures import Figure, at_most
+from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
+from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
+from weir_operator.clock import wait_until
+from weir_operator.rescale.journal import RescaleJournal, Step
+from weir_operator.rescale.settings import RescaleSettings
+
+ABOUT = "a rescale with keyed RocksDB state, by size: gap, duration and bytes"
+DURATION = "12 min"
+
+GB = 1e9
+SIZES = (0.01, 1.0, 5.0)
+COPIES = 3.0
+"""How often the state is on the disk at most."""
+SPARE = 8.0
+"""GB of the disk that are left alone."""
+RECORD = 64 * 1024
+"""Bytes of state that a record leaves, see `jobs/Hoard.java`."""
+FILL_RATE = 600.0
+"""Records/s while the state grows: 39 MB/s."""
+RATE = 20.0
+"""Records/s afterwards, by which gaps are seen."""
+SLOT = 5.0
+CHECKPOINT_LIMIT = 600.0
+"""Seconds for which a checkpoint is waited for."""
+WAYS = ("Savepoint", "Checkpoint")
+
+TWO = deployments({"large/1": 1}, {"large/1": 2})
+THREE = deployments({"large/1": 1}, {"large/1": 3})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rescaled:
+    """A change, and what it wrote."""
+
+    journal: RescaleJournal
+    way: str
+    bytes_read: int
+    """Of state that the job went on from."""
+    bytes_before: int
+    """Written by the savepoint, or by the last checkpoint before the job was cancelled."""
+    bytes_after: int
+    """Written by the first checkpoint afterwards."""
+    seconds_after: float
+    """How long that one took."""
+
+
+def run() -> list[Figure]:
+    """Rescale with each of the sizes, by each of the ways."""
+    figures = []
+    for size in _sizes():
+        free = shutil.disk_usage(BUILD.parent).free / GB
+        if COPIES * size + SPARE > free:
+            need = COPIES * size + SPARE
+            figures.append(
+                Figure(
+                    figure=f"{size:g} GB: not run, the disk needs {need:.2g} GB free; it had",
+                    value=free,
+                    unit="GB",
+                )
+            )
+            continue
+        for way in WAYS:
+            figures += asyncio.run(_measure(size, way))
+    return figures
+
+
+def _sizes() -> tuple[float, ...]:
+    asked = os.environ.get("STATE_GB")
+    return SIZES if asked is None else tuple(float(each) for each in asked.split(","))
+
+
+async def _measure(size: float, way: str) -> list[Figure]:
+    records = max(1, round(size * GB / RECORD))
+    trips = _job(records, way)
+    trips.clear()
+    try:
+        async with TripsCluster(trips) as cluster:
+            await cluster.lifecycle.bring_up()
+            await _until_arrived(cluster, records, limit=60.0 + 4 * records / FILL_RATE)
+            done = await _rescale(cluster, way)
+            ledger = await cluster.finish()
+            arrivals = read_arrivals(trips.out)
+    finally:
+        trips.clear()  # several GB
+    name = f"{size:g} GB by {way.lower()}"
+    return [
+        *_figures(name, done, arrivals),
+        at_most(
+            figure=f"{name}: lost or doubled",
+            value=ledger.lost + ledger.doubled,
+            unit="records",
+            limit=0,
+        ),
+        at_most(
+            figure=f"{name}: keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0
+        ),
+        Figure(figure=f"{name}: raw re-emissions", value=ledger.replayed, unit="records"),
+    ]
+
+
+def _job(records: int, way: str) -> Trips:
+    slots = -(-records // int(FILL_RATE * SLOT))
+
+    def patient(settings: RescaleSettings) -> RescaleSettings:
+        return replace(settings, via=way, savepoint_deadline=600.0, submit_deadline=300.0)
+
+    return Trips(
+        name="rescale-state",
+        jar=build_heavy_jar(),
+        entry_class=HEAVY,
+        initial=TWO,
+        rates=[*[FILL_RATE] * slots, RATE],
+        arguments=(
+            *("--hoard-records", str(records), "--checkpoint-seconds", "5"),
+            *("--service.match-ms", "0", "--service.aggregate-ms", "0"),
+        ),
+        config={
+            "state.backend.type": "rocksdb",
+            "execution.checkpointing.incremental": "true",
+            "execution.checkpointing.timeout": "10 min",
+            "execution.checkpointing.num-retained": "1",
+        },
+        rescale=patient,
+        managed_memory={"aggregate": "160Mi"},
+    )
+
+
+async def _until_arrived(cluster: TripsCluster, records: int, *, limit: float) -> None:
+    async def arrived() -> bool | None:
+        return len(read_arrivals(cluster.out)) >= records or None
+
+    if await wait_until(arrived, clock=cluster.clock, timeout=limit, period=1.0) is None:
+        raise RuntimeError(f"Expected {records} records within {limit:.0f} s, got fewer")
+
+
+async def _rescale(cluster: TripsCluster, way: str) -> Rescaled:
+    """Make the change once a checkpoint is there, and wait for the first one after it."""
+    old = cluster.store.load().job_id or ""
+    await _checkpoint(cluster, old, newest=True)
+    journal = await cluster.change(THREE)
+    if journal.by_checkpoint:
+        last = await _checkpoint(cluster, old, newest=True)
+        read, written = int(last["state_size"]), int(last["checkpointed_size"])
+    else:
+        read = written = _size(Path(urlparse(journal.restore_path or "").path))
+    first = await _checkpoint(cluster, journal.new_job, newest=False)
+    return Rescaled(
+        journal=journal,
+        way=way,
+        bytes_read=read,
+        bytes_before=written,
+        bytes_after=int(first["checkpointed_size"]),
+        seconds_after=first["end_to_end_duration"] / 1000,
+    )
+
+
+async def _checkpoint(cluster: TripsCluster, job_id: str, *, newest: bool) -> Mapping[str, Any]:
+    """Return the newest or the oldest of a job's latest checkpoints, once there is one.
+
+    Flink remembers ten of them.
+
+    Raises:
+        RuntimeError: There is none in time.
+    """
+
+    async def complete() -> Mapping[str, Any] | None:
+        url = f"{cluster.runtime.rest_url}/jobs/{job_id}/checkpoints"
+        known = await asyncio.to_thread(_checkpoints, url)
+        return known[-1 if newest else 0] if known else None
+
+    found = await wait_until(complete, clock=cluster.clock, timeout=CHECKPOINT_LIMIT, period=0.5)
+    if found is None:
+        raise RuntimeError(f"Expected a checkpoint within {CHECKPOINT_LIMIT:g} s, got none")
+    return found
+
+
+def _checkpoints(url: str) -> list[Mapping[str, Any]]:
+    """Return a job's completed checkpoints, savepoints left out, in order."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        history = json.load(answer)["history"]
+    complete = [
+        each for each in history if each["status"] == "COMPLETED" and not each["is_savepoint"]
+    ]
+    return sorted(complete, key=lambda each: int(each["id"]))
+
+
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Figure]:
+    times = done.journal.times
+    stop, end = times[str(Step.STOP)], times[str(Step.DONE)]
+    seconds = {
+        "output gap": longest_gap(arrivals, stop, end + 1.0),
+        "decision to running": end - done.journal.created,
+        "state written, job stopped": times[str(Step.REMOVE)] - stop,
+        "state read, all tasks run": end - times[str(Step.VERIFY)],
+        "first checkpoint afterwards": done.seconds_after,
+    }
+    written = {
+        f"written by the {done.way.lower()}": done.bytes_before,
+        "read back": done.bytes_read,
+        "written by the first checkpoint afterwards": done.bytes_after,
+    }
+    return [
+        *(Figure(figure=f"{name}: {what}", value=s, unit="s") for what, s in seconds.items()),
+        *(
+            Figure(figure=f"{name}: {what}", value=b / 1e6, unit="MB")
+            for what, b in written.items()
+        ),
+    ]

@@ -1,0 +1,58 @@
+"""What the benchmarks of a rescale work out by themselves, without Flink."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.flink import rescale_state
+from benchmarks.flink.gap_steps import STEPS, figures_of_steps
+from benchmarks.flink.ledger import Arrival
+from weir_operator.rescale.journal import Kind, Step, plan
+
+
+def a_line(when, text):
+    stamp = datetime.fromtimestamp(when).isoformat(timespec="milliseconds").replace(".", ",")
+    return f"{stamp} INFO  {text}\n"
+
+
+def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
+    usage = SimpleNamespace(free=12 * rescale_state.GB)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setenv("STATE_GB", "5")
+
+    [left_out] = rescale_state.run()
+
+    assert left_out.value == 12
+
+
+def test_the_steps_of_a_gap_are_its_parts(tmp_path):
+    old, new = "a" * 32, "b" * 32
+    change = plan(
+        kind=Kind.RESCALE,
+        reason="a test",
+        now=1000.0,
+        source={},
+        target={},
+        old_job=old,
+    ).model_copy(update={"new_job": new})
+    times = {Step.STOP: 1001.0, Step.SUBMIT: 1001.4, Step.DONE: 1001.9}
+    change = change.model_copy(update={"times": {str(step): at for step, at in times.items()}})
+    (tmp_path / "flink.log").write_text(
+        a_line(1000.9, f"Completed checkpoint 7 for job {old} (1 bytes)")
+        + a_line(1001.2, f"Completed checkpoint 8 for job {old} (1 bytes)")
+        + a_line(1001.3, f"Job trips ({old}) switched from state RUNNING to FINISHED.")
+        + a_line(1001.5, f"Job trips ({new}) switched from state CREATED to RUNNING.")
+        + a_line(1001.6, "match (1/1) switched from SCHEDULED to DEPLOYING.")
+    )
+    arrivals = [Arrival(1, 0.0, 1001.1), Arrival(2, 0.0, 1001.8)]
+    cpu = SimpleNamespace(between=lambda start, end: 0.5)
+
+    *parts, used = figures_of_steps("it", [change], arrivals, tmp_path, cpu)
+
+    assert len(parts) == len(STEPS)
+    assert [part.value for part in parts] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.2], abs=2e-3)
+    assert used.value == 0.5
