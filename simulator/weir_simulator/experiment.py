@@ -627,6 +627,12 @@ class World(Section):
         """Whether records wait from slot to slot."""
         return self.queues or self.downtime > 0
 
+    @property
+    def is_random(self) -> bool:
+        """Whether anything in it happens by chance."""
+        chances = (self.replica_spread, self.loss_probability, self.noise, self.missing)
+        return any(each > 0 for each in chances)
+
 
 class TokenBucket(Section):
     """When a token is created that allows a restart; see `weir_policies`' token bucket.
@@ -688,6 +694,11 @@ class Believed(Section):
     """Speedup by node type; what is left out is the truth."""
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
     """Greatest relative error of the speedups, drawn between the true ones of the neighbours."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether any of it is drawn."""
+        return self.service_error is not None or self.speedup_error is not None
 
 
 class Experiment(Section):

@@ -87,6 +87,18 @@ def evaluate(experiment: Experiment, trace: Trace, run: SimulationRun) -> RunRes
     return _measure(history, experiment.objective.response_time)
 
 
+def depends_on_seed(experiment: Experiment) -> bool:
+    """Return whether two simulations with different seeds may differ, whatever the point.
+
+    Raises:
+        WeirPolicyError: The policy cannot take this experiment.
+    """
+    policy = experiment.policy
+    algorithm = registry.define(policy.name, settings_of(experiment, policy.parameters))
+    draws = algorithm is None or algorithm.draws
+    return draws or experiment.world.is_random or experiment.believed.is_random
+
+
 def forecast(
     experiment: Experiment,
     *,

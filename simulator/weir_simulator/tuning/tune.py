@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Literal
@@ -27,7 +27,13 @@ from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
 from weir_simulator.traces import Trace
 from weir_simulator.training import Trained, train_policies
-from weir_simulator.tuning.evaluation import MONEY, RunResult, SimulationRun, forecast
+from weir_simulator.tuning.evaluation import (
+    MONEY,
+    RunResult,
+    SimulationRun,
+    depends_on_seed,
+    forecast,
+)
 from weir_simulator.tuning.judging import (
     MIN_SEEDS,
     Judged,
@@ -201,6 +207,9 @@ class _Search:
         self._ended: Ended = "finished"
         self._batches = 0
         self._run_seconds = math.inf  # of a full evaluation, at best
+        self._seed_matters = depends_on_seed(experiment)
+        self._simulated: dict[Hashable, RunResult] = {}
+        """What came of runs on the trace where the seed does not matter, by `_key_of`."""
         self.made_up: Sequence[Trace] = ()
         """Traces made up where the measured one is too short."""
 
@@ -310,13 +319,31 @@ class _Search:
             for point in (self._incumbent, *points)
             for place, seed in enumerate(seeds)
         ]
-        measured = _all(self._workers.evaluate(runs, should_stop=should_stop))
+        measured = _all(self._simulate(runs, should_stop))
         if len(measured) < len(runs):
             return []
         return [
             Judged(measured[place : place + len(seeds)], resampled=bool(traffic))
             for place in range(0, len(measured), len(seeds))
         ]
+
+    def _simulate(
+        self, runs: Sequence[SimulationRun], should_stop: Callable[[], bool]
+    ) -> list[RunResult | None]:
+        """Return what comes of runs; those that differ by a seed without effect are made once."""
+        if self._seed_matters or any(run.rates is not None for run in runs):
+            return self._workers.evaluate(runs, should_stop=should_stop)
+        missing = {_key_of(run): run for run in runs if _key_of(run) not in self._simulated}
+        measured = self._workers.evaluate([*missing.values()], should_stop=should_stop)
+        self._note_results([*missing.values()], measured)
+        return [self._simulated.get(_key_of(run)) for run in runs]
+
+    def _note_results(
+        self, runs: Sequence[SimulationRun], measured: Sequence[RunResult | None]
+    ) -> None:
+        for run, each in zip(runs, measured, strict=True):
+            if each is not None and not self._seed_matters:
+                self._simulated[_key_of(run)] = each
 
     def _is_short(self, judged: Sequence[Judged]) -> bool:
         """Return whether the trace says nothing of other traffic, which can be made up instead.
@@ -435,9 +462,9 @@ class _Search:
         ]
         missing = [b for b in range(len(trials)) if known[b] is None]
         began = time.monotonic()
-        measured = self._workers.evaluate(
-            [self._run(points[b], trials[b]) for b in missing], should_stop=self._is_time
-        )
+        runs = [self._run(points[b], trials[b]) for b in missing]
+        measured = self._workers.evaluate(runs, should_stop=self._is_time)
+        self._note_results(runs, measured)
         self._note_speed(time.monotonic() - began, [trials[b].fidelity for b in missing])
         for b, each in zip(missing, measured, strict=True):
             if each is not None:
@@ -512,7 +539,7 @@ class _Search:
     def _judging_runs(self) -> int:
         """Evaluations that the judging takes, on made-up traffic too where the trace is short."""
         points = 2 + self._order.shortlist + len(self._order.warm_starts)
-        runs = points * self._judging_seeds
+        runs = points * (self._judging_seeds if self._seed_matters else 1)
         if self._judging_slots <= MAX_RESAMPLED_SLOTS:
             choices = 1 + MAX_CHOICES + len(BETWEEN) + len(self._order.warm_starts)
             runs += choices * RESAMPLED_TO_CHOOSE + 2 * RESAMPLED
@@ -527,6 +554,11 @@ def _same(known: Evaluation | None, point: Tuning, trial: Trial) -> Evaluation |
     if known is None or known.point != point or known.fidelity != trial.fidelity:
         return None
     return known
+
+
+def _key_of(run: SimulationRun) -> Hashable:
+    """Return what decides what comes of a run on the trace where the seed does not matter."""
+    return astuple(run.point.weights), tuple(run.point.budgets.items()), run.slots
 
 
 def _dominates(one: Evaluation, other: Evaluation) -> bool:

@@ -11,9 +11,10 @@ from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
-from weir_simulator.experiment import Operator
+from weir_simulator.experiment import Operator, World
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
+from weir_simulator.tuning import workers
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import (
     Constraints,
@@ -149,6 +150,36 @@ def test_equal_orders_give_equal_results_whatever_the_number_of_processes():
     together = tune(an_order(algorithm="joint", workers=2))
 
     assert without_time(together) == without_time(alone)
+
+
+def test_what_no_seed_changes_is_simulated_once(monkeypatch):
+    made = []
+
+    def note(experiment, trace, run):
+        made.append(run)
+        return evaluate(experiment, trace, run)
+
+    monkeypatch.setattr(workers, "evaluate", note)
+
+    result = tune(an_order())
+
+    on_the_trace = [run for run in made if run.rates is None]
+    assert len(on_the_trace) == len(result.evaluations)
+
+
+def test_what_a_seed_changes_is_compared_on_others(monkeypatch):
+    seeds = set()
+
+    def note(experiment, trace, run):
+        seeds.add(run.seed)
+        return evaluate(experiment, trace, run)
+
+    monkeypatch.setattr(workers, "evaluate", note)
+    experiment = an_order().experiment
+
+    tune(an_order(experiment=experiment.model_copy(update={"world": World(noise=0.01)})))
+
+    assert len(seeds) > 2
 
 
 def test_the_incumbent_is_evaluated_first_and_exactly():
