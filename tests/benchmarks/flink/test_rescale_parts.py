@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.flink import rescale_state
-from benchmarks.flink.gap_steps import STEPS, figures_of_steps
+from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, figures_of_steps
 from benchmarks.flink.ledger import Arrival
 from weir_operator.rescale.journal import Kind, Step, plan
 
@@ -17,6 +17,13 @@ from weir_operator.rescale.journal import Kind, Step, plan
 def a_line(when, text):
     stamp = datetime.fromtimestamp(when).isoformat(timespec="milliseconds").replace(".", ",")
     return f"{stamp} INFO  {text}\n"
+
+
+class HalfASecond(CpuOfFlink):
+    """CPU that is the same whenever it is asked for."""
+
+    def between(self, start, end):
+        return 0.5
 
 
 def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
@@ -49,9 +56,8 @@ def test_the_steps_of_a_gap_are_its_parts(tmp_path):
         + a_line(1001.6, "match (1/1) switched from SCHEDULED to DEPLOYING.")
     )
     arrivals = [Arrival(1, 0.0, 1001.1), Arrival(2, 0.0, 1001.8)]
-    cpu = SimpleNamespace(between=lambda start, end: 0.5)
 
-    *parts, used = figures_of_steps("it", [change], arrivals, tmp_path, cpu)
+    *parts, used = figures_of_steps("it", [change], arrivals, tmp_path, HalfASecond(tmp_path))
 
     assert len(parts) == len(STEPS)
     assert [part.value for part in parts] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.2], abs=2e-3)
