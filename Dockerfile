@@ -61,20 +61,6 @@ RUN cd /opt/weir/lib/python3*/site-packages/scipy \
     && rm -r cluster datasets differentiate fftpack integrate interpolate io misc ndimage odr signal stats \
     && /src/scripts/trim-packages ..
 
-# Debian's torch computes on processors alone; PyPI's brings 5 GB of CUDA, which Weir does not use. It
-# is older than constraints.txt has it, and asks for an older SymPy, so pip must not see these lines.
-FROM dependencies AS tuning-dependencies
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends python3-torch \
-    && rm -rf /var/lib/apt/lists/*
-RUN sed -i 's/^\(include-system-site-packages\) = false/\1 = true/' /opt/weir/pyvenv.cfg \
-    && python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["tune"], sep="\n")' \
-        > /tmp/tune.txt \
-    && sed -E '/^(torch|sympy)==/d' constraints.txt > /tmp/constraints.txt \
-    && PIP_CONSTRAINT=/tmp/constraints.txt pip install -r /tmp/tune.txt
-COPY scripts/trim-packages scripts/
-RUN scripts/trim-packages /opt/weir/lib/python3*/site-packages
-
 FROM dependencies AS spark-dependencies
 RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"], sep="\n")' \
         > /tmp/spark.txt \
@@ -148,7 +134,18 @@ FROM root AS torch
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends libopenblas0-pthread python3-torch
 COPY scripts/copy-torch scripts/
-RUN scripts/copy-torch /root-of-image /root-of-torch
+RUN scripts/copy-torch /root-of-image /libraries /torch/lib/python3.13/site-packages
+
+# Debian's torch computes on processors alone; PyPI's brings 5 GB of CUDA, which Weir does not use. It
+# is older than constraints.txt has it, and asks for an older SymPy, so pip must not see these lines.
+FROM dependencies AS tuning-dependencies
+COPY --from=torch /torch /opt/weir
+RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["tune"], sep="\n")' \
+        > /tmp/tune.txt \
+    && sed -E '/^(torch|sympy)==/d' constraints.txt > /tmp/constraints.txt \
+    && PIP_CONSTRAINT=/tmp/constraints.txt pip install -r /tmp/tune.txt
+COPY scripts/trim-packages scripts/
+RUN scripts/trim-packages /opt/weir/lib/python3*/site-packages
 
 FROM scratch AS base
 COPY --from=root /root-of-image /
@@ -168,7 +165,7 @@ WORKDIR /tmp
 ENTRYPOINT ["weir"]
 
 FROM base AS tuner
-COPY --from=torch /root-of-torch /
+COPY --from=torch /libraries /
 COPY --from=tuning-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
 CMD ["--help"]

@@ -41,7 +41,7 @@ from weir_pipelines.store import Store
 ABOUT = "Size of the three images, and whether each runs what it is for, without root"
 DURATION = "30 min, most of it to build them"
 
-BUILD = "buildah bud --layers --quiet --tag"
+BUILD = ("buildah", "bud", "--layers", "--quiet", "--tag")
 LIMITS = {"pipelines": 900, "controller": 400, "tuner": 1800}
 """MB of an image's unpacked layers, by target of the Dockerfile; in this order, they are run."""
 USER = 12345
@@ -190,8 +190,12 @@ def run() -> list[Figure]:
 def build(target: str) -> str:
     """Build an image; return its name."""
     name = f"localhost/weir-{target}:bench"
-    command = shlex.split(os.environ.get("IMAGE_BUILD", BUILD))
-    subprocess.run([*command, name, ".", "--target", target], check=True)
+    given = os.environ.get("IMAGE_BUILD")
+    # As for `make images`: the name, the context and options follow. buildah's order is another.
+    command = [*BUILD, name, "--target", target, "."]
+    if given is not None:
+        command = [*shlex.split(given), name, ".", "--target", target]
+    subprocess.run(command, check=True)
     return name
 
 
