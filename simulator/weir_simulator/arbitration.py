@@ -34,7 +34,7 @@ class Arbiter:
     """The Application Manager of one run."""
 
     asked = 0
-    """Proposals of operators that would restart the job."""
+    """Proposals of operators that would restart the job; none where nothing is ever denied."""
     granted = 0
     """Those of them that were granted."""
 
@@ -76,6 +76,8 @@ class Arbiter:
 
     def deny(self, requests: Sequence[AdaptationRequest], t: int) -> set[str]:
         """Return the operators whose request conflicts or finds no token; the others' are spent."""
+        if self._bucket is None and self._nodes is None:
+            return set()
         granted = list(requests)
         if self._nodes is not None:
             placed = [self._place(each, self._nodes, t) for each in requests]
