@@ -182,6 +182,8 @@ class ControlPlane:
                 return bool(answer.status == 200)
         except (FileNotFoundError, URLError, ConnectionError, TimeoutError):
             return False
+        except ssl.SSLError:  # the API server is still writing its certificate
+            return False
 
 
 @contextmanager

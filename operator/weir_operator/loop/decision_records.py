@@ -236,6 +236,17 @@ def telling(path: Path) -> Iterator[None]:
         ) from error
 
 
+def work_log_in(path: Path) -> None:
+    """Work the write-ahead log of a file into it, over a connection of its own.
+
+    Raises:
+        DamagedRecordsError: It is damaged.
+        TemporaryError: The disk does not take it now.
+    """
+    with telling(path), closing(sqlite3.connect(path, timeout=WAIT)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
 def pack(text: str) -> bytes:
     """Return a text as it is kept."""
     packing = zlib.compressobj(6, zlib.DEFLATED, _RAW, zdict=_DICTIONARY)
@@ -496,19 +507,18 @@ class RecordStore:
         with telling(self._path):
             self._connection.execute("PRAGMA shrink_memory")
 
-    @property
-    def has_long_log(self) -> bool:
-        """Whether it is time for `shorten_log`."""
-        log = self._path.with_name(f"{self._path.name}-wal")
-        return log.exists() and log.stat().st_size > LOG_BYTES
-
-    def shorten_log(self) -> None:
-        """Work the write-ahead log into the file; may be called in another thread.
+    async def shorten_log(self) -> None:
+        """Work the write-ahead log into the file once it has grown, in another thread.
 
         That waits for the disk, which may take seconds. Who writes meanwhile does not wait.
+
+        Raises:
+            TemporaryError: The disk did not take it; the log stays as it is.
         """
-        with telling(self._path), closing(sqlite3.connect(self._path, timeout=WAIT)) as other:
-            other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        with telling(self._path):
+            log = self._path.with_name(f"{self._path.name}-wal")
+            if log.exists() and log.stat().st_size > LOG_BYTES:
+                await asyncio.to_thread(work_log_in, self._path)
 
     def write(
         self,
@@ -830,11 +840,10 @@ class TolerantRecords:
 
     async def shorten_log(self) -> None:
         """Do what writing leaves to do, in another thread."""
-        store = self._store
         try:
-            if store is not None and store.has_long_log:
-                await asyncio.to_thread(store.shorten_log)
-        except (OSError, WeirError) as error:  # the next write says what is wrong with the file
+            if self._store is not None:
+                await self._store.shorten_log()
+        except WeirError as error:  # the next write says what is wrong with the file
             log.warning("decision records not worked in", failure=str(error))
 
     def close(self) -> None:

@@ -137,7 +137,7 @@ class Steering:
 
     def ended(self, kind):
         """Return how many of its lives have ended like this."""
-        return self.telemetry.errors.of(Key("streams", "trips"))[(kind,)]
+        return self.telemetry.errors.of(Key("streams", "trips")).get((kind,), 0.0)
 
 
 class Stage:
