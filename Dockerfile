@@ -87,7 +87,7 @@ FROM ${DEBIAN} AS java
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends binutils openjdk-21-jdk-headless \
     && jlink --strip-debug --no-header-files --no-man-pages --output /opt/java \
-        --add-modules java.se,jdk.crypto.ec,jdk.management,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
+        --add-modules java.se,jdk.crypto.ec,jdk.incubator.vector,jdk.management,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
 # Spark's own scripts are Bash's.
 RUN mkdir -p /packages \
     && cd /packages \
