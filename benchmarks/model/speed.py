@@ -48,6 +48,24 @@ from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 simulate(an_experiment(), seed=1, policy={policy!r})
 print(time.perf_counter() - began)
+{memory}
+"""
+FIRST_EVALUATION = """
+import time
+began = time.perf_counter()
+from weir_simulator.testing import an_experiment
+from weir_simulator.tuning.order import TuningRequest
+from weir_simulator.tuning.tune import tune
+def note(evaluation):
+    if evaluation.number == 0:
+        print(time.perf_counter() - began)
+experiment = an_experiment(policy={{"name": {policy!r}}}, trace={{"kind": "taxi", "slots": 600}})
+tune(TuningRequest(experiment=experiment, evaluations=2, workers=1), on_evaluation=note)
+{memory}
+"""
+"""The first one of a tuning; reads what Weir brings."""
+MEMORY = """
+from pathlib import Path
 # What getrusage says would include the process that started this one.
 [peak] = [line for line in Path("/proc/self/status").open() if line.startswith("VmHWM:")]
 print(int(peak.split()[1]) / 1024)
@@ -149,10 +167,16 @@ def time_starts() -> list[Figure]:
         with tempfile.TemporaryDirectory() as cache:
             first, memory = _time_start(policy, cache, built=True)
         with tempfile.TemporaryDirectory() as cache:
+            tuning, _ = _time_start(policy, cache, built=True, script=FIRST_EVALUATION)
+        with tempfile.TemporaryDirectory() as cache:
             cold, most = _time_start(policy, cache, built=False)
             warm, _ = _time_start(policy, cache, built=False)
         figures += [
             at_most(figure=f"first run ever with {policy}", value=first, unit="s", limit=5),
+            at_most(
+                figure=f"first tuning ever with {policy}: until its first evaluation",
+                value=tuning, unit="s", limit=5,
+            ),
             Figure(figure=f"first run ever with {policy}: memory", value=memory, unit="MiB"),
             Figure(figure=f"first run ever with {policy}, all to compile", value=cold, unit="s"),
             Figure(
@@ -164,10 +188,10 @@ def time_starts() -> list[Figure]:
     return figures
 
 
-def _time_start(policy: str, cache: str, *, built: bool) -> tuple[float, float]:
-    """Return the seconds, imports included, and the MiB of a process that simulates ten slots."""
+def _time_start(policy: str, cache: str, *, built: bool, script: str = COLD) -> tuple[float, float]:
+    """Return the seconds, imports included, and the MiB of a process that runs a script."""
     done = subprocess.run(
-        [sys.executable, "-c", COLD.format(policy=policy, built=built)],
+        [sys.executable, "-c", script.format(policy=policy, built=built, memory=MEMORY)],
         env={**os.environ, "NUMBA_CACHE_DIR": cache},
         check=True,
         capture_output=True,

@@ -92,9 +92,8 @@ def next_in_order(o: int, view: View, counts: Counts, kinds: int, skip: bool) ->
 
 
 @compiled
-def count_near(view: View) -> int:
-    """Return how many numbers `next_nearby` takes."""
-    types = view.counts.shape[1]
+def count_near(types: int) -> int:
+    """Return how many numbers `next_nearby` takes with so many node types."""
     return 2 * types + 2 * types * types
 
 
@@ -178,7 +177,7 @@ def next_deployment(o: int, view: View, row: Counts, kinds: int, number: int, sk
             return FIRST
         if kinds == row.size:
             return END
-    for following in range(number + 1, count_near(view)):
+    for following in range(number + 1, count_near(row.size)):
         if next_nearby(o, view, following, row):
             return following
     for place in range(row.size):

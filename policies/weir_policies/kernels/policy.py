@@ -43,7 +43,7 @@ from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 6
+VERSION = 7
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
 

@@ -41,6 +41,8 @@ class Dataflow:
     edges: tuple[Edge, ...] = ()
     order: tuple[str, ...] = field(init=False, compare=False, repr=False)
     """The operators, every one behind all that feed it."""
+    _into: Mapping[str, tuple[Edge, ...]] = field(init=False, compare=False, repr=False)
+    _out_of: Mapping[str, tuple[Edge, ...]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the graph and put it in order."""
@@ -48,22 +50,29 @@ class Dataflow:
             raise DataflowError("Expected at least one operator, got none")
         _refuse_doubles("operators", self.operators)
         _refuse_doubles("edges", tuple(f"{edge.source} -> {edge.target}" for edge in self.edges))
+        into: dict[str, list[Edge]] = {name: [] for name in self.operators}
+        out_of: dict[str, list[Edge]] = {name: [] for name in self.operators}
         for edge in self.edges:
             for end in (edge.source, edge.target):
-                if end not in self.operators:
+                if end not in into:
                     raise DataflowError(f"Expected edges between {self.operators}, got {end!r}")
             if not (math.isfinite(edge.selectivity) and edge.selectivity >= 0):
                 raise DataflowError(
                     f"Expected a selectivity >= 0 on {edge.source} -> {edge.target}, "
                     f"got {edge.selectivity}"
                 )
-        before = {name: [edge.source for edge in self.into(name)] for name in self.operators}
+            into[edge.target].append(edge)
+            out_of[edge.source].append(edge)
+        before = {name: [edge.source for edge in edges] for name, edges in into.items()}
         try:
             order = tuple(TopologicalSorter(before).static_order())
         except CycleError as error:
             cycle = " -> ".join(reversed(error.args[1]))
             raise DataflowError(f"Expected no cycle, got {cycle}") from error
         object.__setattr__(self, "order", order)
+        for name, ends in (("_into", into), ("_out_of", out_of)):
+            found = {operator: tuple(edges) for operator, edges in ends.items()}
+            object.__setattr__(self, name, found)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -77,11 +86,11 @@ class Dataflow:
 
     def into(self, operator: str) -> tuple[Edge, ...]:
         """Return the edges that feed the operator."""
-        return tuple(edge for edge in self.edges if edge.target == operator)
+        return self._into.get(operator, ())
 
     def out_of(self, operator: str) -> tuple[Edge, ...]:
         """Return the edges that leave the operator."""
-        return tuple(edge for edge in self.edges if edge.source == operator)
+        return self._out_of.get(operator, ())
 
     def paths(self) -> Iterator[tuple[str, ...]]:
         """Yield every path from a source to a sink."""
@@ -205,6 +214,6 @@ def _passed_on(rate: float, operator: str, capacities: Mapping[str, float] | Non
 
 
 def _refuse_doubles(what: str, names: tuple[str, ...]) -> None:
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
+    if len(set(names)) < len(names):
+        doubles = sorted({name for name in names if names.count(name) > 1})
         raise DataflowError(f"Expected distinct {what}, got {doubles} more than once")

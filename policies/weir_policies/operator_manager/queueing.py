@@ -65,7 +65,7 @@ from weir_policies.model.arrays import Counts, Flags, Floats
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import COMPLETE_UP_TO, find_pareto_optimal
 from weir_policies.model.node_types import Deployment
-from weir_policies.model.queueing import min_response_time, predict_means
+from weir_policies.model.queueing import min_response_time
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
 
@@ -81,8 +81,8 @@ MEAN = 0.0
 KEEP, SAVE, NEED, LASTING, TOO_SLOW, TOO_BUSY, TOO_SMALL = range(7)
 
 # Columns of what is found out of each deployment for the explanation.
-PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS = range(7)
-FOUND = 7
+PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS, MEAN_TIME, MEAN_BUSY = range(9)
+FOUND = 9
 
 
 class Plan(NamedTuple):
@@ -382,6 +382,7 @@ def find_case(o: int, view: View, plan: Plan, target: Counts) -> int:
 def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Floats) -> None:
     """Write the judgements of deployments `(d, t)` into `found`, `(d, FOUND)`."""
     here_price = price_evenly(o, view, view.counts[o])
+    rate = view.seen[o].rate
     best = np.inf
     for index in range(rows.shape[0]):
         row, about = rows[index], found[index]
@@ -389,6 +390,8 @@ def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Fl
         about[PRICE], about[TIME], about[BUSY] = price_evenly(o, view, row), time, busy
         about[RESTARTS] = needs_restart(o, view, row)
         about[TOO_LITTLE] = is_too_little(o, view, plan, row)
+        about[MEAN_TIME], about[MEAN_BUSY] = predict_one(o, view, row, rate)
+        about[FAILS_AT_PEAK] = 0.0
         saves = case <= SAVE and about[PRICE] < here_price and not plan.obstructed
         if saves and time <= plan.budget and busy <= plan.cap:
             about[FAILS_AT_PEAK] = not fits_at(o, view, plan, row, plan.peak)
@@ -439,6 +442,10 @@ class Weighed:
     """Less capacity than now, in an operator under strain."""
     restarts: Flags
     """Only a restart goes there."""
+    mean_time: Floats
+    """Mean response time at the measured rate, s."""
+    mean_utilisation: Floats
+    """Of the worst replica at that rate."""
 
     @property
     def quantile(self) -> float | None:
@@ -446,26 +453,25 @@ class Weighed:
         return None if self.plan.quantile == MEAN else self.plan.quantile
 
 
-def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Counts) -> Weighed:
+def tabulate(observation: Observation, target: Deployment, view: View, memory: Memory) -> Weighed:
     """Judge all deployments of the only operator of a view."""
     there = np.array(target.counts, dtype=np.int64)
-    case = find_case(0, view, plan, there)
-    room = 2 * COMPLETE_UP_TO + count_near(view)
-    rows = np.zeros((room, row.size), dtype=np.int64)
-    counts = rows[: list_rows(0, view, row, rows)]
-    if most_kinds(0, view) < row.size:  # what is near comes last, and some of it twice
-        counts = np.unique(counts, axis=0)
-    found = np.zeros((len(counts), FOUND))
-    judge_all(0, view, plan, case, counts, found)
-    here = np.flatnonzero((counts == view.counts[0]).all(axis=1))
-    chosen = np.flatnonzero((counts == there).all(axis=1))
+    most, types = observation.model.max_replicas, there.size
+    room = min(math.comb(most + types, types), 2 * COMPLETE_UP_TO) + count_near(types)
+    rows, found = np.empty((room, types), dtype=np.int64), np.empty((room, FOUND))
+    plan, case, used, chosen, present, facts = weigh(0, view, memory, there, rows, found)
+    counts, found = rows[:used], found[:used]
+    if facts.incomplete:  # what is near comes last, and some of it twice
+        counts, first, place = np.unique(counts, axis=0, return_index=True, return_inverse=True)
+        found, chosen = found[first], int(place[chosen])
+        present = int(place[present]) if present >= 0 else present
     return Weighed(
         plan=plan,
-        words=words,
+        words=_describe_obstacles(observation, plan, view, facts),
         case=case,
         counts=counts,
-        chosen=int(chosen[0]),
-        present=int(here[0]) if here.size else None,
+        chosen=chosen,
+        present=present if present >= 0 else None,
         price=found[:, PRICE],
         response_time=found[:, TIME],
         utilisation=found[:, BUSY],
@@ -473,6 +479,8 @@ def tabulate(plan: Plan, words: Words, target: Deployment, view: View, row: Coun
         fails_at_peak=found[:, FAILS_AT_PEAK] > 0,
         too_little=found[:, TOO_LITTLE] > 0,
         restarts=found[:, RESTARTS] > 0,
+        mean_time=found[:, MEAN_TIME],
+        mean_utilisation=found[:, MEAN_BUSY],
     )
 
 
@@ -495,7 +503,7 @@ _CHOSEN = {
 def explain(observation: Observation, weighed: Weighed) -> Decision:
     """Return the decision in words."""
     rows = _select(weighed)
-    expectations = _expect(observation, weighed, rows)
+    expectations = _expect(weighed, rows)
     candidates = tuple(
         Candidate(
             deployment=_deployment(weighed, row),
@@ -528,13 +536,13 @@ def _select(weighed: Weighed) -> list[int]:
     return [first, *sorted(others, key=lambda row: (score[row], price[row]))]
 
 
-def _expect(observation: Observation, weighed: Weighed, rows: list[int]) -> list[Expectation]:
+def _expect(weighed: Weighed, rows: list[int]) -> list[Expectation]:
     """Return what is expected of each row at the measured rate."""
-    means = predict_means(observation.model, weighed.counts[rows], observation.rate)
+    columns = (weighed.mean_time, weighed.mean_utilisation, weighed.price)
     return [
         Expectation(response_time=response_time, utilisation=utilisation, cost_per_hour=price)
         for response_time, utilisation, price in zip(
-            *(array.tolist() for array in means), weighed.price[rows].tolist(), strict=True
+            *(column[rows].tolist() for column in columns), strict=True
         )
     ]
 
@@ -843,30 +851,79 @@ def decide(o: int, view: View, memory: Memory) -> None:
     choose(o, view, make_plan(o, view, own), own.row)
 
 
+class Facts(NamedTuple):
+    """What a decision is explained with, besides the plan."""
+
+    grown_backlog: float
+    rising: bool
+    incomplete: bool
+    """Mixes of all node types are too many to go through."""
+    seen_rates: int
+    window: int
+
+
+@compiled
+def weigh(
+    o: int, view: View, memory: Memory, target: Counts, rows: Counts, found: Floats
+) -> tuple[Plan, int, int, int, int, Facts]:
+    """Judge all deployments, in one call: a call from Python takes as long as many of them.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        memory: The policy's.
+        target: The deployment that was chosen, `(t,)`.
+        rows: Filled with the deployments, `(d, t)`.
+        found: Filled with what is found out of each, `(d, FOUND)`.
+
+    Returns:
+        The plan, the rule that decided, how many deployments there are, which of them are the
+        target and the present one (-1 where that is none), and other facts.
+    """
+    own = QueueingMemory(memory[o])
+    plan = make_plan(o, view, own)
+    case = find_case(o, view, plan, target)
+    used = list_rows(o, view, own.row, rows)
+    judge_all(o, view, plan, case, rows[:used], found)
+    chosen, present = -1, -1
+    for index in range(used):
+        is_target, is_present = True, True
+        for place in range(target.size):
+            is_target = is_target and rows[index, place] == target[place]
+            is_present = is_present and rows[index, place] == view.counts[o, place]
+        chosen = index if is_target and chosen < 0 else chosen
+        present = index if is_present and present < 0 else present
+    facts = Facts(
+        grown_backlog(o, view, own),
+        is_rising(o, view, own),
+        most_kinds(o, view) < target.size,
+        own.seen_rates,
+        own.window,
+    )
+    return plan, case, used, chosen, present, facts
+
+
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    own = QueueingMemory(memory[0])
-    plan = make_plan(0, view, own)
-    words = _describe_obstacles(observation, plan, view, own)
-    return explain(observation, tabulate(plan, words, target, view, own.row))
+    return explain(observation, tabulate(observation, target, view, memory))
 
 
-def _describe_obstacles(
-    observation: Observation, plan: Plan, view: View, own: QueueingMemory
-) -> Words:
+def _describe_obstacles(observation: Observation, plan: Plan, view: View, facts: Facts) -> Words:
     """Return why the operator must not get less, and why nothing cheaper is considered."""
     strain = obstacle = None
     if plan.strained:
         busiest = view.seen[0].busiest
-        strain = f"the backlog grew by {grown_backlog(0, view, own):,.0f} records"
+        strain = f"the backlog grew by {facts.grown_backlog:,.0f} records"
         if busiest >= SATURATED:
             strain = f"a replica is {format_share(busiest)} busy"
-    seen, window = own.seen_rates, own.window
     if strain is not None:
         obstacle = strain
     elif observation.response_time > observation.budget:
         obstacle = "the measured response time exceeds the budget"
-    elif is_rising(0, view, own):
+    elif facts.rising:
         obstacle = f"the rate is rising ({format_rate(observation.rate)})"
-    elif seen < window:
-        obstacle = f"only {seen} of the {window} intervals that it needs for this are measured"
+    elif facts.seen_rates < facts.window:
+        obstacle = (
+            f"only {facts.seen_rates} of the {facts.window} intervals that it needs for this are "
+            "measured"
+        )
     return Words(strain, obstacle)

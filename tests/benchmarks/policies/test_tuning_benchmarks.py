@@ -250,7 +250,9 @@ def test_what_is_timed_is_every_simulation_of_a_tuning_as_shipped_but_the_warmin
     monkeypatch.setattr(benchmarks.policies.tune, "SLOTS", 10)
 
     timed = time_tuning(
-        an_experiment(policy={"name": "hold"}), workers=1, clock=lambda: float(len(simulated))
+        an_experiment(policy={"name": "hold"}, world={"noise": 0.01}),
+        workers=1,
+        clock=lambda: float(len(simulated)),
     )
 
     assert timed == len(simulated) - 1

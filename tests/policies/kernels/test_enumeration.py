@@ -84,7 +84,7 @@ def test_near_deployments_keep_the_limits():
 
     near = {
         tuple(row.tolist())
-        for number in range(count_near(view))
+        for number in range(count_near(view.counts.shape[1]))
         if next_nearby(0, view, number, row)
     }
 

@@ -357,5 +357,5 @@ def test_parameters_out_of_range_are_refused(wrong):
 
 
 def test_state_of_another_version_is_refused():
-    with pytest.raises(StateError, match="version 6, got 2"):
+    with pytest.raises(StateError, match="version 7, got 2"):
         build().load_state_dict({"version": 2})

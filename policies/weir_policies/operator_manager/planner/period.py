@@ -96,7 +96,7 @@ def note_interval(own: PlannerMemory, height: float, time: float, interval: floa
         own.slots, missed = 0, 0
         own.period = 0.0
         for lag in range(LAGS + 1):
-            own.differences[lag], own.differences_seen[lag] = 0.0, 0.0
+            own.differences[lag], own.seen_since[lag] = 0.0, 0.0
     before = height_ago(own, 0) if own.slots > 0 else height
     for back in range(missed, -1, -1):
         _enter(own, height if back == 0 else before)
@@ -114,28 +114,33 @@ def _enter(own: PlannerMemory, height: float) -> None:
     _add_squares(own.differences[1 : near + 1], past[place - near : place], height)
     far = past[HISTORY + place - known : HISTORY + place - near]
     _add_squares(own.differences[near + 1 : known + 1], far, height)
-    seen = own.differences_seen  # of a lag as many as of the one before it an interval ago
-    for lag in range(known, 1, -1):
-        seen[lag] = seen[lag - 1]
-    if known > 0:
-        seen[1] = FADE * seen[1] + 1
+    seen = own.seen_since
+    before = seen[(own.slots - 1) % seen.size]
+    seen[own.slots % seen.size] = FADE * before + 1 if known > 0 else 0.0
+
+
+@compiled
+def differences_seen(own: PlannerMemory, lag: int) -> float:
+    """Return how many differences of a lag are known: of the first one so many intervals before."""
+    return own.seen_since[(own.slots + 1 - lag) % own.seen_since.size]
 
 
 @compiled
 def _add_squares(differences: Floats, past: Floats, height: float) -> None:
     """Let sums of squared differences decay, and add those from the past, its newest last."""
-    last = past.size - 1
-    for lag in range(differences.size):
-        difference = height - past[last - lag]
+    lags = np.uint64(differences.size)
+    for lag in range(lags):
+        difference = height - past[lags - np.uint64(1) - lag]
         differences[lag] = FADE * differences[lag] + difference * difference
 
 
 @compiled
 def difference_at(own: PlannerMemory, lag: int) -> float:
     """Return the mean squared difference over a lag, `inf` where it was not seen often enough."""
-    if lag > LAGS or own.differences_seen[lag] < min(SEEN * lag, 0.6 * HISTORY):
+    seen = differences_seen(own, lag)
+    if lag > LAGS or seen < min(SEEN * lag, 0.6 * HISTORY):
         return np.inf
-    return own.differences[lag] / own.differences_seen[lag]
+    return own.differences[lag] / seen
 
 
 @compiled_apart

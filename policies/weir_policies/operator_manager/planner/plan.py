@@ -44,6 +44,7 @@ from weir_policies.operator_manager.planner.rate import (
     place_gap,
     place_level,
     place_step,
+    position_of,
     read_at,
 )
 from weir_policies.operator_manager.planner.state import (
@@ -54,6 +55,7 @@ from weir_policies.operator_manager.planner.state import (
     KEPT,
     LEVELS,
     STATES,
+    STEPS,
     PlannerMemory,
 )
 
@@ -80,14 +82,14 @@ def price_of_block(o: int, view: View, own: PlannerMemory, price: float) -> floa
 
 
 @compiled
-def allow_restart(row: Floats, used: int, restart: float) -> None:
-    """Turn Q of so many points into V, in place, where a restart leads from any to any."""
+def allow_restart(row: Floats, used: int | np.uint64, restart: float, values: Floats) -> None:
+    """Turn Q of so many points into V where a restart leads from any to any; both may be one."""
     least = np.inf
     for point in range(used):
         least = row[point] if row[point] < least else least
     left = least + restart
     for point in range(used):
-        row[point] = row[point] if row[point] < left else left
+        values[point] = row[point] if row[point] < left else left
 
 
 @compiled_apart
@@ -109,7 +111,7 @@ def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bo
             for other in range(used):
                 if own.group[other] == own.group[point]:
                     row[point] = min(row[point], row[other])
-    allow_restart(row, used, restart)
+    allow_restart(row, used, restart, row)
 
 
 @compiled
@@ -176,30 +178,30 @@ def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
         later: Values of each state and point at the end of the block.
         row: Filled.
     """
-    width = (own.front_used + WIDTH - 1) // WIDTH * WIDTH
+    width = np.uint64((own.front_used + WIDTH - 1) // WIDTH * WIDTH)
     weights, to = own.link_weight, own.link_to
-    link, end = own.link_from[state], own.link_from[state + 1]
+    link, end = np.uint64(own.link_from[state]), np.uint64(own.link_from[state + 1])
     for point in range(width):
         row[point] = 0.0
-    while link + 4 <= end:
-        one, two = later[to[link]], later[to[link + 1]]
-        three, four = later[to[link + 2]], later[to[link + 3]]
-        of_one, of_two = weights[link], weights[link + 1]
-        of_three, of_four = weights[link + 2], weights[link + 3]
+    while link + np.uint64(4) <= end:
+        one, two = np.uint64(to[link]), np.uint64(to[link + np.uint64(1)])
+        three, four = np.uint64(to[link + np.uint64(2)]), np.uint64(to[link + np.uint64(3)])
+        of_one, of_two = weights[link], weights[link + np.uint64(1)]
+        of_three, of_four = weights[link + np.uint64(2)], weights[link + np.uint64(3)]
         for point in range(width):
             row[point] = (
                 row[point]
-                + of_one * one[point]
-                + of_two * two[point]
-                + of_three * three[point]
-                + of_four * four[point]
+                + of_one * later[one, point]
+                + of_two * later[two, point]
+                + of_three * later[three, point]
+                + of_four * later[four, point]
             )
-        link += 4
+        link += np.uint64(4)
     while link < end:
-        one, of_one = later[to[link]], weights[link]
+        one, of_one = np.uint64(to[link]), weights[link]
         for point in range(width):
-            row[point] += of_one * one[point]
-        link += 1
+            row[point] += of_one * later[one, point]
+        link += np.uint64(1)
 
 
 @compiled_apart
@@ -209,33 +211,36 @@ def _plan_block(
     """Work out the values at the beginning of a block from those at its end."""
     rows, expected, tails = own.values, own.expected, own.tails
     later, now = rows[(block + 1) % 2], rows[block % 2]
-    used = own.front_used
+    used = np.uint64(own.front_used)
     excess = price_of_excess(o, view, own)
     restart = price_of_restart(o, view, own)
     simple = not grouped and view.model[o].one_step == 0
     row = own.of_point
-    price, bins, parts = own.sums[:FRONT], own.sums[FRONT : 2 * FRONT], own.sums[2 * FRONT :]
+    price, bins, parts = own.sums[:FRONT], own.bins, own.parts
     for point in range(used):
         price[point] = price_of_block(o, view, own, own.point_price[point])
     for level in range(LEVELS):
         peak = own.level_from + level * own.level_step
         for point in range(used):  # all states of a level read their tails at the same places
-            place, part = place_step(own.point_height[point] - own.season[block] - peak)
-            bins[point], parts[point] = place, part
+            parts[point] = position_of(own.point_height[point] - own.season[block] - peak)
+        for point in range(used):
+            bins[point] = min(int(parts[point]), STEPS - 1)
+            parts[point] -= bins[point]
         for state in range(level * GAPS, (level + 1) * GAPS):
             _expect(own, state, later, row)
             if keep:
                 begin = begin_of_state(own, block, state)
                 for point in range(used):
                     expected[begin + point] = row[point]
+            tail = tails[state]
             for point in range(used):
-                place, part = int(bins[point]), parts[point]
-                tail = read_at(tails, state, place, part)
-                row[point] = row[point] + price[point] + excess * tail
+                place, part = np.uint64(bins[point]), parts[point]
+                exceeds = tail[place] * (1 - part) + tail[place + np.uint64(1)] * part
+                row[point] = row[point] + price[point] + excess * exceeds
             if simple:
-                allow_restart(row, used, restart)
-            else:
-                allow_moves(o, view, own, row, grouped)
+                allow_restart(row, used, restart, now[state])
+                continue
+            allow_moves(o, view, own, row, grouped)
             for point in range(used):
                 now[state, point] = row[point]
 

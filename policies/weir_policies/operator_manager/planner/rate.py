@@ -282,12 +282,18 @@ def find_bin(step: float) -> int:
 
 
 @compiled
-def place_step(step: float) -> tuple[int, float]:
-    """Return the bin of a difference in height, and the fraction to the next one.
+def position_of(step: float) -> float:
+    """Return where among the bins a difference in height is.
 
     Below the first bin, all is exceeded for certain, beyond the last one nothing is.
     """
-    position = min(max((step - FIRST_BIN) / BIN, 0.0), 1.0 * STEPS)
+    return min(max((step - FIRST_BIN) / BIN, 0.0), 1.0 * STEPS)
+
+
+@compiled
+def place_step(step: float) -> tuple[int, float]:
+    """Return the bin of a difference in height, and the fraction to the next one."""
+    position = position_of(step)
     place = min(int(position), STEPS - 1)
     return place, position - place
 

@@ -158,8 +158,8 @@ class PlannerMemory(Fields):
     """Intervals so far, those that were not measured included."""
     differences: Floats = array(LAGS + 1)
     """Sum of squared differences from the rate so many intervals ago; they decay."""
-    differences_seen: Floats = array(LAGS + 1)
-    """How many they are."""
+    seen_since: Floats = array(LAGS + 1)
+    """How many those of the first lag were after each of the last intervals, by `slots`."""
     period: float
     """Intervals; 0 where there is none."""
     period_spread: float
@@ -220,6 +220,9 @@ class PlannerMemory(Fields):
     sums: Floats = array(STATES)
     values: Floats = array(2, STATES, FRONT)
     """Those of two neighbouring blocks."""
+    bins: Counts = array(FRONT)
+    """Where to read the probability that a point is exceeded, as `place_step` returns it."""
+    parts: Floats = array(FRONT)
     of_point: Floats = array(FRONT)
 
 
