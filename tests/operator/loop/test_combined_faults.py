@@ -317,7 +317,7 @@ async def test_a_job_resubmitted_on_the_way_back_goes_on_from_its_own_checkpoint
         raise ControllerDied
 
     lifecycle = await played.begin()
-    points = Points({4: answer_garbage_and_die, 13: run_on_and_die})
+    points = Points({5: answer_garbage_and_die, 14: run_on_and_die})
     world.on_deed = played.stage.store.on_save = points
     with suppress(ControllerDied, WeirError):
         await rescale(played.stage, lifecycle)
