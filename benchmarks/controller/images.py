@@ -235,6 +235,7 @@ def run_tasks(
     mounts = (
         *("--volume", f"{EXAMPLES}:/examples:ro", "--volume", f"{tables}:/tables"),
         *("--env", f"PROMETHEUS={prometheus}"),
+        *("--env", "SPARK_LOCAL_IP=127.0.0.1"),  # here, no name server knows the container
     )
     figures = []
     for task in TASKS[target]:
