@@ -238,7 +238,7 @@ class PrometheusHistory:
             reraise=True,
         )
         try:
-            return retrying(self._ask_once, question)
+            return retrying(lambda: self._ask_once(question))
         except _UnansweredError as error:
             if error.is_too_large and is_divisible:
                 raise _TooLargeError from error

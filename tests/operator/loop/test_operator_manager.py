@@ -361,7 +361,7 @@ LITTLE, MUCH = (
 )
 
 
-def state_of(*, hits=math.nan, misses=math.nan, heap=math.nan, uses_managed=True):
+def state_of(*, hits=math.nan, misses=math.nan, heap=math.nan, uses_managed: bool | None = True):
     (replica, _) = a_measurement().replicas
     measured = replace(replica, cache_hits=hits, cache_misses=misses, heap_held=heap)
     return measure_state([measured, replica], uses_managed=uses_managed)

@@ -141,7 +141,10 @@ async def test_a_warm_up_that_an_earlier_controller_left_ends_before_the_job_is_
         await bench.change(TWO)
     bench.world.on_deed = lambda: None
 
-    end = await bench.engine().execute(bench.store.load().rescale)
+    left = bench.store.load().rescale
+    assert left is not None
+
+    end = await bench.engine().execute(left)
 
     assert end.step is Step.DONE
     assert bench.exact()

@@ -164,7 +164,7 @@ def limits(
     types=TYPES,
     deployment=HERE,
     *,
-    work=WorkByMemory(cpu=0.01, misses=0.0),  # noqa: B008  # frozen
+    work: WorkByMemory | None = WorkByMemory(cpu=0.01, misses=0.0),  # noqa: B008  # frozen
     measured=(),
     heap=math.nan,
 ):
