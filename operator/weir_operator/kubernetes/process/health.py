@@ -114,7 +114,7 @@ class HealthServer:
         return _answer(self._find_unready())
 
     async def _page(self, _: web.Request) -> web.Response:
-        # A quarter of a second for 110,000 series, in which the loops go on.
+        # Over 0.1 s of processor time for 110,000 series, in which the loops go on.
         page = await asyncio.to_thread(self._metrics)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
