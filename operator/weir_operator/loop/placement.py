@@ -17,10 +17,13 @@ from weir_operator.rescale.replicas import explain_absence
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
-from weir_policies.model.node_types import NodeType
+from weir_policies.model.deployments import has_memory_of
+from weir_policies.model.node_types import NodeType, ReplicaMemory
 from weir_policies.policy import OperatorModel
 
 Group = tuple[str, str]  # operator, pool
+
+_NO_CHOICE = ReplicaMemory(managed=0, heap=0)
 
 
 def fit_into_room(
@@ -56,7 +59,7 @@ def move_leaving(
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
 ) -> DeploymentMap:
-    """Return the deployments with replicas that leave full pools in other pools.
+    """Return the deployments with replicas that leave full pools in other pools of equal memory.
 
     Args:
         deployments: Where the job runs.
@@ -73,7 +76,8 @@ def move_leaving(
         room = [
             other
             for other in model.node_types
-            if (each.operator, other.pool) not in full
+            if has_memory_of(counts, other, model.node_types)
+            and (each.operator, other.pool) not in full
             and (other.pool_limit is None or _count(counts, other.pool) < other.pool_limit)
         ]
         if not room:
@@ -146,11 +150,14 @@ def _cut(counts: dict[str, int], pool: str, maximum: int) -> int:
 def _move(
     count: int, operator: str, full: Collection[Group], node_types: Sequence[NodeType]
 ) -> dict[str, int]:
-    """Return the replicas on the fastest type whose pool has room; empty where none has."""
+    """Return the replicas on the fastest type whose pool has room; empty where none has.
+
+    Of equally fast ones, it is that with the most memory, because nobody knows what the heap holds.
+    """
     open_types = [each for each in node_types if (operator, each.pool) not in full]
     if not open_types:
         return {}
-    best = max(open_types, key=lambda each: each.speedup)
+    best = max(open_types, key=lambda each: (each.speedup, each.memory or _NO_CHOICE))
     maximum = count if best.pool_limit is None else min(count, best.pool_limit)
     return {best.name: maximum}
 
