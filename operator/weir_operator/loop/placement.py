@@ -17,6 +17,7 @@ from weir_operator.rescale.replicas import explain_absence
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.streamapp.pools import whole_pool
 from weir_policies.model.deployments import has_memory_of
 from weir_policies.model.node_types import NodeType, ReplicaMemory
 from weir_policies.policy import OperatorModel
@@ -95,8 +96,10 @@ def fit_to_manifest(
 ) -> DeploymentMap:
     """Return the deployments as far as the manifest still allows them.
 
-    A size that its pool has no more becomes the pool's fastest, a pool that is gone the fastest of
-    all; what is beyond `maxReplicas` or a pool's limit goes.
+    A size that its pool has no more becomes the pool's fastest. Where a pool's sizes got other
+    amounts of memory, replicas stay in it with the most memory, because nobody knows what the heap
+    holds. A pool that is gone becomes the fastest of all. All replicas of an operator get the
+    memory that most of those that stay have. What is beyond `maxReplicas` or a pool's limit goes.
     """
     return {
         name: _fit_one(deployments[name], models[name])
@@ -107,14 +110,14 @@ def fit_to_manifest(
 
 
 def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
-    known = {each.name for each in model.node_types}
+    types = _of_most_replicas(counts, model.node_types)
     found: dict[str, int] = {}
     for node_type, count in counts.items():
         kept = node_type
-        if node_type not in known:
-            pool = node_type.split("/", 1)[0]
-            same = [each for each in model.node_types if each.pool == pool]
-            kept = max(same or model.node_types, key=lambda each: each.speedup).name
+        if all(each.name != node_type for each in types):
+            nearest = _find_nearest(node_type, types)
+            types = [each for each in types if each.memory == nearest.memory]
+            kept = nearest.name
         found[kept] = found.get(kept, 0) + count
     for each in model.node_types:
         if each.pool_limit is not None:
@@ -126,6 +129,38 @@ def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
         if taken:
             found[each.name] -= taken
     return {node_type: count for node_type, count in found.items() if count}
+
+
+def _of_most_replicas(
+    counts: Mapping[str, int], node_types: Sequence[NodeType]
+) -> Sequence[NodeType]:
+    """Return the node types with the memory that most replicas have; all, where none is known."""
+    replicas: dict[ReplicaMemory, int] = {}
+    for each in node_types:
+        if counts.get(each.name):
+            memory = each.memory or _NO_CHOICE
+            replicas[memory] = replicas.get(memory, 0) + counts[each.name]
+    if not replicas:
+        return node_types
+    main = max(replicas, key=lambda memory: (replicas[memory], memory))
+    return [each for each in node_types if (each.memory or _NO_CHOICE) == main]
+
+
+def _find_nearest(gone: str, node_types: Sequence[NodeType]) -> NodeType:
+    """Return what replaces a node type that there is no more."""
+    pool, _, size = gone.partition("/")
+    same = [each for each in node_types if each.pool == pool]
+    parts = [each for each in node_types if whole_pool(each.pool) == whole_pool(pool)]
+    if parts and not same:
+        return max(
+            parts,
+            key=lambda each: (
+                each.memory or _NO_CHOICE,
+                each.name == f"{each.pool}/{size}",
+                each.speedup,
+            ),
+        )
+    return max(same or node_types, key=lambda each: (each.speedup, each.memory or _NO_CHOICE))
 
 
 def _count(counts: Mapping[str, int], pool: str) -> int:
