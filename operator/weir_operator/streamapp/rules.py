@@ -287,13 +287,15 @@ def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistak
 def operators_use_known_pools(
     node_pools: Sequence[NodePool], operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
-    """Refuse a pool or a pool's size that does not exist."""
+    """Refuse a pool or a pool's size that does not exist or is not the operator's."""
     for index, operator in enumerate(operators):
         here = ("operators", index)
         for position, pool in enumerate(operator.pools or ()):
             yield from _unknown_pool((*here, "pools", position), pool, node_pools)
-        yield from _unknown_node_types((*here, "fixed"), operator.fixed, node_pools)
-        yield from _unknown_node_types((*here, "initial"), operator.initial, node_pools)
+        for field, deployment in (("fixed", operator.fixed), ("initial", operator.initial)):
+            yield from _unknown_node_types(
+                (*here, field), deployment, node_pools, own=operator.pools
+            )
 
 
 def operators_fit_their_pools(
@@ -490,20 +492,29 @@ def _unknown_pool(
 
 
 def _unknown_node_types(
-    path: tuple[str | int, ...], deployment: Replicas | None, node_pools: Sequence[NodePool]
+    path: tuple[str | int, ...],
+    deployment: Replicas | None,
+    node_pools: Sequence[NodePool],
+    *,
+    own: Sequence[str] | None = None,
 ) -> Iterator[Mistake]:
-    known = [
-        f"{part.name}/{size}"
+    known = {
+        f"{part.name}/{size}": pool.name
         for pool in node_pools
         for part in pool.by_memory()
         for size in part.sizes
-    ]
+    }
     for node_type in deployment or {}:
         if node_type not in known:
             yield Mistake(
                 (*path, node_type), node_type,
                 f"a pool/size of spec.nodePools ({', '.join(known)})",
-                suggest(node_type, known, otherwise="choose one of them, or add the size"),
+                suggest(node_type, tuple(known), otherwise="choose one of them, or add the size"),
+            )  # fmt: skip
+        elif own is not None and known[node_type] not in own:
+            yield Mistake(
+                (*path, node_type), node_type, f"a size of the operator's pools ({', '.join(own)})",
+                "choose one of them, or add the pool to the operator's pools",
             )  # fmt: skip
 
 
