@@ -10,6 +10,8 @@ from dataclasses import dataclass
 SMALL = {"name": "small", "sizes": ["250m", "500m"], "price": 0.04}
 LARGE = {"name": "large", "sizes": ["1", "2"], "price": 0.05, "maxReplicas": 3}
 TWO_POOLS = [SMALL, LARGE]
+SEVERAL = {"name": "small", "sizes": ["1", {"cpu": "1", "memory": "1Gi"}], "price": 0.04,
+           "memoryPrice": 0.01}  # fmt: skip
 WINDOW = {"name": "peak", "schedule": "0 17 * * 1-5", "duration": "2h"}
 
 REF: dict[str, object] = {"kind": "FlinkDeployment", "name": "trips"}
@@ -103,6 +105,33 @@ TABLE = [
         operators({"name": "match", "fixed": {"small-4gi/500m": 1}}),
         'spec.operators[0].fixed["small-4gi/500m"]', "'small-4gi/500m'", "small/500m",
         by_server=False),
+    Bad("fixed with two amounts of memory",
+        {"nodePools": [SEVERAL],
+         "operators": [{"name": "match", "fixed": {"small-1gi/1": 1, "small-2gi/1": 1}}]},
+        "spec.operators[0].fixed", '{"small-1gi/1": 1, "small-2gi/1": 1}', "choose one amount",
+        by_server=False),
+    Bad("initial with the memory of another pool",
+        {"nodePools": [SEVERAL, LARGE],
+         "operators": [{"name": "match", "initial": {"small-1gi/1": 1, "large/1": 1}}]},
+        "spec.operators[0].initial", '{"small-1gi/1": 1, "large/1": 1}', "choose one amount",
+        by_server=False),
+    Bad("a fallback with two amounts of memory",
+        {"nodePools": [SEVERAL],
+         "operators": [{"name": "match"}],
+         "fallback": {"deployment": "Named",
+                      "named": {"match": {"small-1gi/1": 1, "small-2gi/1": 1}}}},
+        "spec.fallback.named.match", '{"small-1gi/1": 1, "small-2gi/1": 1}', "choose one amount",
+        by_server=False),
+    Bad("a fallback outside the operator's pools",
+        {"nodePools": TWO_POOLS,
+         "operators": [{"name": "match", "pools": ["large"]}],
+         "fallback": {"deployment": "Named", "named": {"match": {"small/250m": 1}}}},
+        'spec.fallback.named.match["small/250m"]', "'small/250m'",
+        "add the pool to the operator's", by_server=False),
+    Bad("two amounts of memory with one name",
+        a_pool(sizes=[{"cpu": "1", "memory": "1000M"}, {"cpu": "1", "memory": "954Mi"}],
+               memoryPrice=0.01),
+        "spec.nodePools[0].sizes", '["1000M", "954Mi"]', "write one of them", by_server=False),
     Bad("memory that is no text", a_pool(sizes=[{"cpu": "1", "memory": 1}]),
         "spec.nodePools[0].sizes[0].memory", "1", "write it as text"),
     Bad("a size without CPU", a_pool(sizes=[{"memory": "1Gi"}]),
