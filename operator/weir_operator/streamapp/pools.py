@@ -375,6 +375,14 @@ class NodePool(Section):
         return self.memory if size.memory is None else size.memory
 
 
+def whole_pool(part: str) -> str:
+    """Return the name of the pool whose sizes of one amount of memory have the name `part`.
+
+    Any other name is returned as it is, unless it ends like an amount.
+    """
+    return re.sub("-[0-9]+[mg]i$", "", part)
+
+
 def _written_amount(amount: int) -> str:
     """Return an amount of memory as part of a name, such as `2gi` or `1536mi`."""
     mib = -(-amount // MIB)

@@ -243,7 +243,15 @@ def each_name_once(
     yield from _repeated("operators", operators)
     named = {pool.name for pool in node_pools}
     for index, pool in enumerate(node_pools):
-        for part in pool.by_memory():
+        parts = pool.by_memory()
+        names = [part.name for part in parts]
+        equal = [part.memory.text for part in parts if names.count(part.name) > 1]
+        if equal:
+            yield Mistake(
+                ("nodePools", index, "sizes"), equal,
+                "amounts of memory that are equal, or differ by 1Mi or more", "write one of them",
+            )  # fmt: skip
+        for part in parts:
             if part.name != pool.name and part.name in named:
                 yield Mistake(
                     ("nodePools", index, "name"), pool.name,
@@ -287,13 +295,13 @@ def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistak
 def operators_use_known_pools(
     node_pools: Sequence[NodePool], operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
-    """Refuse a pool or a pool's size that does not exist."""
+    """Refuse a pool or size that does not exist or is not the operator's, and mixed memory."""
     for index, operator in enumerate(operators):
         here = ("operators", index)
         for position, pool in enumerate(operator.pools or ()):
             yield from _unknown_pool((*here, "pools", position), pool, node_pools)
-        yield from _unknown_node_types((*here, "fixed"), operator.fixed, node_pools)
-        yield from _unknown_node_types((*here, "initial"), operator.initial, node_pools)
+        for field, deployment in (("fixed", operator.fixed), ("initial", operator.initial)):
+            yield from _impossible_deployment((*here, field), deployment, node_pools, operator)
 
 
 def operators_fit_their_pools(
@@ -326,13 +334,13 @@ def job_manager_uses_known_pool(flink: Flink, node_pools: Sequence[NodePool]) ->
 def fallback_names_known(
     node_pools: Sequence[NodePool], operators: Sequence[Operator], fallback: Fallback
 ) -> Iterator[Mistake]:
-    """Refuse a fallback for an operator, or on a pool's size, that does not exist."""
-    names = [operator.name for operator in operators] or [WHOLE_JOB]
-    for operator, deployment in (fallback.named or {}).items():
-        here = ("fallback", "named", operator)
-        if operator not in names:
-            yield _unknown_operator(here, operator, names)
-        yield from _unknown_node_types(here, deployment, node_pools)
+    """Refuse a fallback for an operator that does not exist, or that it could not have."""
+    known = {operator.name: operator for operator in operators or (Operator(name=WHOLE_JOB),)}
+    for name, deployment in (fallback.named or {}).items():
+        here = ("fallback", "named", name)
+        if name not in known:
+            yield _unknown_operator(here, name, tuple(known))
+        yield from _impossible_deployment(here, deployment, node_pools, known.get(name))
 
 
 def replicas_within_max_parallelism(
@@ -489,22 +497,40 @@ def _unknown_pool(
         )  # fmt: skip
 
 
-def _unknown_node_types(
-    path: tuple[str | int, ...], deployment: Replicas | None, node_pools: Sequence[NodePool]
+def _impossible_deployment(
+    path: tuple[str | int, ...],
+    deployment: Replicas | None,
+    node_pools: Sequence[NodePool],
+    operator: Operator | None,
 ) -> Iterator[Mistake]:
-    known = [
-        f"{part.name}/{size}"
+    known = {
+        f"{part.name}/{size}": (pool.name, part.memory.bytes)
         for pool in node_pools
         for part in pool.by_memory()
         for size in part.sizes
-    ]
+    }
+    own = None if operator is None else operator.pools
     for node_type in deployment or {}:
         if node_type not in known:
             yield Mistake(
                 (*path, node_type), node_type,
                 f"a pool/size of spec.nodePools ({', '.join(known)})",
-                suggest(node_type, known, otherwise="choose one of them, or add the size"),
+                suggest(node_type, tuple(known), otherwise="choose one of them, or add the size"),
             )  # fmt: skip
+        elif own is not None and known[node_type][0] not in own:
+            yield Mistake(
+                (*path, node_type), node_type, f"a size of the operator's pools ({', '.join(own)})",
+                "choose one of them, or add the pool to the operator's pools",
+            )  # fmt: skip
+    chooses = any(
+        pool.has_several_memories for pool in node_pools if own is None or pool.name in own
+    )
+    if chooses and len({known[each][1] for each in deployment or {} if each in known}) > 1:
+        yield Mistake(
+            path, deployment,
+            "sizes of one amount of memory, because Weir chooses one for all replicas",
+            "choose one amount",
+        )  # fmt: skip
 
 
 def _unknown_operator(path: tuple[str | int, ...], operator: str, known: Sequence[str]) -> Mistake:

@@ -10,7 +10,7 @@ section 4 (stay, remove one, add one; the first of equals wins).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -68,6 +68,16 @@ def has_one_memory(deployment: Deployment, node_types: Sequence[NodeType]) -> bo
     """Return whether all replicas have the same amount of memory."""
     used = {each.memory for each, count in zip(node_types, deployment, strict=True) if count}
     return len(used) <= 1
+
+
+def has_memory_of(
+    counts: Mapping[str, int], node_type: NodeType, node_types: Sequence[NodeType]
+) -> bool:
+    """Return whether all replicas, counted by node type's name, have the memory of `node_type`.
+
+    Only then may one of `node_type` be added.
+    """
+    return all(each.memory == node_type.memory for each in node_types if counts.get(each.name))
 
 
 def find_pareto_optimal(cost: Floats, response_time: Floats) -> Flags:
