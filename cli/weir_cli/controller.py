@@ -178,6 +178,7 @@ def controller(
     import asyncio
     import tempfile
 
+    from weir_operator.errors import PermanentError
     from weir_operator.kubernetes.process.logs import send_logs_to_stderr
     from weir_operator.kubernetes.process.running import allow_open_files, run_on_cluster
     from weir_operator.kubernetes.process.settings import (
@@ -190,6 +191,11 @@ def controller(
 
     send_logs_to_stderr(as_json=json_logs)
     _check_shards(shards, restarts_per_hour)
+    if prometheus_token_file is not None and prometheus_basic_auth is not None:
+        raise PermanentError(
+            "--prometheus-basic-auth: expected no --prometheus-token-file together with it; "
+            "remove one"
+        )
     allow_open_files()
     access = None
     if prometheus is not None:

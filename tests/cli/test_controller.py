@@ -33,6 +33,25 @@ def test_a_prometheus_label_without_a_value_is_refused_with_an_example(tmp_path)
     assert "expected KEY=VALUE, got 'north'" in result.output
 
 
+def test_two_ways_to_log_in_to_prometheus_are_refused(tmp_path, monkeypatch):
+    started = []
+
+    async def note(settings):
+        started.append(settings)
+
+    monkeypatch.setattr("weir_operator.kubernetes.process.running.run_on_cluster", note)
+    options = [
+        *("--state", str(tmp_path), "--prometheus", "http://p"),
+        *("--prometheus-token-file", "token", "--prometheus-basic-auth", "password"),
+    ]
+
+    result = CliRunner().invoke(app, ["controller", *options])
+
+    assert result.exit_code == 1
+    assert "--prometheus-basic-auth" in result.output
+    assert started == []
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -6,6 +6,8 @@ import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.ConfigOptions;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.RestartStrategyOptions;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.ProcessFunction;
@@ -20,7 +22,8 @@ import org.apache.flink.util.Collector;
  * would be part of its output gap. A few records through a source, a keyed function and their
  * channels do it while the job still runs.
  *
- * <p>It writes nothing, takes no checkpoints and ends by itself.
+ * <p>It writes nothing, takes no checkpoints and ends by itself. It is not restarted after a failure,
+ * such as the loss of a TaskManager: the cluster's own setting would restart it for ever.
  */
 public final class WarmUp {
     private static final long RECORDS = 64;
@@ -36,6 +39,7 @@ public final class WarmUp {
     public static void main(String[] arguments) throws Exception {
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         env.getCheckpointConfig().disableCheckpointing();
+        env.configure(new Configuration().set(RestartStrategyOptions.RESTART_STRATEGY, "none"));
         for (int i = 0; i < arguments.length; i += 2) {
             add(env, arguments[i], Integer.parseInt(arguments[i + 1]));
         }

@@ -241,9 +241,11 @@ def work_log_in(path: Path) -> None:
 
     Raises:
         DamagedRecordsError: It is damaged.
-        TemporaryError: The disk does not take it now.
+        TemporaryError: The disk does not take it now, or there is no file.
     """
-    with telling(path), closing(sqlite3.connect(path, timeout=WAIT)) as connection:
+    # Not made anew where it was moved aside or deleted meanwhile.
+    address = f"{path.resolve().as_uri()}?mode=rw"
+    with telling(path), closing(sqlite3.connect(address, uri=True, timeout=WAIT)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 

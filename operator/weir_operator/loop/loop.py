@@ -385,6 +385,7 @@ class ApplicationController:
         tick = Tick(
             snapshot=snapshot,
             violated=snapshot.violates(settings.bound, settings.statistic, settings.paths),
+            whole_violated=snapshot.violates(settings.bound, settings.statistic),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
@@ -571,7 +572,7 @@ class ApplicationController:
             deployments=tick.deployments,
             observations=observations,
             proposals=proposals,
-            violated=tick.violated,
+            violated=tick.whole_violated,
             splits=splits_of(snapshot.app),
         )
         return self._memory.advisor.follow(seen, tick.guards, self._notices)

@@ -603,6 +603,8 @@ class Rescaler:
     async def _abandon(self, journal: RescaleJournal) -> RescaleJournal:
         """Leave the old job running; where the stop got through after all, start it again."""
         job = _required(journal.old_job)
+        # An earlier controller may have left one, on TaskManagers that are gone now.
+        await self._retried(self._jobs.cancel_warm_up)
         state = await self._retried(lambda: self._jobs.savepoint(job, journal.trigger))
         restore = state.path if state is not None else None
         if restore is None:

@@ -79,8 +79,11 @@ class FlinkJobs:
         """Return a client of the JobManager that the runtime has now."""
         url = self._runtime.rest_url
         if self._rest is None or url != self._url:
-            await self.close()
-            self._rest, self._url = FlinkRest(url, guard=self._guard), url
+            # Before anything is waited for: two who ask at once get the same one.
+            former, self._rest = self._rest, FlinkRest(url, guard=self._guard)
+            self._url = url
+            if former is not None:
+                await former.close()
         return self._rest
 
     async def close(self) -> None:

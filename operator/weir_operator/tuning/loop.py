@@ -365,7 +365,11 @@ class TuningLoop:
 
     def _judge(self, tick: Tick) -> None:
         present = self._state.present
-        if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
+        if (
+            present is None
+            or present.standing is not Standing.ON_TRIAL
+            or tick.whole_violated is None
+        ):
             return
         if self._directives().mode is not Mode.AUTO:
             return
@@ -375,7 +379,7 @@ class TuningLoop:
         tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
         money = cost_per_hour(tuned, self._settings.prices, job_manager=0.0)
         trial = present.trial.with_interval(
-            late=tick.violated, money=money, restarted=tick.restarts
+            late=tick.whole_violated, money=money, restarted=tick.restarts
         )
         allowed = self._settings.terms.constraints.max_reconfigurations
         verdict, reason = judge_trial(trial, present.forecast, most_restarts=allowed)

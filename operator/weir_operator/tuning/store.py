@@ -180,7 +180,7 @@ class TuningStore:
     def load(self) -> TuningState:
         """Return what was saved last for the same key, or a fresh state."""
         state = read_tunings(self._path)
-        if state is None or state.key != self._key:
+        if state is None or _without_nulls(state.key) != _without_nulls(self._key):
             return self.fresh()
         return state
 
@@ -212,6 +212,15 @@ def read_tunings(path: Path) -> TuningState | None:
     except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
         log.warning("tunings cannot be read, they start over", failure=str(error)[:200])
         return None
+
+
+def _without_nulls(value: JsonValue) -> JsonValue:
+    """Return a value without the fields that are null; an older Weir did not know all of them."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
 
 
 def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Tuning]:

@@ -237,6 +237,7 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
             settled=True,
         ),
         violated=None,
+        whole_violated=None,
         deployments=view.deployments,
         budgets={},
         proposals=proposals,

@@ -507,6 +507,20 @@ async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):
     assert live == ("1" * 32, "2" * 32, "3" * 32)
 
 
+async def test_questions_asked_at_once_of_a_new_address_share_one_client(flink):
+    flink.give("GET", "/jobs/overview", body={"jobs": []})
+    runtime = SimpleNamespace(rest_url=flink.url)
+    jobs = FlinkJobs(cast(Runtime, runtime))
+    await jobs.live()
+    former = await jobs.rest()
+    runtime.rest_url = f"{flink.url}/"
+
+    one, other = await asyncio.gather(jobs.rest(), jobs.rest())
+    await jobs.close()
+
+    assert one is other is not former
+
+
 async def test_a_job_that_warms_up_taskmanagers_is_none_of_the_jobs(flink):
     [job] = json.loads((RECORDED / "jobs.json").read_text())["jobs"]
     warm_up = warm_up_id()

@@ -17,6 +17,7 @@ from weir_operator.loop.decision_records import (
     RecordStore,
     pack,
     unpack,
+    work_log_in,
 )
 from weir_operator.loop.events import Event
 from weir_operator.rescale.journal import Kind, plan
@@ -204,6 +205,15 @@ def test_room_that_becomes_free_is_given_back_to_the_disk(store, tmp_path, monke
     store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     assert (tmp_path / "records.sqlite").stat().st_size < before / 3
+
+
+def test_the_log_of_a_file_that_is_gone_is_not_worked_into_a_new_one(tmp_path):
+    gone = tmp_path / "records.sqlite"
+
+    with pytest.raises(TemporaryError):
+        work_log_in(gone)
+
+    assert not gone.exists()
 
 
 def test_no_more_measurements_are_kept_than_are_ever_read(store, monkeypatch):

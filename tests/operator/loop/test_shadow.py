@@ -37,6 +37,18 @@ async def test_the_advised_job_keeps_a_bound_that_the_real_one_exceeds(stage_of)
     assert ticks[-1].bill.violations == 1  # before the first advice could be followed
 
 
+async def test_a_late_sink_of_which_a_forecast_knows_nothing_is_no_violation_of_the_bill(stage_of):
+    objective = {"responseTime": "500ms", "paths": [{"sink": "out", "responseTime": "50ms"}]}
+    stage = await stage_of(mode="Advise", operatorManager=QUEUEING, objective=objective).started()
+    stage.put_under(20, latency=0.1)
+
+    tick = await stage.tick()
+
+    assert tick.violated
+    assert tick.bill.judged == 1
+    assert tick.bill.violations == 0
+
+
 async def test_imagining_teaches_the_managers_nothing(stage_of):
     advised = await stage_of(mode="Advise", operatorManager=QUEUEING).started()
     advised.put_under(150, busy=1.0, latency=2.0)

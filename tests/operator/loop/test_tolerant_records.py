@@ -88,8 +88,13 @@ async def test_the_log_is_worked_in_between_ticks_while_others_write(storage):
         await asyncio.sleep(0)
         records.note(events=[Event(time=number, reason="X", message="x")])
         await working
+    # Where somebody wrote meanwhile, the log may have stayed as long as it was. Nobody does now.
+    while log.stat().st_size <= LOG_BYTES:
+        records.note(events=[Event(time=300, reason="X", message="x")])
+    await records.shorten_log()
+    records.note(events=[Event(time=300, reason="X", message="x")])
 
-    assert log.stat().st_size < 2 * LOG_BYTES
+    assert log.stat().st_size < LOG_BYTES
     assert storage.records.failure == ""
     records.close()
     assert storage.kept[0] == "299-h"

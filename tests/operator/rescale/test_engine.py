@@ -128,8 +128,8 @@ async def test_a_warm_up_that_does_not_begin_or_end_costs_nothing_but_time():
     assert bench.exact()
 
 
-async def test_a_warm_up_that_an_earlier_controller_left_ends_before_the_job_is_stopped():
-    bench = await Bench().started()
+async def dies_while_it_warms_up(bench):
+    """Return the change that a controller leaves which dies while TaskManagers are warmed up."""
     bench.world.warm_up_takes = math.inf
 
     def die():
@@ -140,13 +140,29 @@ async def test_a_warm_up_that_an_earlier_controller_left_ends_before_the_job_is_
     with pytest.raises(ControllerDied):
         await bench.change(TWO)
     bench.world.on_deed = lambda: None
-
     left = bench.store.load().rescale
     assert left is not None
+    return left
+
+
+async def test_a_warm_up_that_an_earlier_controller_left_ends_before_the_job_is_stopped():
+    bench = await Bench().started()
+    left = await dies_while_it_warms_up(bench)
 
     end = await bench.engine().execute(left)
 
     assert end.step is Step.DONE
+    assert bench.exact()
+
+
+async def test_a_warm_up_that_an_earlier_controller_left_ends_with_a_change_that_is_withdrawn():
+    bench = await Bench().started()
+    left = await dies_while_it_warms_up(bench)
+
+    end = await bench.engine().execute(left, lambda journal: False)
+
+    assert end.step is Step.ABANDONED
+    assert not await bench.world.is_warming_up()
     assert bench.exact()
 
 

@@ -156,6 +156,16 @@ async def test_more_violations_than_expected_take_it_back_to_the_former_version(
     assert "2 of 2 intervals violated" in setting.events[-1].message
 
 
+async def test_a_late_sink_of_which_the_forecast_knows_nothing_does_not_take_it_back(setting_of):
+    setting = setting_of()
+    await setting.loop.attempt()
+
+    setting.note(late=False, sink_late=True, times=2)
+
+    assert setting.loop.view.version == 1
+    assert setting.version(1).standing is not Standing.ROLLED_BACK
+
+
 async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of):
     setting = setting_of()
     await setting.loop.attempt()

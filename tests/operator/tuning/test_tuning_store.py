@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+from pydantic import JsonValue
+
 from weir_operator.tuning.store import TuningState, TuningStore, Version, read_tunings
 from weir_operator.tuning.testing import an_answer
 from weir_policies.policy import CostWeights, Tuning
@@ -50,3 +53,18 @@ def test_what_is_saved_names_weights_as_experiment_files_do(tmp_path):
     point = json.loads(path.read_text())["versions"][0]["point"]
     assert point["weights"].keys() == FOUND["weights"].keys()
     assert read_tunings(path) == a_state()
+
+
+@pytest.mark.parametrize(
+    ("price", "current"),
+    [(None, 1), (0.005, 0)],
+    ids=["a new field that is not set", "a new field that is set"],
+)
+def test_a_tuning_outlives_an_upgrade_that_brings_a_field_until_it_is_set(tmp_path, price, current):
+    path = tmp_path / "tuning.json"
+    before: dict[str, JsonValue] = {"nodePools": [{"name": "small"}]}
+    TuningStore(path, key=before).save(a_state().model_copy(update={"key": before}))
+
+    after = TuningStore(path, key={"nodePools": [{"name": "small", "memoryPrice": price}]})
+
+    assert after.load().current == current

@@ -119,7 +119,9 @@ class Setting:
         self.loop.restore()
         self.note(late=False)
 
-    def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
+    def note(
+        self, *, late, sink_late=False, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1
+    ):
         for _ in range(times):
             tick = Tick(
                 snapshot=Snapshot(
@@ -132,7 +134,8 @@ class Setting:
                     dataflow=self.flow,
                     settled=True,
                 ),
-                violated=late,
+                violated=late or sink_late,
+                whole_violated=late,
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers).budgets,
                 proposals={},

@@ -95,8 +95,13 @@ class Reconciler:
         while True:
             await self._clock.sleep(PASS_EVERY)
             for key in [*self._apps]:
-                if key in self._apps:
+                if key not in self._apps:
+                    continue
+                try:
                     self.reconcile(self._apps[key].resource)
+                except Exception:  # a defect that shows at one keeps no other from its pass
+                    log.exception("pass failed", app=str(key))
+                    self._context.telemetry.errors.add(key, "defect")
 
     def reconcile(self, resource: Resource) -> Move:
         """Make one pass over a StreamApp; return what was done."""

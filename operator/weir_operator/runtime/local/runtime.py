@@ -209,12 +209,16 @@ class LocalRuntime:
 
     async def close(self) -> None:
         """End every process of the StreamApp and wait until all are gone."""
-        async with self._changing:
-            await self._task_managers.end_all()
-            await self._job_manager.end()
-        self._lock.release()
+        try:
+            async with self._changing:
+                await self._task_managers.end_all()
+                await self._job_manager.end()
+        finally:
+            self._lock.release()
 
     async def detach(self) -> None:
         """Close without ending anything more: the job runs on, and the next start adopts it."""
-        await self._task_managers.until_ended()
-        self._lock.release()
+        try:
+            await self._task_managers.until_ended()
+        finally:
+            self._lock.release()

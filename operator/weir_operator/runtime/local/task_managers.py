@@ -274,13 +274,20 @@ class LocalTaskManagers:
             TemporaryError: One did not end.
         """
         if self._ending is not None:
-            ending, self._ending = self._ending, None
-            await ending
+            ending = self._ending
+            try:
+                # Whoever waits may be cancelled; the processes are ended all the same.
+                await asyncio.shield(ending)
+            finally:
+                if ending.done():
+                    self._ending = None
 
     async def end_all(self) -> None:
         """End all that are alive, and wait until they are gone."""
-        await self.until_ended()
-        await self._end(self._alive())
+        try:
+            await self._end(self._alive())
+        finally:
+            await self.until_ended()
 
     async def end_bound(self) -> None:
         """End all but those that wait for an operator, and wait until they are gone."""

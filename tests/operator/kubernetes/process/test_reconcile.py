@@ -112,6 +112,39 @@ async def test_a_task_that_has_ended_is_started_again_by_a_pass_that_nothing_ask
     assert reconciler.ages == {resource.key: 0.0}
 
 
+async def test_a_pass_that_fails_keeps_no_other_streamapp_from_its_own(monkeypatch):
+    noted = []
+
+    class RunningTask:
+        """One that cannot be told of its object while it is named `broken`."""
+
+        is_running = True
+
+        def __init__(self, resource, _context):
+            self.resource = resource
+
+        def note(self, resource):
+            if resource.key.name == "broken":
+                raise RuntimeError("a defect")
+            noted.append(resource.key)
+
+    monkeypatch.setattr(reconcile, "AppTask", RunningTask)
+    context = cast(
+        ControllerContext,
+        SimpleNamespace(autoscaler_conflicts=MagicMock(), telemetry=MagicMock()),
+    )
+    reconciler = Reconciler(context, clock=LimitedClock(sleeps=2))
+    broken, sound = a_resource(name="broken"), a_resource("u2", name="sound")
+    for each in (broken, sound):
+        reconciler.reconcile(each)
+
+    with pytest.raises(TimeoutError):
+        await reconciler.run()
+
+    assert noted == [sound.key] * 2
+    assert context.telemetry.errors.add.call_count == 2  # type: ignore[attr-defined]
+
+
 class LimitedClock(FakeClock):
     """One on which nobody sleeps more often than allowed."""
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.commands import Installation
 from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.folders import AppFolder, ReplicaRecord
 from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.local.task_managers import LocalTaskManagers
 from weir_operator.runtime.settings import LocalSettings
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
@@ -128,6 +130,28 @@ async def test_detaching_leaves_all_running_and_lets_the_next_weir_in(app, setti
     second = await LocalRuntime.open(settings)
 
     assert [replica.id for replica in await second.replicas()] == [folder.id]
+    await second.detach()
+
+
+@pytest.mark.parametrize(
+    ("leave", "step"),
+    [(LocalRuntime.detach, "until_ended"), (LocalRuntime.close, "end_all")],
+    ids=["detached", "closed"],
+)
+async def test_the_next_weir_is_let_in_although_a_process_did_not_end(
+    app, settings, monkeypatch, leave, step
+):
+    async def fail(self):
+        raise TemporaryError("Expected the process to end, got it alive")
+
+    first = await LocalRuntime.open(settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalTaskManagers, step, fail)
+        with pytest.raises(TemporaryError):
+            await leave(first)
+
+    second = await LocalRuntime.open(settings)
+
     await second.detach()
 
 

@@ -1,5 +1,6 @@
 """How many TaskManagers there are at once, and where the reporter of one listens."""
 
+import asyncio
 import socket
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.commands import Installation, MemoryArguments
 from weir_operator.flink.configuration import ClusterAddress, Storage
 from weir_operator.flink.standby import READY_FILE
@@ -132,3 +134,45 @@ async def test_only_as_many_as_are_in_the_way_of_replicas_are_ended(crowded):
     assert enough == 2
     assert len(crowded.standby()) == 1
     assert len(crowded.replicas()) == 2
+
+
+async def test_processes_are_ended_although_whoever_waits_for_it_is_cancelled(crowded, monkeypatch):
+    began, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+    async def end(ending, *, grace):
+        began.set()
+        await may_end.wait()
+        ended.extend(ending)
+
+    [one] = await crowded.start([SMALL], address=ADDRESS, storage=STORAGE)
+    [folder] = crowded._alive()
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "end", end)
+        await crowded.end([one])
+        waiter = asyncio.create_task(crowded.until_ended())
+        await began.wait()
+
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        may_end.set()
+        await crowded.until_ended()
+
+    assert waiter.cancelled()
+    assert ended == [folder.configuration]
+
+
+async def test_all_are_ended_although_one_that_was_asked_before_did_not_end(crowded, monkeypatch):
+    async def fail(ending, *, grace):
+        raise TemporaryError("Expected the process to end, got it alive")
+
+    one, _ = await crowded.start([SMALL, LARGE], address=ADDRESS, storage=STORAGE)
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "end", fail)
+        await crowded.end([one])
+        while not crowded._ending.done():
+            await asyncio.sleep(0)
+
+    with pytest.raises(TemporaryError):
+        await crowded.end_all()
+
+    assert crowded._alive() == []
