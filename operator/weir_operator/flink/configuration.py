@@ -130,7 +130,7 @@ class TaskManagerMemory:
             minimum = {f"{_NETWORK}min": f"{self.network}m"}
         return {
             **minimum,
-            **({**STATE_METRICS, **_common(STATE_METRICS, user)} if self.is_chosen else {}),
+            **(_state_metrics(user) if self.is_chosen else {}),
             "taskmanager.memory.process.size": f"{self.process}m",
             "taskmanager.memory.managed.size": f"{self.managed}m",
         }
@@ -258,8 +258,8 @@ def render_yaml(configuration: Mapping[str, str]) -> str:
     return yaml.safe_dump(dict(configuration), sort_keys=True, default_style='"', width=10_000)
 
 
-def _common(keys: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
-    return {key: user[key] for key in keys if key in user}
+def _state_metrics(user: Mapping[str, str]) -> dict[str, str]:
+    return {key: user.get(key, value) for key, value in STATE_METRICS.items()}
 
 
 def _owned(address: ClusterAddress, storage: Storage) -> dict[str, str]:

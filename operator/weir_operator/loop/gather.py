@@ -105,17 +105,13 @@ class Snapshot:
         """
         if self.app is None:
             return {}
-        measured = {
-            each.sink: _statistic_of(self.app.sinks[each.sink], each.statistic)
-            for each in paths
-            if each.sink in self.app.sinks
-        }
-        # NaN exceeds nothing.
-        return {
-            each.sink: measured[each.sink]
-            for each in paths
-            if each.sink in measured and measured[each.sink] > each.bound
-        }
+        late = {}
+        for each in paths:
+            if each.sink in self.app.sinks:
+                response = _statistic_of(self.app.sinks[each.sink], each.statistic)
+                if response > each.bound:  # NaN exceeds nothing
+                    late[each.sink] = response
+        return late
 
     def violates(
         self, bound: float, statistic: str, paths: Sequence[PathBound] = ()
