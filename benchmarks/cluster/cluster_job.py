@@ -42,6 +42,7 @@ SUBMIT_DEADLINE = 300.0
 
 TRIPS = "example.Trips"
 HEAVY = "example.Heavy"
+HEAVY_JAR = REPOSITORY / "build/jars/heavy.jar"
 
 POOLS = tuple({"name": name, "sizes": ["500m"]} for name in ("first", "second"))
 """Two pools of every node: what is measured does not depend on the node, and the cluster may be
@@ -213,6 +214,6 @@ def build_heavy_jar() -> Path:
     sources = [
         HELPER,
         *sorted((REPOSITORY / "examples/trips").glob("*.java")),
-        *sorted((REPOSITORY / "benchmarks/jobs").glob("*.java")),
+        *(REPOSITORY / f"benchmarks/jobs/{name}.java" for name in ("Burn", "Heavy", "Hoard")),
     ]
-    return build_jar(sources, REPOSITORY / "build/jars/heavy.jar", entry_class=HEAVY)
+    return build_jar(sources, HEAVY_JAR, entry_class=HEAVY)

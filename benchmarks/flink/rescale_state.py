@@ -1,14 +1,16 @@
-"""What keyed RocksDB state costs a rescale, by its size: by native savepoint and by checkpoint.
+"""What keyed state costs a rescale, by its size and backend: by savepoint and by checkpoint.
 
 `aggregate` is filled with values of 1 KiB that no compression shrinks, over two replicas, and then
 scaled to three, once by stopping with a savepoint and once by cancelling after an incremental
 checkpoint, each in a job of its own: the disk holds two copies of the state that way, or three
-while the first checkpoint after a change is written. The sizes, in GB, are an argument:
+while the first checkpoint after a change is written. State is in RocksDB, and then in ForSt, with
+its files in the checkpoints' folder, as by default, on the same disk. The sizes, in GB, and the
+backends are arguments:
 
-    STATE_GB=0.01,1,5 make bench NAME=rescale-state
+    STATE_GB=0.01,1,5 STATE_BACKENDS=rocksdb,forst make bench NAME=rescale-state
 
-Without it those three; one for which the disk has no room is left out, and the figures say so. A GB
-is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
+Without them all of those; a size for which the disk has no room is left out, and the figures say
+so. A GB is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import shutil
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+from benchmarks.choices import choose_some
 from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
@@ -32,8 +36,8 @@ from weir_operator.clock import wait_until
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
 
-ABOUT = "a rescale with keyed RocksDB state, by size: gap, duration and bytes"
-DURATION = "12 min"
+ABOUT = "a rescale with keyed state in RocksDB and ForSt, by size: gap, duration and bytes"
+DURATION = "25 min"
 
 GB = 1e9
 SIZES = (0.01, 1.0, 5.0)
@@ -51,6 +55,7 @@ SLOT = 5.0
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
 WAYS = ("Savepoint", "Checkpoint")
+BACKENDS = ("rocksdb", "forst")
 
 TWO = deployments({"large/1": 1}, {"large/1": 2})
 THREE = deployments({"large/1": 1}, {"large/1": 3})
@@ -75,6 +80,7 @@ class Rescaled:
 def run() -> list[Figure]:
     """Rescale with each of the sizes, by each of the ways."""
     figures = []
+    backends = choose_some("STATE_BACKENDS", BACKENDS)
     for size in _sizes():
         free = shutil.disk_usage(BUILD.parent).free / GB
         if COPIES * size + SPARE > free:
@@ -87,8 +93,8 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        for way in WAYS:
-            figures += asyncio.run(_measure(size, way))
+        for backend, way in product(backends, WAYS):
+            figures += asyncio.run(_measure(size, backend, way))
     return figures
 
 
@@ -97,9 +103,9 @@ def _sizes() -> tuple[float, ...]:
     return SIZES if asked is None else tuple(float(each) for each in asked.split(","))
 
 
-async def _measure(size: float, way: str) -> list[Figure]:
+async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     records = max(1, round(size * GB / RECORD))
-    trips = _job(records, way)
+    trips = _job(records, backend, way)
     trips.clear()
     try:
         async with TripsCluster(trips) as cluster:
@@ -110,7 +116,7 @@ async def _measure(size: float, way: str) -> list[Figure]:
             arrivals = read_arrivals(trips.out)
     finally:
         trips.clear()  # several GB
-    name = f"{size:g} GB by {way.lower()}"
+    name = f"{size:g} GB{' in ForSt' if backend == 'forst' else ''} by {way.lower()}"
     return [
         *_figures(name, done, arrivals),
         at_most(
@@ -126,7 +132,7 @@ async def _measure(size: float, way: str) -> list[Figure]:
     ]
 
 
-def _job(records: int, way: str) -> Trips:
+def _job(records: int, backend: str, way: str) -> Trips:
     slots = -(-records // int(FILL_RATE * SLOT))
 
     def patient(settings: RescaleSettings) -> RescaleSettings:
@@ -143,7 +149,7 @@ def _job(records: int, way: str) -> Trips:
             *("--service.match-ms", "0", "--service.aggregate-ms", "0"),
         ),
         config={
-            "state.backend.type": "rocksdb",
+            "state.backend.type": backend,
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.timeout": "10 min",
             "execution.checkpointing.num-retained": "1",

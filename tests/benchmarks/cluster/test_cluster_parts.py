@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from benchmarks.cluster import cluster_job
 from benchmarks.cluster.place import Place
 from benchmarks.cluster.rescale_cluster import PodWatch
 from weir_operator.kubernetes.api.client import KubernetesApi
@@ -56,3 +58,11 @@ def test_a_path_of_the_volume_is_found_from_inside_and_outside():
 
     assert place.outside(f"file:{place.inside(savepoint)}") == savepoint
     assert place.outside(f"file://{place.inside(savepoint)}") == savepoint
+
+
+@pytest.mark.flink
+def test_the_heavy_job_is_built_beside_programs_of_other_benchmarks(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster_job, "HEAVY_JAR", tmp_path / "heavy.jar")
+
+    with zipfile.ZipFile(cluster_job.build_heavy_jar()) as jar:
+        assert {"example/Heavy.class", "example/Hoard.class"} <= set(jar.namelist())
