@@ -71,12 +71,13 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
 
 STATE_METRICS: Mapping[str, str] = MappingProxyType(
     {
-        f"state.backend.rocksdb.metrics.{name}": "true"
+        f"state.backend.{backend}.metrics.{name}": "true"
+        for backend in ("rocksdb", "forst")
         for name in ("block-cache-hit", "block-cache-miss", "stall-micros")
     }
 )
 """What TaskManagers of operators that may choose their memory set, unless the user says otherwise,
-so that RocksDB tells what its cache misses (decision 0062 says what that costs)."""
+so that RocksDB and ForSt tell what their cache misses (decision 0062 says what that costs)."""
 
 _AT_THE_SAME_ADDRESS: Mapping[str, str] = MappingProxyType({"heartbeat.timeout": "20000"})
 """What it sets where Flink's high availability tells nobody of a new JobManager. One that was

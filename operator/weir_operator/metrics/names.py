@@ -62,8 +62,9 @@ HEAP_USED = "flink_taskmanager_Status_JVM_Memory_Heap_Used"
 CACHE_HITS = f"{OPERATOR}rocksdb_block_cache_hit"
 CACHE_MISSES = f"{OPERATOR}rocksdb_block_cache_miss"
 STALL_US = f"{OPERATOR}rocksdb_stall_micros"
-"""RocksDB's, of blocks that state was read from and of writes that it held back. They are there
-where an operator may choose its memory, see `configuration.STATE_METRICS`."""
+"""Of RocksDB and, by the same names, of ForSt: blocks that state was read from, and for how long
+writes were held back. They are there where an operator may choose its memory, see
+`configuration.STATE_METRICS`."""
 
 RESTARTS = f"{JOB}numRestarts"
 CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"

@@ -66,11 +66,11 @@ class ReplicaMeasurement:
     """Bytes of heap in use when least were: what collections left, or more. Flink does not say what
     a full collection left."""
     cache_hits: float = math.nan
-    """Blocks of state that were read from RocksDB's cache; NaN where it does not tell."""
+    """Blocks of state read from RocksDB's or ForSt's cache; NaN where it does not tell."""
     cache_misses: float = math.nan
     """Blocks of state that were read from files."""
     stalled: float = math.nan
-    """Share of time for which RocksDB held back writes, of the function that was held back most."""
+    """Share of time for which writes to state were held back, of the function held back most."""
 
     @property
     def reports(self) -> bool:
