@@ -108,13 +108,8 @@ class CpuOfFlink:
             await asyncio.sleep(_PERIOD)
 
 
-async def restart_by_rest(cluster: TripsCluster, times: int, *, pause: float) -> list[Restart]:
-    """Stop the job with a savepoint and start it again, as it is, some times.
-
-    Args:
-        cluster: Its job; the status knows the new one at the end.
-        times: How often.
-        pause: Seconds afterwards in which records flow.
+async def restart_by_rest(cluster: TripsCluster) -> Restart:
+    """Stop the job with a savepoint and start it again, as it is; the status knows the new one.
 
     Raises:
         RuntimeError: A savepoint failed, or takes too long.
@@ -126,26 +121,22 @@ async def restart_by_rest(cluster: TripsCluster, times: int, *, pause: float) ->
         **spec.configuration(status.deployments),
         **await cluster.jobs.managed_memory(),
     }
-    jar, job = await cluster.runtime.provide_jar(), status.job_id or ""
-    done: list[Restart] = []
+    jar, old, new = await cluster.runtime.provide_jar(), status.job_id or "", new_id()
     async with FlinkRest(cluster.runtime.rest_url) as rest:
-        for _ in range(times):
-            began, trigger = time.time(), new_id()
-            await rest.stop_with_savepoint(job, trigger_id=trigger)
-            savepoint = await _stopped(rest, job, trigger)
-            job = new_id()
-            await rest.run_jar(
-                jar,
-                job_id=job,
-                entry_class=spec.entry_class,
-                arguments=arguments,
-                savepoint_path=savepoint,
-                configuration=configuration,
-            )
-            done.append(Restart(stop=began, accepted=time.time()))
-            await asyncio.sleep(pause)
-    await cluster.store.save(cluster.store.load().model_copy(update={"job_id": job}))
-    return done
+        began, trigger = time.time(), new_id()
+        await rest.stop_with_savepoint(old, trigger_id=trigger)
+        savepoint = await _stopped(rest, old, trigger)
+        await rest.run_jar(
+            jar,
+            job_id=new,
+            entry_class=spec.entry_class,
+            arguments=arguments,
+            savepoint_path=savepoint,
+            configuration=configuration,
+        )
+        accepted = time.time()
+    await cluster.store.save(cluster.store.load().model_copy(update={"job_id": new}))
+    return Restart(stop=began, accepted=accepted)
 
 
 async def _stopped(rest: FlinkRest, job: str, trigger: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.gap_steps import (
     CpuOfFlink,
+    Restart,
     figures_of_restarts,
     figures_of_steps,
     restart_by_rest,
@@ -91,7 +92,11 @@ async def _random_rescales() -> list[Figure]:
 async def _gaps(
     total: int, *, match: int, aggregate: int, times: int, limit: float
 ) -> list[Figure]:
-    """Move one replica of `match` between the pools and back; then restart by Flink alone."""
+    """Move one replica of `match` between the pools and back.
+
+    After each move the job is restarted by Flink alone. In turns, because JVMs that have started
+    more jobs start the next one faster.
+    """
     trips = Trips(
         name=f"rescale-{total}",
         rates=[40.0],
@@ -100,6 +105,7 @@ async def _gaps(
     trips.clear()
     moved = deployments({"large/1": match - 1, "small/500m": 1}, {"large/1": aggregate})
     ends: list[RescaleJournal] = []
+    restarts: list[Restart] = []
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
         async with CpuOfFlink(cluster.runtime.folder) as cpu:
@@ -107,7 +113,8 @@ async def _gaps(
             for turn in range(times):
                 ends.append(await cluster.change(trips.initial if turn % 2 else moved))
                 await asyncio.sleep(FLOWS)
-            restarts = await restart_by_rest(cluster, times, pause=FLOWS)
+                restarts.append(await restart_by_rest(cluster))
+                await asyncio.sleep(FLOWS)
         ledger = await cluster.finish()
     arrivals = read_arrivals(trips.out)
     gaps = [
