@@ -170,6 +170,62 @@ async def test_applying_what_is_there_already_changes_nothing(kube, guest, pods_
     assert await versions(kube, objects, wanted) == before
 
 
+class Applied:
+    """The API server's client, which notes the names of what it is to apply."""
+
+    def __init__(self, api):
+        self._api = api
+        self.names = []
+
+    async def get(self, path):
+        return await self._api.get(path)
+
+    async def apply(self, path, body):
+        self.names.append(body["metadata"]["name"])
+        return await self._api.apply(path, body)
+
+
+async def test_what_is_there_already_is_not_applied_again(kube, guest, pods_of):
+    """A controller that starts finds the objects of all StreamApps."""
+    pods = await pods_of(podTemplate=TEMPLATE)
+    api, wanted = Applied(guest), manifests.accounts(pods)
+    wanted += (manifests.network_policy(pods), manifests.service(pods))
+    wanted += (manifests.disruption_budget(pods),)
+    await AppObjects(guest, pods).apply(*wanted)
+
+    await AppObjects(api, pods).apply(*wanted)
+
+    assert api.names == []
+
+
+async def test_what_somebody_has_changed_is_applied_again(kube, guest, pods_of):
+    pods = await pods_of()
+    api, policy = Applied(guest), manifests.network_policy(pods)
+    objects = AppObjects(api, pods)
+    await objects.apply(policy)
+    opened = await kube.merge(objects.path_of(policy), {"spec": {"ingress": [{}]}})
+    assert opened.status == 200, opened.message
+
+    await objects.apply(policy)
+
+    assert api.names == [pods.account, pods.account]
+    found = (await kube.get(objects.path_of(policy))).body
+    assert len(found["spec"]["ingress"]) == len(policy["spec"]["ingress"])
+
+
+async def test_a_field_that_is_not_wanted_any_more_is_removed(kube, guest, pods_of):
+    pods = await pods_of()
+    objects, service = AppObjects(guest, pods), manifests.service(pods)
+    labels = service["metadata"]["labels"]
+    more = {**service, "metadata": service["metadata"] | {"labels": labels | {"team": "rides"}}}
+    await objects.apply(more)
+
+    await objects.apply(service)
+
+    found = (await kube.get(objects.path_of(service))).body
+    assert "team" not in found["metadata"]["labels"]
+
+
 SCRIPT = (
     "CREATE TABLE a (x INT) WITH ('connector' = 'datagen');\nINSERT INTO b SELECT 'é' FROM a;\n"
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ from weir_operator.tuning.requests import Terms
 from weir_policies import registry
 from weir_policies.application_manager.edf import MigrationRules, TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.model.node_types import NodeType
 from weir_policies.model.season import Season
 from weir_policies.policy import OperatorModel, OperatorPolicy, WarmStartable
 from weir_simulator.tuning.order import Constraints, share_of_restarts
@@ -340,14 +341,16 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
     types = world.node_types(app, operator.name)
     return OperatorModel(
         name=operator.name,
-        node_types=tuple(replace(each, memory=choices.get(each.pool)) for each in types),
+        node_types=_share_types(
+            tuple(replace(each, memory=choices.get(each.pool)) for each in types)
+        ),
         max_replicas=operator.max_replicas,
         service_mean=math.nan,
         service_scv=1.0,
     )
 
 
-def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
+def _given_speedups(app: StreamApp, operator: Operator) -> frozenset[str]:
     """Return the node types whose speedup the manifest gives.
 
     None where the operator may choose its memory: how much that does is learned, starting from what
@@ -355,8 +358,23 @@ def _given_speedups(app: StreamApp, operator: Operator) -> list[str]:
     """
     types = world.node_types(app, operator.name)
     if memory_needs_of(app)[operator.name].own_share:
-        return []
-    return [each.name for each in types if world.speedup_is_given(app, each.pool)]
+        return frozenset()
+    return _share_names(
+        frozenset(each.name for each in types if world.speedup_is_given(app, each.pool))
+    )
+
+
+# All StreamApps have the same few of these, and each of its operators would keep its own.
+@lru_cache(maxsize=1024)
+def _share_types(types: tuple[NodeType, ...]) -> tuple[NodeType, ...]:
+    """Return the node types that were made before and are equal, if there are any."""
+    return types
+
+
+@lru_cache(maxsize=1024)
+def _share_names(names: frozenset[str]) -> frozenset[str]:
+    """Return the names that were made before and are equal, if there are any."""
+    return names
 
 
 def most_replicas(app: StreamApp, policy: str) -> int | None:

@@ -142,8 +142,8 @@ class KernelPolicy:
 
     def __init__(self, algorithm: Algorithm, rng: np.random.Generator) -> None:
         self._algorithm = algorithm
-        self._rng = rng
-        self._draws = rng.random(2) if algorithm.draws else np.zeros(2)
+        self._rng = rng if algorithm.draws else None  # a generator takes 1 KiB of each operator
+        self._draws = np.zeros(2) if self._rng is None else self._rng.random(2)
         self._state: _PolicyState | None = None
         self._storage: TableStorage | None = None
         self._season: Season | None = None
@@ -225,13 +225,13 @@ class KernelPolicy:
         state.settle(memory, self._storage)
         state.taught = True
         state.release_pages()
-        if self._algorithm.draws:
+        if self._rng is not None:
             self._draws = self._rng.random(2)
 
     def state_dict(self) -> Mapping[str, Any]:
         """Return the memory and the generator's state as plain JSON values."""
         state: dict[str, Any] = {"version": VERSION, "draws": self._draws.tolist()}
-        if self._algorithm.draws:
+        if self._rng is not None:
             state["generator"] = self._rng.bit_generator.state
         if self._state is not None and self._state.taught:
             state["shape"] = list(_shape(self._state.view))
@@ -250,7 +250,7 @@ class KernelPolicy:
         if "draws" not in state:
             raise StateError(f"Expected the state of a compiled policy, got {sorted(state)}")
         self._draws = np.array(state["draws"])
-        if "generator" in state:
+        if self._rng is not None and "generator" in state:
             self._rng.bit_generator.state = state["generator"]
         self._state = None
         if "memory" in state:

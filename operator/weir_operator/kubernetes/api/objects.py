@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from weir_operator.flink.transport import Json
+from weir_operator.kubernetes.api.packing import pack, unpack
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -106,8 +107,8 @@ class Resource:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     """Those that are Weir's."""
-    spec: Mapping[str, Any]
-    """As it was given: a view of kopf's, or plain values."""
+    written: Mapping[str, Any] | bytes
+    """The spec as it was given, a view of kopf's or plain values; or packed."""
     deleting: bool
 
     @classmethod
@@ -125,13 +126,24 @@ class Resource:
                 for name, text in (meta.get("annotations") or {}).items()
                 if name.startswith(PREFIX)
             },
-            spec=body.get("spec") or {},
+            written=body.get("spec") or {},
             deleting=meta.get("deletionTimestamp") is not None,
         )
 
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """What people ask."""
+        return unpack(self.written) if isinstance(self.written, bytes) else self.written
+
     def detached(self) -> Resource:
         """Return it to be kept: kopf's view of a spec keeps the whole object, status and all."""
-        return replace(self, spec=_plain(self.spec))
+        if isinstance(self.written, bytes):
+            return self
+        plain = _plain(self.written)
+        try:
+            return replace(self, written=pack(plain))
+        except RecursionError:  # nested more deeply than JSON is written
+            return replace(self, written=plain)
 
     @property
     def is_canary(self) -> bool:

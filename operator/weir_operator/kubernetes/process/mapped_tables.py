@@ -46,6 +46,8 @@ class _Chunk:
 
     descriptor: int
     mapped: mmap.mmap
+    content: NDArray[np.uint8]
+    """What is mapped."""
 
 
 _Area = tuple[_Chunk, int, int]
@@ -138,7 +140,7 @@ class MappedTables:
             descriptor = os.dup(file.fileno())
         # A table is read here and there: what stands beside a page is no sign of what comes next.
         mapped.madvise(mmap.MADV_RANDOM)
-        chunk = _Chunk(descriptor, mapped)
+        chunk = _Chunk(descriptor, mapped, np.frombuffer(mapped, dtype=np.uint8))
         weakref.finalize(chunk, os.close, descriptor).atexit = False
         return chunk
 
@@ -165,7 +167,7 @@ class MappedAllocation:
         self._storage = storage
         self._areas = areas
         self.arrays: Sequence[NDArray[np.uint8]] = [
-            np.frombuffer(chunk.mapped, dtype=np.uint8, count=size, offset=begin)
+            chunk.content[begin : begin + size]
             for (chunk, begin, _), size in zip(areas, sizes, strict=True)
         ]
 

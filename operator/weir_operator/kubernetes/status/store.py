@@ -27,12 +27,12 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.kubernetes.api.leader import Fence, LeaseLostError
 from weir_operator.kubernetes.api.objects import Body, ObjectApi, Resource
+from weir_operator.kubernetes.api.packing import pack, unpack
 from weir_operator.kubernetes.status.ownership import (
     Ownership,
     given_elsewhere,
     is_same_installation,
 )
-from weir_operator.kubernetes.status.packing import pack, unpack
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Mapping
 
 from weir_operator.errors import PermanentError, TemporaryError
@@ -23,6 +25,8 @@ _PLURALS: Mapping[str, str] = {
     "Service": "services",
     "ServiceAccount": "serviceaccounts",
 }
+APPLIED = "weir.dev/applied"
+"""Annotation of what Weir applies: a digest of it."""
 _POLL = 0.25  # seconds between two checks of what is being deleted
 
 
@@ -55,16 +59,21 @@ class AppObjects:
     async def apply(self, *things: Body) -> None:
         """Make or change objects, in this order; none of them where one is somebody else's.
 
+        One that was applied like this before, and still is like this, is left alone.
+
         Raises:
             TemporaryError: One belongs to an earlier StreamApp of this name, and is about to go.
             PermanentError: One is not Weir's.
         """
-        paths = [self.path_of(thing) for thing in things]
-        for thing, found in zip(things, await asyncio.gather(*map(self._at, paths)), strict=True):
+        changed: list[Body] = []
+        for thing in things:
+            wanted, found = _with_digest(thing), await self._at(self.path_of(thing))
             if found is not None:
                 self.check_owner(thing["kind"], found)
-        for path, thing in zip(paths, things, strict=True):
-            await self.api.apply(path, thing)
+            if found is None or not _has(found, wanted):
+                changed.append(wanted)
+        for each in changed:
+            await self.api.apply(self.path_of(each), each)
 
     async def check(self, thing: Body) -> None:
         """Have the API server judge an object without storing it.
@@ -188,6 +197,31 @@ class AppObjects:
                 names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
                 raise TemporaryError(f"Pods still exist after {timeout:g} s: {names}")
             await asyncio.sleep(_POLL)
+
+
+def _with_digest(thing: Body) -> Body:
+    """Return an object with a digest of all that is applied of it.
+
+    A field that was applied before and is not any more is not found by comparing fields.
+    """
+    text = json.dumps(thing, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    meta = thing["metadata"]
+    annotations = {**meta.get("annotations", {}), APPLIED: digest}
+    return {**thing, "metadata": {**meta, "annotations": annotations}}
+
+
+def _has(found: object, wanted: object) -> bool:
+    """Return whether an object has all that is wanted; the API server and others add fields."""
+    match wanted:
+        case dict():
+            has = found if isinstance(found, dict) else {}
+            return all(_has(has.get(key), value) for key, value in wanted.items())
+        case list() | tuple():
+            has_list = found if isinstance(found, list) else []
+            return len(has_list) == len(wanted) and all(map(_has, has_list, wanted))
+        case _:
+            return found == wanted
 
 
 def _was_applied_by_weir(meta: Body) -> bool:

@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -774,7 +774,12 @@ class PlannerParameters:
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `planner`, its parameters bound."""
-    parameters = read_parameters(PlannerParameters, values, policy=name)
+    return _define(read_parameters(PlannerParameters, values, policy=name))
+
+
+# Most operators have the same parameters.
+@lru_cache(maxsize=64)
+def _define(parameters: PlannerParameters) -> Algorithm:
     return Algorithm(
         neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),

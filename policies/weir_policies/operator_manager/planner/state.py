@@ -13,6 +13,7 @@ blocks, decisions are taken in every interval. An *expert* is a rule that the pl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.model.arrays import Counts, Floats
@@ -229,22 +230,45 @@ class PlannerMemory(Fields):
 def find_used(row: Counts) -> tuple[tuple[int, int], ...]:
     """Return which words of a row are in use, `(begin, end)` each: begins are always the same."""
     own = PlannerMemory(row)
+    return _used_spans(
+        entered=int(own.candidates_used),
+        node_types=int(own.node_types),
+        front=int(own.front_used),
+        planned=1 if own.plans > 0 else 0,
+        heights=_round_up(min(int(own.slots), HISTORY)),
+        length=min(int(own.period + 0.5), LAGS) * FRONT,
+        of_candidates=int(row[PlannerMemory.fields["candidates"].offset]),
+        of_points=int(row[PlannerMemory.fields["points"].offset]),
+        size=row.size,
+    )
+
+
+# Most operators are equal in this, and each keeps the answer.
+@lru_cache(maxsize=1024)
+def _used_spans(
+    *,
+    entered: int,
+    node_types: int,
+    front: int,
+    planned: int,
+    heights: int,
+    length: int,
+    of_candidates: int,
+    of_points: int,
+    size: int,
+) -> tuple[tuple[int, int], ...]:
     places = {name: field.offset for name, field in PlannerMemory.fields.items()}
-    entered, front = int(own.candidates_used), int(own.front_used)
-    planned = 1 if own.plans > 0 else 0
-    length = min(int(own.period + 0.5), LAGS) * FRONT
-    of_candidates, of_points = int(row[places["candidates"]]), int(row[places["points"]])
     return (
         (0, places["candidate_capacity"]),
         *_parts(places, ("candidate_capacity", "candidate_price", "order"), entered),
-        *_parts(places, ("recent_heights",), _round_up(min(int(own.slots), HISTORY))),
+        *_parts(places, ("recent_heights",), heights),
         *_parts(places, ("seen_steps",), planned * LEVELS * GAPS * STEPS),
         *_parts(places, ("tails",), planned * STATES * (STEPS + 1)),
         *_parts(places, ("beginnings",), planned * 2 * STATES * front),
         *_parts(places, ("expected",), planned * KEPT * STATES * front),
         *_parts(places, ("period_costs", "period_values"), length),
-        (PlannerMemory.header, of_candidates + entered * int(own.node_types)),
-        (of_points, row.size),
+        (PlannerMemory.header, of_candidates + entered * node_types),
+        (of_points, size),
     )
 
 

@@ -107,7 +107,9 @@ async def test_kopf_keeps_no_object_and_a_streamapp_keeps_only_its_spec():
 
     [resource] = passed
     assert resource.spec == {"mode": "Auto"}
-    assert type(resource.detached().spec) is dict
+    kept = resource.detached()
+    assert (type(kept.spec), kept.spec) == (dict, {"mode": "Auto"})
+    assert kept.detached() is kept
     assert registry._spawning.get_all_handlers() == []  # with a timer, kopf keeps the object
 
 

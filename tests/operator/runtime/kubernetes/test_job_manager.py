@@ -314,7 +314,7 @@ def crashes(cluster, pods, monkeypatch):
         )
 
         async def jobs(self):
-            if cluster.objects[DEPLOYMENT]["metadata"].get("annotations"):
+            if job_manager_module.results_of(cluster.objects[DEPLOYMENT]):
                 return ()
             raise TemporaryError("nobody is there")
 
