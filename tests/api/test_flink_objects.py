@@ -8,7 +8,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.operator.runtime.kubernetes.test_template_fields import (
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
-from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import (
     config_map,
@@ -193,7 +193,7 @@ async def test_what_is_there_already_is_not_applied_again(kube, guest, pods_of):
     wanted += (manifests.disruption_budget(pods),)
     await AppObjects(guest, pods).apply(*wanted)
 
-    await AppObjects(api, pods).apply(*wanted)
+    await AppObjects(cast(KubernetesApi, api), pods).apply(*wanted)
 
     assert api.names == []
 
@@ -201,7 +201,7 @@ async def test_what_is_there_already_is_not_applied_again(kube, guest, pods_of):
 async def test_what_somebody_has_changed_is_applied_again(kube, guest, pods_of):
     pods = await pods_of()
     api, policy = Applied(guest), manifests.network_policy(pods)
-    objects = AppObjects(api, pods)
+    objects = AppObjects(cast(KubernetesApi, api), pods)
     await objects.apply(policy)
     opened = await kube.merge(objects.path_of(policy), {"spec": {"ingress": [{}]}})
     assert opened.status == 200, opened.message
