@@ -65,6 +65,20 @@ class Shown:
             return "not measured"
         return f"{format_number(found.value)} {found.unit}".rstrip()
 
+    def ours(self, table: str, row: str) -> str:
+        """Return what a row says of ours.
+
+        Raises:
+            ResultError: There is no such row.
+        """
+        for each in self.result.rows:
+            if (each.table, each.row) == (table, row):
+                return each.ours
+        raise ResultError(
+            f"Expected a row {row!r} in the table {table!r} of the result of "
+            f"{self.result.benchmark}, got none: correct the page's template"
+        )
+
     def table(self, title: str) -> str:
         """Return a table of a recorded result.
 

@@ -187,6 +187,32 @@ def list_departures() -> list[Departure]:
             why="delays between their nodes were not published",
         ),
         Departure(
+            what="Q-learning after a denied change",
+            paper="not said",
+            here="`ql-edf` learns from the change that it asked for, `ql` from what was done",
+            why="the results with the token bucket depend on it",
+        ),
+        Departure(
+            what="replica that is removed",
+            paper="that on the node with the highest utilisation",
+            here="any: all replicas are alike",
+            why="no utilisation of nodes is simulated",
+        ),
+        Departure(
+            what="Node Manager",
+            paper="moves replicas off nodes whose CPU is busy; switched off in the experiments",
+            here="none; the controller moves replicas off nodes that are slow "
+            "([0018](decisions/0018-edfs-hierarchy-on-flink.md))",
+            why="a container has the CPU that it asked for",
+        ),
+        Departure(
+            what="pause after a reconfiguration, network, filter",
+            paper='"a short period", and no numbers',
+            here="no manager learns or decides for 60 s; 4 ms to the source and to globalRank; "
+            "filterByCoordinates lets every record pass (`suspension`, `networkTime`)",
+            why="not published",
+        ),
+        Departure(
             what="utilisation after a removal (TH)",
             paper="the sum of the replicas' over one replica less",
             here="that of the busiest replica, times n / (n - 1)",

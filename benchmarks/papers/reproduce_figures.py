@@ -140,8 +140,15 @@ def list_departures() -> list[Departure]:
         Departure(
             what="DRS",
             paper="adds replicas until the bound is met",
-            here="`published: 1`: the fewest that keep up with the rate",
+            here="`published: 1`: the fewest that keep up with the rate, whatever the response "
+            "time; no row has the rule as printed",
             why="in the program behind the paper the loop never runs",
+        ),
+        Departure(
+            what="response time in Lohrmann",
+            paper="the operators' service times are known exactly",
+            here="waiting times alone must keep the bound; service times are not added",
+            why="as in the program behind the paper; the policies' default too",
         ),
         Departure(
             what="Heinze",
@@ -150,9 +157,9 @@ def list_departures() -> list[Departure]:
             why="the rounding of the program behind the paper skips them",
         ),
         Departure(
-            what="the -0 rules of thresholds and Heinze in Figure 16",
-            paper="the rules on the first node type alone",
-            here="no policies of their own: their costs are those with one node type",
+            what="thresholds and Heinze on the first node type only (-0, Figure 16)",
+            paper="policies of their own",
+            here="none: their costs are those with one node type",
             why="the other node types change nothing for a rule that never uses them",
         ),
         Departure(
@@ -164,12 +171,13 @@ def list_departures() -> list[Departure]:
         Departure(
             what="weights swept in Figure 12",
             paper="those of all three terms",
-            here="the same; the rest is divided equally",
+            here="the same; the other two weights are equal",
             why="the settings were not published",
         ),
         Departure(
             what="bytes in Figure 18",
-            paper="a picture of memory",
+            paper="a picture of memory; the text says tens of megabytes for tables with ten node "
+            "types",
             here="tables: 16 bytes an entry that was written, a key and a value; features: 8 bytes "
             "each, all that there are; networks: 4 bytes a weight, one network",
             why="that is what Weir's take",
@@ -194,7 +202,7 @@ def list_departures() -> list[Departure]:
             why="another rule: its row cannot be compared",
         ),
         Departure(
-            what="upper utilisation, floors, slots, levels",
+            what="upper utilisation, minimum of learning rate and exploration, slots, levels",
             paper="",
             here="as for Tables 2 to 5",
             why="the same experiments",

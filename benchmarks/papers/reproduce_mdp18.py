@@ -5,12 +5,13 @@ means. The policies are `mdp` (the paper's MDP, trained on the trace that the ch
 `mdp-rl` (its RL, and with `known: 1` its RL+), for one operator each or, `centralised: 1`, for all.
 
 Source: Russo Russo, "Towards Decentralized Auto-Scaling Policies for Data Stream Processing
-Applications", ZEUS 2018. What it leaves open, and what was taken:
-1. Its bound of 0.65 s cannot be met by the sum of response times, of which 0.94 s is service. The
-   mean over the operators and 0.63 s give the published costs, and figure 2b's axis contains those
-   for four operators. `MDP_BOUND=printed` runs table 1 with the bound as printed instead, on one
-   path, as a result of its own.
-2. Levels are the nearest multiple of 20 tuples per minute; the rate of a level is that multiple.
+Applications", ZEUS 2018. Departures:
+1. It bounds the response time of the longest path by 0.65 s (footnote 1), which cannot be kept:
+   0.94 s is service. Here, the mean over the operators is bounded by 0.63 s, because this gives the
+   published costs, and figure 2b's axis contains those for four operators. `MDP_BOUND=printed`
+   runs table 1 with the bound as printed instead, on one path, as a result of its own.
+2. How rates become levels is not said. Here, a level is the nearest multiple of 20 tuples per
+   minute, and that multiple is its rate.
 """
 
 from __future__ import annotations

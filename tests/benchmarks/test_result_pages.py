@@ -106,6 +106,11 @@ def test_a_figure_that_is_not_in_a_result_is_refused():
         page.Shown(result=a_result()).say("five")
 
 
+def test_a_row_that_is_not_in_a_result_is_refused():
+    with pytest.raises(ResultError, match="Expected a row 'a' in the table 'Table 1'"):
+        page.Shown(result=a_result()).ours("Table 1", "a")
+
+
 def test_a_result_is_read_as_it_was_written(tmp_path):
     result = a_result(
         rows=(Row(table="Table 1", row="a", beside="1", ours="2", holds=None, match=EQUAL),),
