@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from weir_policies.application_manager.search.protocol import Limits, rank
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
-from weir_simulator.experiment import Operator, World
+from weir_simulator.experiment import Objective, Operator, PathBound, World
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import workers
@@ -63,6 +64,29 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
     assert result.certainty is not None
     assert result.keeping is not None
     assert result.better == (min(result.certainty, result.keeping) >= result.required)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective(response_time=0.05, statistic=Statistic.P95),
+        Objective(response_time=0.05, paths=(PathBound(sink="light", response_time=0.002),)),
+    ],
+    ids=["a percentile", "a single sink"],
+)
+def test_a_tuning_counts_violations_of_every_bound(objective):
+    plain, bounded = (
+        an_order(experiment=an_order().experiment.model_copy(update={"objective": each}))
+        for each in (Objective(response_time=0.05), objective)
+    )
+
+    before, after = (tune(order) for order in (plain, bounded))
+
+    assert after.incumbent_prediction.violations.mean > before.incumbent_prediction.violations.mean
+    again = apply_tuning(bounded.experiment, after.incumbent)
+    assert after.incumbent_prediction.violations.mean == pytest.approx(
+        simulate(again, seed=1).violations / 100, abs=0.05
+    )
 
 
 def test_what_nearly_breaks_a_limit_in_a_short_trace_is_not_called_better():
