@@ -142,7 +142,9 @@ def simulate_percentile(chain: Chain, statistic: Statistic) -> float:
                 )
                 for name, service in zip(names, chain.services, strict=True)
             ),
-            edges=tuple(Edge(source=a, target=b) for a, b in itertools.pairwise(names)),
+            edges=tuple(
+                Edge.model_validate({"from": a, "to": b}) for a, b in itertools.pairwise(names)
+            ),
             node_types=(NodeType(name="t1", speedup=1.0, price=1.0),),
             objective=Objective(response_time=1.0, statistic=statistic),
             trace=TraceSource(file=trace),

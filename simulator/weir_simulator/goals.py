@@ -84,9 +84,16 @@ def _time_at_end(goals: Goals, row: int) -> float:
     if bound[AT_QUANTILE] == 0:
         return mean
     variance = goals.reached[end, AT_VARIANCE]
+    return find_percentile(mean, variance, constant, bound[AT_QUANTILE], bound[AT_NORMAL])
+
+
+@compiled_apart
+def find_percentile(
+    mean: float, variance: float, constant: float, quantile: float, normal: float
+) -> float:
+    """Return a percentile of a time with a constant part, s; `normal` is a normal law's."""
     # An operator that got no records has no time, not even on the wire.
-    queued = max(mean - constant, 0.0)
-    return gamma_quantile(queued, variance, bound[AT_QUANTILE], bound[AT_NORMAL]) + constant
+    return gamma_quantile(max(mean - constant, 0.0), variance, quantile, normal) + constant
 
 
 def find_late(history: Floats, bound: float) -> Floats:

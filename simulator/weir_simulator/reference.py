@@ -17,11 +17,12 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
+from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.objective import Statistic, take_statistic
+from weir_policies.model.objective import Statistic
 from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
@@ -40,6 +41,7 @@ from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
+from weir_simulator.goals import find_percentile
 from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
@@ -305,9 +307,9 @@ def run_reference(
 
 def _take_statistic(reached: tuple[float, float, float], statistic: Statistic) -> float:
     """Return a statistic of a time with this mean, variance and constant part, s."""
-    mean, variance, constant = (np.array([each]) for each in reached)
-    found = take_statistic(statistic, mean=mean, variance=variance, constant=constant)
-    return float(found[0])
+    if statistic.quantile is None:
+        return reached[0]
+    return find_percentile(*reached, statistic.quantile, normal_quantile(statistic.quantile))
 
 
 class _World:

@@ -1,19 +1,14 @@
 """What an objective can bound of a response time, and what a bound on one statistic is for another.
 
-A percentile is that of a gamma law, as in `model.queueing`. Budgets are means. A bound on a
-percentile is divided into budgets as the bound on the mean that corresponds to it, by the ratio of
-both: the measured one where there is one, else that of an exponential time.
+Budgets are means. A bound on a percentile is divided into budgets as the bound on the mean that
+corresponds to it, by the ratio of both: the measured one where there is one, else that of an
+exponential time.
 """
 
 from __future__ import annotations
 
 import math
 from enum import StrEnum
-
-import numpy as np
-from scipy.special import gammaincinv
-
-from weir_policies.model.arrays import Floats
 
 
 class Statistic(StrEnum):
@@ -45,24 +40,3 @@ def infer_tail(statistic: Statistic, *, known: Statistic, tail: float) -> float:
     if statistic is Statistic.MEAN:
         return 1.0
     return max(1.0, statistic.typical_tail * tail / known.typical_tail)
-
-
-def take_statistic(
-    statistic: Statistic, *, mean: Floats, variance: Floats, constant: Floats
-) -> Floats:
-    """Return a statistic of response times, s, shape `(b,)`; `inf` where the mean is.
-
-    Args:
-        statistic: Which one.
-        mean: Seconds, shape `(b,)`.
-        variance: Seconds^2, shape `(b,)`.
-        constant: The part of the mean that does not vary, such as network time, s, shape `(b,)`.
-    """
-    if statistic.quantile is None:
-        return mean
-    queued = np.maximum(mean - constant, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale = variance / queued
-        percentile = scale * gammaincinv(queued / scale, statistic.quantile)
-    varies = np.isfinite(queued) & (queued > 0) & (variance > 0)
-    return np.where(varies, percentile, queued) + constant

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from weir_policies.model.objective import Statistic
-from weir_simulator.experiment import Bound, Objective
+
+if TYPE_CHECKING:  # most that format something have no experiment
+    from weir_simulator.experiment import Bound, Objective
 
 Replicas = Mapping[str, int]
 """How many replicas of which node type, `pool/size`, an operator has."""

@@ -44,8 +44,8 @@ async def test_a_percentile_and_a_single_sink_are_bounded_in_what_is_tuned(setti
 
     await setting.loop.attempt()
 
-    asked = setting.tuner.orders[0].experiment.objective
-    assert asked == objective.model_copy(update={"tail": 2.0})
+    [(work, _)] = setting.tuner.calls
+    assert work.experiment.objective == objective.model_copy(update={"tail": 2.0})
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
