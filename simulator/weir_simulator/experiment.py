@@ -24,7 +24,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from weir_policies import registry
 from weir_policies.application_manager.budgets import (
@@ -43,6 +51,7 @@ from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
 from weir_policies.model import node_types as model_types
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.model.season import HOURS, Season
 from weir_policies.parameters import Settings
@@ -242,6 +251,20 @@ def _edges_join_operators(
         )  # fmt: skip
 
 
+def _paths_end_at_operators(
+    operators: Sequence[Operator], objective: Objective
+) -> Iterator[Mistake]:
+    """Refuse a bound of paths to an operator that does not exist."""
+    known = [operator.name for operator in operators]
+    for index, path in enumerate(objective.paths):
+        if path.sink not in known:
+            yield Mistake(
+                ("objective", "paths", index, "sink"), path.sink,
+                f"an operator ({', '.join(known)})",
+                suggest(path.sink, known, otherwise="choose one of them"),
+            )  # fmt: skip
+
+
 def _initial_names_node_types(
     node_types: Sequence[NodeType], initial: Mapping[str, int] | None
 ) -> Iterator[Mistake]:
@@ -425,6 +448,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _node_types_once,
     _something_has_a_price,
     _edges_join_operators,
+    _paths_end_at_operators,
     _pools_are_known_once,
     _initial_names_node_types,
     _beliefs_name_node_types,
@@ -536,15 +560,99 @@ class NodeType(Section):
         return self.name if self.pool is None else self.pool
 
 
-class Objective(Section):
-    """What the dataflow must achieve."""
+class Bound(Section):
+    """A bound on a response time: `responseTime: 50ms`, or `{bound: 50ms, statistic: p95}`."""
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
-    """Seconds from source to sink along the slowest path; a slot above it is a violation."""
+    """Seconds; a slot above it is a violation."""
+    statistic: Statistic = Field(
+        default=Statistic.MEAN,
+        strict=False,
+        exclude_if=lambda statistic: statistic is Statistic.MEAN,
+    )
+    """Which statistic of the response times of a slot is bounded; in a file part of
+    `responseTime`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_long_form(cls, value: object) -> object:
+        """Take a file's `{bound: 50ms, statistic: p95}` apart."""
+        if not isinstance(value, dict):
+            return value
+        long = value.get("responseTime")
+        if not isinstance(long, dict):
+            return value
+        unknown = sorted(long.keys() - {"bound", "statistic"})
+        if unknown or "bound" not in long:
+            raise refusal(
+                "responseTime with a bound and a statistic",
+                "write, for example, responseTime: {bound: 500ms, statistic: p95}",
+            )
+        rest = {name: field for name, field in value.items() if name != "responseTime"}
+        statistic = {name: long[name] for name in ("statistic",) if name in long}
+        return {**rest, "responseTime": long["bound"], **statistic}
+
+    @model_serializer(mode="wrap")
+    def _write_as_read(
+        self, write: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, JsonValue]:
+        """Write both as one field where a section is dumped as for a file."""
+        written: dict[str, JsonValue] = write(self)
+        if info.mode_is_json() and info.by_alias and "statistic" in written:
+            bound = {"bound": written["responseTime"], "statistic": written.pop("statistic")}
+            written["responseTime"] = bound
+        return written
+
+
+class PathBound(Bound):
+    """A bound on the slowest path to one operator, which is judged besides."""
+
+    sink: Name = Field(examples=["alerts"])
+    """Where the paths end."""
+
+
+class Objective(Bound):
+    """What the dataflow must achieve, from source to sink along the slowest path."""
+
+    paths: tuple[PathBound, ...] = Field(
+        default=(),
+        strict=False,
+        exclude_if=lambda paths: not paths,
+        examples=[[{"sink": "alerts", "responseTime": "100ms"}]],
+    )
+    """Bounds of single sinks; a slot that exceeds any is a violation."""
+    tail: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, exclude_if=lambda tail: tail is None, examples=[2.5]
+    )
+    """How many times the mean the bounded statistic is: budgets are means. `None` is the ratio of
+    an exponential time; a fitted experiment has the measured one."""
     profiled_at: AboveZero | None = Field(default=None, examples=[300])
     """Records/s at the sources for which budgets are profiled, as in EDF: each operator gets the
     time that it takes when the load brings the dataflow to the bound, with the replicas that this
     rate needs. `None` shares the bound (`share_bound`). An operator's own `budget` comes first."""
+
+    @property
+    def mean_bound(self) -> float:
+        """The bound on the mean that corresponds to the objective, s."""
+        return self.response_time / self._tail
+
+    @property
+    def mean_sink_bounds(self) -> dict[str, float]:
+        """The same of single sinks, s; the tightest where one has several."""
+        bounds: dict[str, float] = {}
+        for path in self.paths:
+            tail = infer_tail(path.statistic, known=self.statistic, tail=self._tail)
+            bounds[path.sink] = min(path.response_time / tail, bounds.get(path.sink, math.inf))
+        return bounds
+
+    @property
+    def _tail(self) -> float:
+        return self.statistic.typical_tail if self.tail is None else self.tail
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only the mean from source to sink is bounded."""
+        return self.statistic is Statistic.MEAN and not self.paths
 
 
 class RateLevels(Section):
@@ -768,7 +876,7 @@ class Experiment(Section):
         return dict.fromkeys(own, sum(own.values())) if registry.sees_application(policy) else own
 
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
-        """Return seconds of response time granted to each operator.
+        """Return seconds of mean response time granted to each operator.
 
         With a policy that moves one replica a decision, as the papers' that read budgets do, these
         are equal quotas of the bound, as published. With others they are by `share_budgets`, as
@@ -783,8 +891,9 @@ class Experiment(Section):
         Raises:
             UnknownPolicyError: No policy has this name.
         """
-        dataflow, bound = self.dataflow, self.objective.response_time
-        shares = share_equally(dataflow, bound)
+        dataflow, bound = self.dataflow, self.objective.mean_bound
+        sinks = self.objective.mean_sink_bounds
+        shares = share_equally(dataflow, bound, sink_bounds=sinks)
         if self.objective.profiled_at is not None:
             with suppress(InfeasibleObjectiveError):
                 rate = self.objective.profiled_at
@@ -792,7 +901,7 @@ class Experiment(Section):
         elif registry.sees_application(policy):
             minimum = {model.name: min_response_time(model) for model in models}
             with suppress(InfeasibleObjectiveError):
-                shares = share_budgets(dataflow, bound, least=minimum)
+                shares = share_budgets(dataflow, bound, least=minimum, sink_bounds=sinks)
         own = {each.name: each.budget for each in self.operators if each.budget is not None}
         return shares | own
 

@@ -17,11 +17,13 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
+from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import predict_means
+from weir_policies.model.objective import Statistic
+from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
     Aggregation,
@@ -39,6 +41,7 @@ from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
+from weir_simulator.goals import find_percentile
 from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
@@ -56,6 +59,7 @@ from weir_simulator.state import (
     AT_PRICE,
     AT_RATE,
     AT_REPLICAS,
+    AT_SINKS,
     AT_TIME,
     BACKLOGGED,
     COST,
@@ -119,6 +123,8 @@ class PlainOperator:
     passed: float = 0.0
     response: float = 0.0
     offered_response: float = 0.0
+    variance: float = 0.0
+    """Of that response time, s^2."""
     offered_rate: float = math.nan
     """What is measured of that."""
     upstream_backlog: float = math.nan
@@ -150,8 +156,8 @@ class PlainOperator:
         """Process a slot in steady state."""
         self.rate, self.offered = rate, offered
         self.passed = min(rate, self.capacity)
-        self.response = self.predict(rate)
-        self.offered_response = self.predict(offered)
+        self.response, _ = self.predict(rate)
+        self.offered_response, self.variance = self.predict(offered)
 
     def work_through(self, *, rate: float, slot: float, gap: float) -> None:
         """Process a slot with a queue that stops for its first `gap` seconds; see `dynamics`."""
@@ -163,24 +169,30 @@ class PlainOperator:
         self.passed = processed / slot
         if processed == 0:
             self.response = math.inf if before + arrived > 0 else 0.0
+            self.variance = 0.0
         else:
             waiting = before + rate * gap if self.source else before
             arriving = rate if self.source else arrived / working
             area = gap * (before + waiting) / 2
+            squares = _square_area(before, waiting, gap)
             emptied = waiting / (maximum - arriving) if maximum > arriving else math.inf
             if emptied < working:
                 area += emptied * waiting / 2
+                squares += _square_area(waiting, 0.0, emptied)
             else:
                 area += working * (waiting + self.backlog) / 2
-            steady = self.predict(min(arriving, NEAR_SATURATION * maximum))
+                squares += _square_area(waiting, self.backlog, working)
+            steady, variance = self.predict(min(arriving, NEAR_SATURATION * maximum))
             self.response = steady + area / processed
+            waits = slot * squares / processed**2 - (area / processed) ** 2
+            self.variance = variance + max(waits, 0.0)
         self.offered_response = self.response
 
-    def predict(self, rate: float) -> float:
-        """Return the response time in steady state, s."""
+    def predict(self, rate: float) -> tuple[float, float]:
+        """Return the response time in steady state, s, and its variance, s^2."""
         counts = np.array([self.deployment.counts], dtype=np.int64)
-        times, _ = predict_means(self.truth, counts, rate)
-        return float(times[0])
+        prediction = predict(self.truth, counts, rate)
+        return float(prediction.response_time[0]), float(prediction.variance[0])
 
     def sustain(self) -> float:
         """Return records/s at which the busiest replica is just always busy."""
@@ -255,6 +267,11 @@ class PlainOperator:
         self.truth = replace(self.truth, node_types=tuple(types))
 
 
+def _square_area(begin: float, end: float, seconds: float) -> float:
+    """Return the integral of the square of a backlog that changes evenly, records^2 s."""
+    return seconds * (begin**2 + begin * end + end**2) / 3
+
+
 def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
     """Return the deployment in reach that is nearest to the target; adding comes first."""
     if target in within_reach(here, k_max=max_replicas):
@@ -286,6 +303,13 @@ def run_reference(
     world = _World(experiment, policy, settings, seed)
     world.run(trace, outcome)
     return world.policies
+
+
+def _take_statistic(reached: tuple[float, float, float], statistic: Statistic) -> float:
+    """Return a statistic of a time with this mean, variance and constant part, s."""
+    if statistic.quantile is None:
+        return reached[0]
+    return find_percentile(*reached, statistic.quantile, normal_quantile(statistic.quantile))
 
 
 class _World:
@@ -325,7 +349,8 @@ class _World:
             self.operators[truth.name].install(initial)
         self.arbiter = Arbiter(experiment, seed)
         self.rate_factor, self.standstill = 1.0, 0.0
-        self.time = 0.0  # the application's response time in the present slot, s
+        self.time = 0.0  # the application's response time in the present slot, as bounded, s
+        self.sinks_late = False  # whether a bound of a single sink is exceeded in it
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
         algorithm = registry.define(policy, settings)
@@ -352,10 +377,10 @@ class _World:
             rate = float(arriving) * self.rate_factor
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
-            time = self.time = self.respond()
-            self.arbiter.note(time, t)
+            self.judge()
+            self.arbiter.note(self.time, t)
             kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
-            self.account(t, rate, time, price, kind, outcome)
+            self.account(t, rate, price, kind, outcome)
             self.apply(t, kind)
             if kind == RESTART:
                 self.arbiter.restarted(t)
@@ -420,10 +445,42 @@ class _World:
             else:
                 operator.take_in(rate=passed, offered=offered)
 
-    def respond(self) -> float:
-        """Return the response time from source to sink, s."""
+    def judge(self) -> None:
+        """Find the response time from source to sink, as it is bounded, and at single sinks."""
+        objective = self.experiment.objective
         times = {name: operator.offered_response for name, operator in self.operators.items()}
-        return self.dataflow.response_time(times)
+        self.time = self.dataflow.response_time(times)
+        if objective.is_plain:
+            return
+        reached = self.follow_paths(times)
+        ends = [reached[sink] for sink in self.dataflow.sinks]
+        self.time = max(_take_statistic(end, objective.statistic) for end in ends)
+        self.sinks_late = any(
+            _take_statistic(reached[path.sink], path.statistic) > path.response_time
+            for path in objective.paths
+        )
+
+    def follow_paths(self, times: Mapping[str, float]) -> dict[str, tuple[float, float, float]]:
+        """Return the time of the slowest path from a source to each operator and through it.
+
+        That is its mean, s, its variance, s^2, and the part of the mean that is constant.
+        """
+        reached: dict[str, tuple[float, float, float]] = {}
+        for name in self.dataflow.order:
+            above = (0.0, 0.0, 0.0)
+            for edge in self.dataflow.into(name):
+                if reached[edge.source][0] > above[0]:
+                    above = reached[edge.source]
+            here = self.operators[name]
+            own = (times[name], here.variance, here.truth.network_time)
+            mean, variance, constant = (a + b for a, b in zip(above, own, strict=True))
+            reached[name] = mean, variance, constant
+        return reached
+
+    @property
+    def violated(self) -> bool:
+        """Whether a bound of the objective is exceeded in the present slot."""
+        return self.sinks_late or self.time > self.experiment.objective.response_time
 
     def decide(self, t: int) -> int:
         """Ask the managers for decisions; return what the change of all operators takes."""
@@ -530,7 +587,7 @@ class _World:
         here = operator.deployment
         late = operator.response > operator.budget
         if self.queues and before.deployment != here:  # what a restart costs the application
-            late = late or self.time > self.experiment.objective.response_time
+            late = late or self.violated
         cost = CostParts(
             violation=float(late),
             resources=normalised_cost(
@@ -642,12 +699,12 @@ class _World:
         return RESIZE if alike and self.experiment.world.resizes else RESTART
 
     def account(
-        self, t: int, rate: float, time: float, price: float, kind: int, outcome: SimulationOutcome
+        self, t: int, rate: float, price: float, kind: int, outcome: SimulationOutcome
     ) -> None:
         """Add the slot's cost to the outcome."""
         weights, totals = self.experiment.weights, outcome.totals
         top = self.experiment.dearest * sum(each.max_replicas for each in self.experiment.operators)
-        violated = time > self.experiment.objective.response_time
+        violated = self.violated
         totals[VIOLATIONS] += violated
         totals[RECONFIGURATIONS] += kind == RESTART
         totals[RESIZES] += kind == RESIZE
@@ -659,7 +716,8 @@ class _World:
         )
         if outcome.history.size:
             row = outcome.history[t]
-            row[AT_RATE], row[AT_TIME], row[AT_PRICE], row[AT_CHANGE] = rate, time, price, kind
+            row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, self.time, price
+            row[AT_CHANGE], row[AT_SINKS] = kind, self.sinks_late
 
     def apply(self, t: int, kind: int) -> None:
         """Put the targets in force, or begin to provision them."""

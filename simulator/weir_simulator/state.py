@@ -26,8 +26,19 @@ COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED, ASKED, G
 TOTALS = 9
 
 # Columns of `SimulationOutcome.history`, one row per slot.
-AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS = range(5)
-HISTORY = 5
+AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS, AT_SINKS = range(6)
+"""`AT_TIME` is the bounded statistic from source to sink; `AT_SINKS` is 1 where a single sink's own
+bound is exceeded."""
+HISTORY = 6
+
+# Columns of `Goals.bounds`: row of the operator, seconds, percentile as a part of one (0 is the
+# mean), and the same percentile of a standard normal law.
+AT_END, AT_BOUND, AT_QUANTILE, AT_NORMAL = range(4)
+GOAL = 4
+
+# Columns of `Goals.reached`: mean and variance from source to operator, and the constant part.
+AT_MEAN, AT_VARIANCE, AT_CONSTANT = range(3)
+REACHED = 3
 
 
 class Rules(NamedTuple):
@@ -37,6 +48,9 @@ class Rules(NamedTuple):
     """Seconds between two decisions."""
     bound: float
     """Seconds of response time from source to sink; more is a violation."""
+    ends: int
+    """Rows of `Goals.bounds` that are this bound at each sink; 0 where only the mean from source to
+    sink is bounded, and nothing else."""
     weight_violation: float
     weight_resources: float
     weight_reconfiguration: float
@@ -107,6 +121,20 @@ class WorldState(NamedTuple):
     there, none for the others."""
 
 
+class Goals(NamedTuple):
+    """Bounds at single operators, and scratch space to judge them; empty where `Rules.ends` is 0.
+
+    Shapes: `g` bounds.
+    """
+
+    bounds: Floats
+    """`(g, GOAL)`: first that of the objective at each sink, then those of single sinks."""
+    variance: Floats
+    """Variance of the response time at each operator, s^2, `(o,)`."""
+    reached: Floats
+    """Of the slowest path from a source to each operator and through it, `(o, REACHED)`."""
+
+
 class Changes(NamedTuple):
     """What changes in the world at given slots, in their order."""
 
@@ -152,6 +180,7 @@ STATE_TYPE = types.NamedTuple(
     ],
     WorldState,
 )
+GOALS_TYPE = types.NamedTuple([_F2, _F1, _F2], Goals)
 CHANGES_TYPE = types.NamedTuple([_I1, _I1, _I1, _F1], Changes)
 OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], SimulationOutcome)
 

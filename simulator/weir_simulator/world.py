@@ -3,7 +3,7 @@
 In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6):
 
 1. The rate arrives; the response time of the present deployment follows, and whether it violates
-   the bound.
+   a bound of the objective.
 2. Each operator's policy observes, learns from the slot before, and decides.
 3. The slot is accounted: violation and resources of the present deployment, and a reconfiguration
    if one was decided, once for all operators.
@@ -33,6 +33,7 @@ from weir_simulator.dynamics import (
     replace_lost,
     respond,
 )
+from weir_simulator.goals import judge
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
@@ -47,10 +48,12 @@ from weir_simulator.state import (
     AT_PRICE,
     AT_RATE,
     AT_REPLICAS,
+    AT_SINKS,
     AT_TIME,
     BACKLOGGED,
     CHANGES_TYPE,
     COST,
+    GOALS_TYPE,
     LOSSES,
     NOTHING,
     OUTCOME_TYPE,
@@ -66,6 +69,7 @@ from weir_simulator.state import (
     VIOLATIONS,
     WEEK,
     Changes,
+    Goals,
     Rules,
     SimulationOutcome,
     WorldState,
@@ -128,12 +132,12 @@ def _has_changed(o: int, view: View) -> bool:
 
 @compiled
 def _observe(
-    o: int, t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
+    o: int, t: int, violated: bool, rules: Rules, truth: View, state: WorldState, view: View
 ) -> None:
     """Fill an operator's view with the slot that is ending.
 
-    A restart stops the whole job: where the application took longer than its bound, in `time` s,
-    that counts as a violation of the operators that changed, as in the live controller.
+    A restart stops the whole job: where the application violated its objective, that counts as a
+    violation of the operators that changed, as in the live controller.
     """
     seen = view.seen[o]
     view.before[o] = seen
@@ -158,7 +162,7 @@ def _observe(
             busiest = max(busiest, view.busy[o, place])
     seen.busiest = busiest
     late = state.response[o] > seen.budget
-    if rules.queues and time > rules.bound:
+    if rules.queues and violated:
         late = late or _has_changed(o, view)
     view.cost[o].violation = 1.0 if late else 0.0
     view.cost[o].resources = price_of(o, truth, truth.counts[o]) / view.model[o].top_cost
@@ -212,13 +216,13 @@ def _price(waiting: bool, truth: View, state: WorldState) -> float:
 
 @compiled
 def _observe_all(
-    t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
+    t: int, violated: bool, rules: Rules, truth: View, state: WorldState, view: View
 ) -> bool:
     """Fill every operator's view with the slot; return whether all measurements exist."""
     measured = True
     for o in range(truth.counts.shape[0]):
         taught = state.complete[o] == 1
-        _observe(o, t, time, rules, truth, state, view)
+        _observe(o, t, violated, rules, truth, state, view)
         complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
         state.complete[o] = complete
         state.taught[o] = taught and complete
@@ -317,11 +321,11 @@ def _agree(rules: Rules, state: WorldState, view: View) -> int:
 
 @compiled
 def _account(
-    price: float, time: float, kind: int, rules: Rules, outcome: SimulationOutcome
+    price: float, violated: bool, kind: int, rules: Rules, outcome: SimulationOutcome
 ) -> None:
     """Add what a slot cost."""
     cost = rules.weight_resources * price / rules.top_cost
-    if time > rules.bound:
+    if violated:
         cost += rules.weight_violation
         outcome.totals[VIOLATIONS] += 1
     if kind == RESTART:
@@ -378,6 +382,7 @@ def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) 
         VIEW_TYPE,
         STATE_TYPE,
         CHANGES_TYPE,
+        GOALS_TYPE,
         OUTCOME_TYPE,
         KERNEL_TYPE,
         KERNEL_TYPE,
@@ -394,6 +399,7 @@ def run_world(
     truth: View,
     state: WorldState,
     changes: Changes,
+    goals: Goals,
     outcome: SimulationOutcome,
     learn: Kernel,
     decide: Kernel,
@@ -411,6 +417,7 @@ def run_world(
         truth: The operators as they are; `counts` and `joined` are in force.
         state: As before the first slot.
         changes: What changes on the way.
+        goals: Bounds on percentiles, and of single sinks.
         outcome: Filled with sums, curve and, where it has rows, history.
         learn: The policy's kernel that learns.
         decide: The one that decides.
@@ -441,13 +448,18 @@ def run_world(
         if rules.queues:
             gap = min(standstill, rules.slot)
             standstill -= gap
-            flow_with_queues(rate, gap, rules, truth, state)
+            flow_with_queues(rate, gap, rules, truth, state, goals)
         else:
             flow_steadily(rate, truth, state)
-        time = respond(state.offered_response, truth, state)
+        sinks_late = False
+        if rules.ends == 0:
+            time = respond(state.offered_response, truth, state)
+        else:
+            time, sinks_late = judge(rules, truth, state, goals)
+        violated = time > rules.bound or sinks_late
         price = _price(provisioned_at > t, truth, state)
 
-        measured = _observe_all(t, time, rules, truth, state, view)
+        measured = _observe_all(t, violated, rules, truth, state, view)
         for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue
@@ -472,10 +484,10 @@ def run_world(
                 for place in range(truth.counts.shape[1]):
                     view.proposed[o, place] = view.counts[o, place]
                     view.counts_before[o, place] = view.counts[o, place]
-            _account(price, time, kind, rules, outcome)
+            _account(price, violated, kind, rules, outcome)
         else:
             kind = _agree(rules, state, view)
-            _account(price, time, kind, rules, outcome)
+            _account(price, violated, kind, rules, outcome)
             if _apply(kind, rules, truth, state, view):
                 provisioned_at = t + 1 + rules.provisioning
             elif kind == RESTART:
@@ -489,3 +501,4 @@ def run_world(
             row = outcome.history[t]
             row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, time, price
             row[AT_CHANGE], row[AT_REPLICAS] = kind, replicas
+            row[AT_SINKS] = sinks_late

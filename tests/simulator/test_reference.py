@@ -94,6 +94,21 @@ EXPERIMENTS = {
         world=BEYOND,
         believed={"serviceError": [0.05, 0.1], "speedupError": 0.2},
     ),
+    "percentiles in a diamond, with queues": an_experiment(
+        operators=[each | {"networkTime": "2ms"} for each in CHAIN],
+        edges=DIAMOND[:3],
+        objective={
+            "responseTime": {"bound": "100ms", "statistic": "p95"},
+            "paths": [
+                {"sink": "c", "responseTime": "20ms"},
+                {"sink": "d", "responseTime": {"bound": "120ms", "statistic": "p99"}},
+            ],
+        },
+        world={"queues": True, "downtime": "20s"},
+    ),
+    "a percentile, in steady state": an_experiment(
+        objective={"responseTime": {"bound": "90ms", "statistic": "p99"}}
+    ),
     "unlike pools": an_experiment(
         operators=IN_POOLS,
         edges=DIAMOND,

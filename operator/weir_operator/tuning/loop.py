@@ -209,7 +209,7 @@ class TuningLoop:
             request = make_request(
                 fitted.fit,
                 self._settings.terms,
-                bound=self._sharing.mean_bound,
+                tail=self._sharing.tail,
                 weights=self._sharing.tuned.weights,
                 budgets=last.budgets,
                 deployments=last.deployments,
@@ -365,11 +365,7 @@ class TuningLoop:
 
     def _judge(self, tick: Tick) -> None:
         present = self._state.present
-        if (
-            present is None
-            or present.standing is not Standing.ON_TRIAL
-            or tick.whole_violated is None
-        ):
+        if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
             return
         if self._directives().mode is not Mode.AUTO:
             return
@@ -379,7 +375,7 @@ class TuningLoop:
         tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
         money = cost_per_hour(tuned, self._settings.prices, job_manager=0.0)
         trial = present.trial.with_interval(
-            late=tick.whole_violated, money=money, restarted=tick.restarts
+            late=tick.violated, money=money, restarted=tick.restarts
         )
         allowed = self._settings.terms.constraints.max_reconfigurations
         verdict, reason = judge_trial(trial, present.forecast, most_restarts=allowed)

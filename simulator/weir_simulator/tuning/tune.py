@@ -177,7 +177,10 @@ def naive_tuning(experiment: Experiment) -> Tuning:
     Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.3 and Algorithm 5, without
     its line 5, which the program behind the published figures does not have.
     """
-    quotas = share_equally(experiment.dataflow, experiment.objective.response_time)
+    objective = experiment.objective
+    quotas = share_equally(
+        experiment.dataflow, objective.mean_bound, sink_bounds=objective.mean_sink_bounds
+    )
     return Tuning(weights=EQUAL_WEIGHTS, budgets=quotas)
 
 
@@ -198,8 +201,10 @@ class _Search:
         self._slots, self._judging_slots = slots, judging_slots
         self._asked_to_stop = should_stop
         self._limits = order.constraints.limits
-        experiment = order.experiment
-        self._space = Space(experiment.dataflow, experiment.objective.response_time)
+        experiment, objective = order.experiment, order.experiment.objective
+        self._space = Space(
+            experiment.dataflow, objective.mean_bound, sink_bounds=objective.mean_sink_bounds
+        )
         self._incumbent = order.incumbent or naive_tuning(experiment)
         self._starts = [self._incumbent, *order.warm_starts]
         self._encoded = [self._space.encode(point) for point in self._starts]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.operator.tuning.tuning_setting import (
     BUDGETS,
+    HOLD,
     HOURS,
     RUNS,
     TRUTHS,
@@ -25,9 +26,26 @@ from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.objective import Statistic
 from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import OperatorInterval, run_job
+
+
+async def test_a_percentile_and_a_single_sink_are_bounded_in_what_is_tuned(setting_of):
+    objective = Objective(
+        response_time=0.5,
+        statistic=Statistic.P95,
+        paths=(PathBound(sink="match", response_time=0.2),),
+    )
+    setting = setting_of(terms=replace(HOLD, objective=objective))
+    setting.sharing.tail = 2.0  # as measured
+
+    await setting.loop.attempt()
+
+    [(work, _)] = setting.tuner.calls
+    assert work.experiment.objective == objective.model_copy(update={"tail": 2.0})
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
@@ -154,16 +172,6 @@ async def test_more_violations_than_expected_take_it_back_to_the_former_version(
     assert setting.version(2).standing is Standing.ROLLED_BACK
     assert setting.reasons[-1] == "TuningRolledBack"
     assert "2 of 2 intervals violated" in setting.events[-1].message
-
-
-async def test_a_late_sink_of_which_the_forecast_knows_nothing_does_not_take_it_back(setting_of):
-    setting = setting_of()
-    await setting.loop.attempt()
-
-    setting.note(late=False, sink_late=True, times=2)
-
-    assert setting.loop.view.version == 1
-    assert setting.version(1).standing is not Standing.ROLLED_BACK
 
 
 async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of):

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from weir_policies.application_manager.search.protocol import Limits, rank
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
-from weir_simulator.experiment import Operator, World
+from weir_simulator.experiment import Objective, Operator, PathBound, World
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import workers
@@ -63,6 +64,27 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
     assert result.certainty is not None
     assert result.keeping is not None
     assert result.better == (min(result.certainty, result.keeping) >= result.required)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective(response_time=0.05, statistic=Statistic.P95),
+        Objective(response_time=0.05, paths=(PathBound(sink="light", response_time=0.0006),)),
+    ],
+    ids=["a percentile", "a single sink"],
+)
+def test_an_evaluation_counts_violations_of_every_bound(objective):
+    experiment = an_order().experiment.model_copy(update={"objective": objective})
+    run = SimulationRun(point=naive_tuning(experiment), slots=600, seed=1)
+
+    outcome = evaluate(experiment, arrival_rates(experiment.trace), run).outcome
+
+    plain = experiment.model_copy(update={"objective": Objective(response_time=0.05)})
+    alone = simulate(apply_tuning(plain, run.point), seed=1)
+    whole = simulate(apply_tuning(experiment, run.point), seed=1)
+    assert outcome.violations == pytest.approx(whole.violations / 100)
+    assert whole.violations > alone.violations
 
 
 def test_what_nearly_breaks_a_limit_in_a_short_trace_is_not_called_better():
