@@ -9,10 +9,10 @@ with its published or default settings, which were chosen on nothing here. Four 
 - those of 24 h once more, with a bound on response times that only an operator exceeds that falls
   behind: the rivals plan for throughput, and none of them knows response times;
 - those of 24 h in which a change costs most, with one operator that has state and three amounts of
-  memory to choose from (`EFFECTS`): `justin`, and `ds2`, which it is without that choice. So it is
-  not among the others. `planner` believes what memory does as it believes speeds, with an error;
-  or, in *memory, guessed*, what the live controller guesses from the misses with the first
-  amount, for the whole run. Live, a trial of an amount replaces the guess.
+  memory to choose from (`EFFECTS`): `justin`, `ds2`, and `justin` that changes replicas alone, its
+  own baseline. `planner` believes what memory does as it believes speeds, with an error; or, in
+  *memory, guessed*, what the live controller guesses from the misses with the first amount, for the
+  whole run. Live, a trial of an amount replaces the guess.
 
 They know neither prices nor node types, and keep the mix that they start with. With memory, all
 start with the least: Justin's lowest level is the default amount, and DS2 knows no other.
@@ -44,8 +44,11 @@ from weir_simulator.run import simulate
 ABOUT = "the planner against Dhalion, ContTune, Daedalus and Justin, simulated"
 DURATION = "2 min"
 
-RIVALS = ("dhalion", "daedalus", "conttune")
-MEMORY_RIVALS = ("ds2", "justin")
+RIVALS = ("dhalion", "daedalus", "conttune", "justin")
+ALONE = "justin, replicas alone"
+MEMORY_RIVALS = ("ds2", ALONE, "justin")
+PARAMETERS: Mapping[str, tuple[str, Mapping[str, float]]] = {ALONE: ("justin", {"min_hit_rate": 0})}
+"""Policies that do not run with their defaults: the name, and settings."""
 SEEDS = (1,)
 """Of the cases of `first-hours`; the settings of the paper have nothing that is drawn."""
 MAX_REPLICAS = 10
@@ -249,8 +252,9 @@ def _run_all(
 
 def measure(task: Task) -> Outcome:
     """Return what a policy comes to in one case."""
+    policy, parameters = PARAMETERS.get(task.policy, (task.policy, {}))
     results = [
-        simulate(experiment, seed=seed, policy=task.policy)
+        simulate(experiment, seed=seed, policy=policy, parameters=parameters)
         for seed, experiment in zip(SEEDS, task.experiments, strict=False)
     ]
     return Outcome(

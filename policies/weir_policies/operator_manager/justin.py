@@ -1,6 +1,6 @@
 """Justin: DS2, but a replica's memory is doubled before replicas are added, where misses are many.
 
-    DS2 wants as many replicas as there are: nothing changes
+    busy share within 0.5 -/+ 0.3, or DS2 wants as many replicas as there are: nothing changes
     the last change was not of memory:
         hit rate < 80 % and there is more memory: the next amount, with the present replicas
         otherwise:                                DS2's replicas, with the present amount
@@ -11,7 +11,7 @@
         otherwise:                                DS2's replicas, with the present amount
 
 The hit rate is that of the cache through which state is read. What DS2 wants is the number of
-replicas that carries the rate at the measured true rate of one.
+replicas that carries the rate at half of the measured true rate of one.
 
 Source: Schmitz, Rosinosky, Riviere, "Justin: Hybrid CPU/Memory Elastic Scaling for Distributed
 Stream Processing", DAIS 2025 (arXiv 2505.19739). The rule is that of the authors' program, the
@@ -30,7 +30,10 @@ thresholds of its experiments, and those of its options that these leave as they
    the note. Here it may try again, too.
 6. What Weir forbids is passed over: an amount whose heap is too small, or that has no room. Then
    DS2's replicas keep the present amount.
-7. DS2's departures, but replicas of another amount come on the node type that ranks the same by
+7. The program's DS2 is the autoscaler of the Flink Kubernetes Operator (`flink-autoscaler`). Its
+   target and boundary are here; its catch-up, and its windows of 1 and 2 minutes and an hour before
+   it decides, are not: each interval decides.
+8. DS2's departures, but replicas of another amount come on the node type that ranks the same by
    price there.
 """
 
@@ -67,6 +70,8 @@ HORIZONTAL, VERTICAL, ROLLBACK = range(3)
 class JustinMemory(Fields):
     """Settings of `justin`, and what was measured before the last change of memory."""
 
+    target: float
+    boundary: float
     min_hit_rate: float
     max_hit_rate: float
     min_hit_gain: float
@@ -88,6 +93,10 @@ class JustinParameters:
         ParameterError: One is out of its range.
     """
 
+    target_utilisation: float = 0.5
+    """Busy share to plan for; inside (0, 1]."""
+    boundary: float = 0.3
+    """How far the busy share may be from it before anything changes."""
     min_hit_rate: float = 0.8
     """Hit rate of the cache below which memory is short."""
     max_hit_rate: float = 0.95
@@ -99,6 +108,10 @@ class JustinParameters:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
+        refuse_outside(
+            "target_utilisation", self.target_utilisation, low=0, high=1, low_allowed=False
+        )
+        refuse_outside("boundary", self.boundary, low=0, high=1)
         refuse_outside("min_hit_rate", self.min_hit_rate, low=0, high=1)
         refuse_outside("max_hit_rate", self.max_hit_rate, low=0, high=1)
         refuse_outside("min_hit_gain", self.min_hit_gain, low=0, high=1)
@@ -121,6 +134,8 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def _prepare(parameters: JustinParameters, view: View, ticks: int) -> Memory:
     return JustinMemory.allocate(
         view,
+        target=parameters.target_utilisation,
+        boundary=parameters.boundary,
         min_hit_rate=parameters.min_hit_rate,
         max_hit_rate=parameters.max_hit_rate,
         min_hit_gain=parameters.min_hit_gain,
@@ -259,12 +274,15 @@ def is_raised(o: int, view: View, own: JustinMemory) -> bool:
 
 
 @compiled
-def count_wanted(o: int, view: View) -> int:
+def count_wanted(o: int, view: View, own: JustinMemory) -> int:
     """Return DS2's replicas, at most as many as there may be; 0 where nothing was processed."""
-    true_rate = measure_true_rate(o, view)
+    true_rate, size = measure_true_rate(o, view), total(view.counts[o])
     if true_rate <= 0:
         return 0
-    wanted = np.ceil(view.seen[o].rate / true_rate * (1 - ROUNDING))
+    replicas = view.seen[o].rate / true_rate
+    if abs(replicas / size - own.target) <= own.boundary:
+        return size
+    wanted = np.ceil(replicas / own.target * (1 - ROUNDING))
     return min(max(int(min(wanted, BEYOND)), 1), view.model[o].max_replicas)
 
 
@@ -287,11 +305,12 @@ def choose_step(o: int, view: View, own: JustinMemory) -> int:
 @compiled
 def decide(o: int, view: View, memory: Memory) -> None:
     """Do the step, where it can be done."""
-    size, wanted = total(view.counts[o]), count_wanted(o, view)
+    own = JustinMemory(memory[o])
+    size, wanted = total(view.counts[o]), count_wanted(o, view, own)
     if wanted in (0, size):
         choose_action(o, view, STAY)
         return
-    step = choose_step(o, view, JustinMemory(memory[o]))
+    step = choose_step(o, view, own)
     if step != HORIZONTAL:
         amount = next_amount(o, view, 1 if step == VERTICAL else -1)
         count = size if step == VERTICAL else wanted
@@ -301,14 +320,15 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    own, size, wanted = JustinMemory(memory[0]), observation.deployment.size, count_wanted(0, view)
+    own, size = JustinMemory(memory[0]), observation.deployment.size
+    wanted = count_wanted(0, view, own)
     if wanted == 0:
         reason = "no record was processed, so the true rate cannot be measured"
         return explain_rule(observation, target, reason)
     each = format_rate(measure_true_rate(0, view))
     reason = (
-        f"{format_rate(observation.rate)} at a true rate of {each} per replica need {wanted} "
-        f"replica{'s' if wanted > 1 else ''}"
+        f"{format_rate(observation.rate)} at a true rate of {each} per replica and a target of "
+        f"{format_share(own.target)} need {wanted} replica{'s' if wanted > 1 else ''}"
     )
     if wanted != size:
         reason += _explain_step(observation, target, view, own)

@@ -30,7 +30,13 @@ LOW, MIDDLE, HIGH = (0, 1, 0), (1, 0, 0), (0, 0, 1)
 
 
 def build(**parameters):
-    return registry.build("justin", rng=np.random.default_rng(7), parameters=parameters)
+    """Return a policy that plans for replicas that are always busy, as DS2 does by default."""
+    given = {"target_utilisation": 1.0, "boundary": 0.0} | parameters
+    return registry.build("justin", rng=np.random.default_rng(7), parameters=given)
+
+
+def build_default():
+    return registry.build("justin", rng=np.random.default_rng(7))
 
 
 def see(level, count, rate, *, each, hits, node_types=TYPES, **changes):
@@ -182,6 +188,15 @@ def test_nothing_changes_where_nothing_was_processed():
     idle = see(LOW, 2, 350.0, each=100.0, hits=0.6, processed=0.0, utilisation=(0.0, 0.0))
 
     assert live(build(), idle).target == some(LOW, 2)
+
+
+@pytest.mark.parametrize(("rate", "count"), [(850.0, 17), (790.0, 10), (210.0, 10), (150.0, 3)])
+def test_it_plans_for_half_busy_replicas_once_they_are_far_from_that(rate, count):
+    wide = a_model(node_types=TYPES, max_replicas=20)
+
+    decision = live(build_default(), see(HIGH, 10, rate, each=100.0, hits=0.9, model=wide))
+
+    assert decision.target == some(HIGH, count)
 
 
 def test_its_thresholds_are_settings():
