@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
 from weir_policies.testing import a_model, a_transition, an_observation
 
 
-def of_memory(managed: int, *, cores: int = 1, **changes) -> NodeType:
+def of_memory(managed: int, *, cores: int = 1, **changes: Any) -> NodeType:
     """Return a node type with so much memory, in a pool of its own."""
-    fields = {
+    fields: dict[str, Any] = {
         "name": f"small-{managed}/{cores}",
         "pool": f"small-{managed}",
         "speedup": float(cores),
