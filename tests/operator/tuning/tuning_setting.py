@@ -92,8 +92,8 @@ class Setting:
         self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
         self.open()
 
-    def open(self, *, key="trips", reset_nonce=0):
-        """Begin a loop as a controller does that has just been started."""
+    def open(self, *, key="trips", reset_nonce=0, seen=True):
+        """Begin a loop as a controller does that has just been started, with a tick if `seen`."""
         self.sharing = BudgetSharing(bound=self.bound, statistic="mean", sink_bounds={})
         self.loop = TuningLoop(
             settings=TuningSettings(
@@ -117,7 +117,8 @@ class Setting:
             find_similar=lambda: self.similar,
         )
         self.loop.restore()
-        self.note(late=False)
+        if seen:
+            self.note(late=False)
 
     def note(
         self, *, late, sink_late=False, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1
