@@ -1,18 +1,19 @@
 """Every policy of the papers once on real Flink, on the same job and arrivals, beside `planner`.
 
-The job is `trips`: each record waits 30 ms in `match` and 20 ms in `aggregate` at speed 1, which
-takes no CPU, so that the JVMs that a change starts have the machine. There are two node types,
-`small/1` (speed 1) and `large/1` (speed 1.6, a quarter dearer), and up to `MAX_REPLICAS` replicas
-of each operator. A line of the trace is a quarter of an hour of made-up taxi traffic and lasts
-`INTERVAL`; all policies decide once a line. The policies are compared on `LINES` of them, from
-eleven in the evening to eight in the morning: the rate falls to a tenth and rises again.
+The job is `trips` with the service times, the peak and the bound of `live`. A record waits for its
+service time, which takes no CPU, so that the JVMs that a change starts have the machine. There are
+two node types, `small/1` (speed 1) and `large/1` (speed 1.6, a quarter dearer), and up to
+`MAX_REPLICAS` replicas of each operator. A line of the trace is a quarter of an hour of made-up
+taxi traffic and lasts `INTERVAL`; all policies decide once a line. The policies are compared on
+`LINES` of them, from eleven in the evening to eight in the morning: the rate falls to a tenth and
+rises again. All begin with one replica of `small/1`, which is too little for the first lines.
 
-First, `planner` runs the job on the eighteen hours before. It begins its own run with what it has
-learned then. Policies that learn by trying begin trained, as Weir does it for a user who chooses
-such a policy for a job that it has measured: the job runs with the policy, Weir fits a simulator to
-what it has measured, trains the policy there for as long as it always does, and hands it the job
-(event `PolicyTrained`). That ends this run; the one that counts begins with what was learned. The
-others begin with nothing. All begin with `INITIAL`.
+First, `planner` runs the job on the eighteen hours before, begun with enough for their peak. It
+begins its run among the others with what it has learned then. Policies that learn by trying begin
+trained, as Weir does it for a user who chooses such a policy for a job that it has measured: the
+job runs with the policy, Weir fits a simulator to what it has measured, trains the policy there for
+as long as it always does, and hands it the job (event `PolicyTrained`). That ends this run; the one
+that counts begins with what was learned. The others begin with nothing.
 
 A run is judged by the records at a plain sink (`judging.py`): an interval holds the records that
 were due in it, also while the job is changed. Cost is per hour, of the CPU and memory that is
@@ -31,7 +32,7 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ import yaml
 from benchmarks.choices import choose_some
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import read_arrivals, read_start
+from benchmarks.policies.live.apps import APPS
 from benchmarks.policies.live.judging import judge
 from benchmarks.policies.live.live import LEARNED, price
 from benchmarks.policies.live.outcomes import load_outcomes, store_outcome
@@ -87,14 +89,17 @@ KNOWN_LINES = 72
 """Eighteen hours before: twice as many as a fit needs, because changes spoil some."""
 AFTERWARDS = 10
 """Seconds after the last line that is judged, in which its records may still come out."""
-MOST = 60
-"""Records/s at the peak of what is compared."""
+APP = APPS["trips"]
 MAX_REPLICAS = 4
 """Of an operator: twice what the peak needs of `large/1`."""
-INITIAL = {"small/1": 1}
-"""Of each operator that is scaled: too little for the first lines, so that all have to act."""
+ENOUGH: Mapping[str, int] = {"large/1": 3}
+"""Replicas of each operator that is scaled, for the peak of all hours."""
+TOO_LITTLE: Mapping[str, int] = {"small/1": 1}
+"""The same, so that all policies have to act."""
 MAX_RESTARTS = 500
 """Per day. A limit with which Weir waits for a longer trace before it tunes."""
+REFIT = "4m"
+"""Until a fit that was bad is tried again. What is compared ends before the first."""
 TRAINING = 900
 """Seconds after which a policy should have been trained."""
 SEED = 1
@@ -159,7 +164,12 @@ def run_policy(policy: str) -> PolicyOutcome:
     folder = FOLDER / "runs" / policy
     known = {} if learned is None else {LEARNED: learned / LEARNED}
     done = run_rates(
-        policy, rates, seconds=LINES * INTERVAL + AFTERWARDS, folder=folder, known=known
+        policy,
+        rates,
+        initial=TOO_LITTLE,
+        seconds=LINES * INTERVAL + AFTERWARDS,
+        folder=folder,
+        known=known,
     )
     return outcome_of(policy, done, folder)
 
@@ -169,7 +179,9 @@ def measure_hours_before() -> Path:
     folder = FOLDER / "hours-before"
     if not (folder / "finished").exists():
         known, _ = make_rates()
-        run_rates(PLANNER, known, seconds=KNOWN_LINES * INTERVAL, folder=folder, known={})
+        run_rates(
+            PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=folder, known={}
+        )
         (folder / "finished").touch()
     return state_of(folder)
 
@@ -187,6 +199,7 @@ def train(policy: str) -> Path:
         done = run_rates(
             policy,
             known[-1:],
+            initial=ENOUGH,
             seconds=TRAINING,
             folder=folder,
             known={RECORDS: measured / RECORDS},
@@ -205,9 +218,10 @@ def run_rates(
     policy: str,
     rates: Trace,
     *,
+    initial: Mapping[str, int],
     seconds: float,
     folder: Path,
-    known: dict[str, Path],
+    known: Mapping[str, Path],
     until: str | None = None,
 ) -> RecordedRun:
     """Run the job on rates; everything of it goes to `folder`.
@@ -215,6 +229,7 @@ def run_rates(
     Args:
         policy: What decides.
         rates: Records/s, one per line, shape `(n,)`.
+        initial: Replicas by node type of each operator that is scaled.
         seconds: How long the loops run.
         folder: Is made anew.
         known: Files with which the state begins, by their name there.
@@ -225,7 +240,7 @@ def run_rates(
     state.mkdir(parents=True)
     write_trace(folder / "trace.txt", rates)
     manifest = folder / "streamapp.yaml"
-    manifest.write_text(yaml.safe_dump(describe(policy, folder), sort_keys=False))
+    manifest.write_text(yaml.safe_dump(describe(policy, folder, initial), sort_keys=False))
     for name, path in known.items():
         shutil.copy2(path, state / name)
     # As a controller has that did not start just now: else the job would run alone meanwhile.
@@ -249,11 +264,11 @@ def make_rates() -> tuple[Trace, Trace]:
     rng = np.random.default_rng(TRAFFIC_SEED)
     minutes = synthesise(TraceKind.TAXI, slots=7 * 24 * 60, rng=rng)
     week = compress(minutes, slots=QUARTER)
-    week = week * MOST / week[BEGIN : BEGIN + LINES].max()
+    week = week * APP.most / week[BEGIN : BEGIN + LINES].max()
     return week[BEGIN - KNOWN_LINES : BEGIN], week[BEGIN : BEGIN + LINES]
 
 
-def describe(policy: str, folder: Path) -> dict[str, Any]:
+def describe(policy: str, folder: Path, initial: Mapping[str, int]) -> dict[str, Any]:
     """Return the StreamApp of a run in a folder."""
     manifest: dict[str, Any] = yaml.safe_load(
         (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
@@ -264,19 +279,28 @@ def describe(policy: str, folder: Path) -> dict[str, Any]:
         "args": [
             *("--trace", str(folder / "trace.txt"), "--slot-seconds", str(INTERVAL)),
             *("--seed", str(SEED), "--out", str(folder / "out")),
+            *(
+                argument
+                for name, seconds in APP.work.items()
+                for argument in (f"--service.{name}-ms", f"{1000 * seconds:g}")
+            ),
         ],
     }
-    spec["objective"]["maxRestartsPerDay"] = MAX_RESTARTS
+    spec["objective"] |= {
+        "responseTime": {"bound": APP.bound, "statistic": "mean"},
+        "maxRestartsPerDay": MAX_RESTARTS,
+    }
     for pool in spec["nodePools"]:
         pool["sizes"] = ["1"]
     for operator in spec["operators"]:
         if "fixed" in operator:
             operator["fixed"] = {"small/1": 1}
         else:
-            operator |= {"maxReplicas": MAX_REPLICAS, "initial": dict(INITIAL)}
+            operator |= {"maxReplicas": MAX_REPLICAS, "initial": dict(initial)}
     # Policies are not compared on how soon a busy machine starts a JVM.
     spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
     spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": {"name": policy}}
+    spec["applicationManager"]["interval"] = REFIT
     return manifest
 
 

@@ -42,16 +42,14 @@ def run_weir_local(
         *(() if ledger is None else ("--ledger", str(ledger))),
         *options,
     ]
-    with (
-        lines.open("w") as file,
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as weir,
-    ):
-        for line in weir.stdout or ():
-            file.write(line)
-            file.flush()
-            if until is not None and _tells_of(line, until):
-                weir.send_signal(signal.SIGINT)
-                until = None
+    with lines.open("w") as file:
+        reader = file if until is None else subprocess.PIPE
+        with subprocess.Popen(command, stdout=reader, text=True, cwd=REPOSITORY) as weir:
+            for line in weir.stdout or ():
+                file.write(line)
+                if until is not None and _tells_of(line, until):
+                    weir.send_signal(signal.SIGINT)
+                    until = None
     if weir.returncode:
         raise subprocess.CalledProcessError(weir.returncode, command)
     return read_run(lines.read_text().splitlines())

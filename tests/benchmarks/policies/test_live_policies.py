@@ -11,11 +11,13 @@ import yaml
 from benchmarks.policies import live_policies
 from benchmarks.policies.live.live import price
 from benchmarks.policies.live_policies import (
+    APP,
+    ENOUGH,
     INTERVAL,
     KNOWN_LINES,
     LINES,
-    MOST,
     POLICIES,
+    TOO_LITTLE,
     PolicyOutcome,
     describe,
     figures_of,
@@ -58,7 +60,7 @@ def a_result(*outcomes):
 def a_tick(time):
     return TickRecord(
         app="default/trips", time=time, elapsed=time - START, mode="Auto",
-        objective=Objective(bound=0.5), rate=1.0,
+        objective=Objective(bound=1.5), rate=1.0,
         response_time=ResponseTime(mean=0.1, p50=0.1, p95=0.1, p99=0.1),
         violated=False, backlog=0.0, cost_per_hour=0.3, cost=0.0, healthy=True, restarts=0,
         operators=(),
@@ -99,10 +101,10 @@ def folder(tmp_path):
     out.mkdir()
     (out / "source.json").write_text(json.dumps({"start": 1000 * START}))
     due = [1000 * (START + (line + 0.5) * INTERVAL) for line in range(LINES)]
-    came = [at + (700 if line == 0 else 100) for line, at in enumerate(due)]
+    came = [at + (1700 if line == 0 else 100) for line, at in enumerate(due)]
     rows = [f"{line},{at:.0f},{came[line]:.3f},1,1" for line, at in enumerate(due)]
     (out / "raw-1.csv").write_text("\n".join(["id,event_ms,arrival_ms,zone,number", *rows]))
-    (tmp_path / "streamapp.yaml").write_text(yaml.safe_dump(describe("ql", tmp_path)))
+    (tmp_path / "streamapp.yaml").write_text(yaml.safe_dump(describe("ql", tmp_path, TOO_LITTLE)))
     state_of(tmp_path).mkdir(parents=True)
     here, more = Deployment((1, 0, 0)), Deployment((2, 0, 0))
     records = RecordStore(state_of(tmp_path) / RECORDS)
@@ -119,7 +121,7 @@ def test_every_policy_is_in_a_valid_streamapp_and_may_choose_between_two_node_ty
     tmp_path, policy
 ):
     registry.refuse_parameters(policy, {})
-    app = parse_manifest(describe(policy, tmp_path))
+    app = parse_manifest(describe(policy, tmp_path, TOO_LITTLE))
 
     types = world.node_types(app, "match")
 
@@ -129,7 +131,7 @@ def test_every_policy_is_in_a_valid_streamapp_and_may_choose_between_two_node_ty
 
 
 def test_policies_differ_in_nothing_else(tmp_path):
-    manifests = [describe(policy, tmp_path) for policy in POLICIES]
+    manifests = [describe(policy, tmp_path, TOO_LITTLE) for policy in POLICIES]
     for each in manifests:
         del each["spec"]["operatorManager"]["policy"]
 
@@ -140,12 +142,20 @@ def test_the_rate_falls_and_rises_again_and_the_hours_before_lead_to_it():
     known, rates = make_rates()
 
     assert (known.shape, rates.shape) == ((KNOWN_LINES,), (LINES,))
-    assert rates.max() == pytest.approx(MOST)
+    assert rates.max() == pytest.approx(APP.most)
     lowest = int(rates.argmin())
-    assert rates[lowest] < MOST / 5
+    assert rates[lowest] < APP.most / 5
     assert 0 < lowest < LINES - 1
     assert rates[0] > 2 * rates[lowest]
     assert abs(known[-1] / rates[0] - 1) < 0.3
+
+
+def test_all_begin_with_too_little_for_the_first_lines_and_are_measured_with_enough():
+    known, rates = make_rates()
+    seconds = max(APP.work.values())
+
+    assert rates[0] * seconds > sum(TOO_LITTLE.values())
+    assert known.max() * seconds < 0.8 * 1.6 * sum(ENOUGH.values())
 
 
 def test_a_run_is_judged_by_its_records_and_decisions_while_it_is_compared(folder):
@@ -157,7 +167,7 @@ def test_a_run_is_judged_by_its_records_and_decisions_while_it_is_compared(folde
     assert (outcome.decisions, outcome.asked, outcome.in_its_place) == (2, 1, 1)
     assert (outcome.restarts, outcome.changes, outcome.wrong) == (1, 1, 0)
     assert outcome.records == LINES
-    assert outcome.cost == price(done.ticks[0], parse_manifest(describe("ql", folder)))
+    assert outcome.cost == price(done.ticks[0], parse_manifest(describe("ql", folder, TOO_LITTLE)))
 
 
 def test_records_that_were_lost_and_doubled_do_not_make_up_for_each_other(folder):
