@@ -32,8 +32,9 @@ import json
 import os
 import shutil
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +163,13 @@ def run_policy(policy: str) -> PolicyOutcome:
         learned = train(policy)
     _, rates = make_rates()
     folder = FOLDER / "runs" / policy
-    known = {} if learned is None else {LEARNED: learned / LEARNED}
     done = run_rates(
         policy,
         rates,
         initial=TOO_LITTLE,
         seconds=LINES * INTERVAL + AFTERWARDS,
         folder=folder,
-        known=known,
+        learned=None if learned is None else learned / LEARNED,
     )
     return outcome_of(policy, done, folder)
 
@@ -179,9 +179,7 @@ def measure_hours_before() -> Path:
     folder = FOLDER / "hours-before"
     if not (folder / "finished").exists():
         known, _ = make_rates()
-        run_rates(
-            PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=folder, known={}
-        )
+        run_rates(PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=folder)
         (folder / "finished").touch()
     return state_of(folder)
 
@@ -202,7 +200,7 @@ def train(policy: str) -> Path:
             initial=ENOUGH,
             seconds=TRAINING,
             folder=folder,
-            known={RECORDS: measured / RECORDS},
+            measured=measured / RECORDS,
             until="PolicyTrained",
         )
         if not any(event.message.startswith("PolicyTrained:") for event in done.events):
@@ -221,7 +219,8 @@ def run_rates(
     initial: Mapping[str, int],
     seconds: float,
     folder: Path,
-    known: Mapping[str, Path],
+    learned: Path | None = None,
+    measured: Path | None = None,
     until: str | None = None,
 ) -> RecordedRun:
     """Run the job on rates; everything of it goes to `folder`.
@@ -232,7 +231,8 @@ def run_rates(
         initial: Replicas by node type of each operator that is scaled.
         seconds: How long the loops run.
         folder: Is made anew.
-        known: Files with which the state begins, by their name there.
+        learned: What the policy has learned, with which the state begins; `None` is nothing.
+        measured: Records whose intervals the state begins with; `None` is none.
         until: Reason of the event that ends it sooner.
     """
     shutil.rmtree(folder, ignore_errors=True)
@@ -241,13 +241,30 @@ def run_rates(
     write_trace(folder / "trace.txt", rates)
     manifest = folder / "streamapp.yaml"
     manifest.write_text(yaml.safe_dump(describe(policy, folder, initial), sort_keys=False))
-    for name, path in known.items():
-        shutil.copy2(path, state / name)
+    if learned is not None:
+        shutil.copy2(learned, state / LEARNED)
+    if measured is not None:
+        copy_intervals(measured, state / RECORDS, end=time.time())
     # As a controller has that did not start just now: else the job would run alone meanwhile.
     operator_managers(load_manifest(manifest), trained_first=True).compile()
     return run_weir_local(
         manifest, seconds=seconds, state=state.parent, ledger=out, options=(), until=until
     )
+
+
+def copy_intervals(measured: Path, records: Path, *, end: float) -> None:
+    """Write the intervals of some records to others, as if they had ended at a Unix time.
+
+    Hours later, what is held out to judge a fit would mostly be the time since.
+    """
+    source, copy = RecordStore(measured, read_only=True), RecordStore(records)
+    try:
+        intervals = source.intervals()
+        for each in intervals:
+            copy.note_interval(replace(each, time=each.time + end - intervals[-1].time))
+    finally:
+        source.close()
+        copy.close()
 
 
 def state_of(folder: Path) -> Path:

@@ -19,6 +19,7 @@ from benchmarks.policies.live_policies import (
     POLICIES,
     TOO_LITTLE,
     PolicyOutcome,
+    copy_intervals,
     describe,
     figures_of,
     make_rates,
@@ -42,6 +43,7 @@ from weir_operator.streamapp.loading import parse_manifest
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import a_decision, an_observation
+from weir_simulator.fitting.samples import IntervalSample
 
 OUTCOME = PolicyOutcome(
     policy="planner", cost=0.4, violations=0.25, restarts=5, changes=6, asked=8, decisions=72,
@@ -218,3 +220,17 @@ def test_an_unknown_policy_is_refused(monkeypatch):
 
     with pytest.raises(BenchmarkError, match=r"LIVE_POLICIES: .* got \['best'\]"):
         live_policies.run()
+
+
+def test_what_was_measured_is_copied_as_if_it_had_just_ended(tmp_path):
+    records = RecordStore(tmp_path / "measured.sqlite")
+    for end in (100.0, 105.0, 110.0):
+        records.note_interval(IntervalSample(time=end, seconds=5.0, operators={}))
+    records.close()
+
+    copy_intervals(tmp_path / "measured.sqlite", tmp_path / "copy.sqlite", end=1000.0)
+
+    copy = RecordStore(tmp_path / "copy.sqlite")
+    times = [each.time for each in copy.intervals()]
+    copy.close()
+    assert times == [990.0, 995.0, 1000.0]
