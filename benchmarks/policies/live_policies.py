@@ -394,27 +394,32 @@ def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
 
 
 def table_of(result: Result) -> Table:
-    """Return all runs of a result beside `planner`'s, for a page."""
+    """Return all runs of a result beside `planner`'s, for a page, and what has not run."""
     outcomes = _ordered([PolicyOutcome(**each) for each in result.outcomes])
     costs = [each.cost for each in outcomes if each.policy == PLANNER]
+    columns = (
+        *("policy", "cost per hour", f"of `{PLANNER}`'s", "intervals over the bound"),
+        *("restarts", "decisions", "to change", "lost or doubled", "load"),
+    )
+    missing = [each for each in POLICIES if each not in {outcome.policy for outcome in outcomes}]
     return Table(
-        columns=(
-            *("policy", "cost per hour", f"of `{PLANNER}`'s", "intervals over the bound"),
-            *("restarts", "decisions", "to change", "lost or doubled", "load"),
-        ),
-        cells=tuple(
-            (
-                f"`{each.policy}`",
-                f"{each.cost:.3f}",
-                f"{each.cost / costs[0]:.0%}" if costs else "",
-                f"{each.violations * LINES:.0f} of {LINES} ({each.violations:.0%})",
-                str(each.restarts),
-                str(each.decisions),
-                str(each.asked),
-                "unknown" if each.wrong is None else str(each.wrong),
-                f"{each.load:.1f}",
-            )
-            for each in outcomes
+        columns=columns,
+        cells=(
+            *(
+                (
+                    f"`{each.policy}`",
+                    f"{each.cost:.3f}",
+                    f"{each.cost / costs[0]:.0%}" if costs else "",
+                    f"{each.violations * LINES:.0f} of {LINES} ({each.violations:.0%})",
+                    str(each.restarts),
+                    str(each.decisions),
+                    str(each.asked),
+                    "unknown" if each.wrong is None else str(each.wrong),
+                    f"{each.load:.1f}",
+                )
+                for each in outcomes
+            ),
+            *((f"`{each}`", "not run yet", *[""] * (len(columns) - 2)) for each in missing),
         ),
     )
 
