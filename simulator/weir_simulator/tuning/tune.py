@@ -146,7 +146,9 @@ def resampled_traffic(rates: Trace, *, seed: int) -> list[Trace]:
 def _add_extras(
     order: TuningRequest, made_up: Sequence[Trace], result: TuningResult
 ) -> TuningResult:
-    """Return the result with a forecast of its best, and policies trained for it, as asked for.
+    """Return the result with a forecast of its best and trained policies, as asked for.
+
+    They are trained for what will be in force: the best if it is better, else the incumbent.
 
     Args:
         order: Says what is asked for.
@@ -161,7 +163,9 @@ def _add_extras(
         expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
     learned = Trained({})
     if order.train and registry.learns_by_trying(best.policy.name):
-        learned = train_policies(best, slots=order.train, seed=order.seed)
+        stays = order.train_incumbent or not result.better
+        chosen = apply_tuning(order.experiment, result.incumbent) if stays else best
+        learned = train_policies(chosen, slots=order.train, seed=order.seed)
     return result.model_copy(
         update={
             "forecast": expected,

@@ -255,6 +255,19 @@ async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(se
     assert waits == pytest.approx([14 * 60, 35 * 60, 5 * 60, 5 * 60])
 
 
+async def test_a_started_controller_fits_to_what_was_measured_before_at_its_first_tick(setting_of):
+    setting = setting_of()
+    setting.open(seen=False)
+    waiting = asyncio.create_task(_waits_of(setting, maximum=2))
+    await asyncio.sleep(0)
+
+    setting.note(late=False)
+    waits = await waiting
+
+    assert waits == [0, 3600]
+    assert setting.loop.view.model.reason == "Fitted"
+
+
 async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
     setting = setting_of(TuningLostError("The process was killed"), an_answer(BUDGETS))
 
@@ -383,6 +396,17 @@ async def test_a_policy_decides_only_once_it_has_been_trained(setting_of):
     assert setting.tuner.calls[0][0].train > 0
     assert setting.loop.view.in_training == ()
     assert setting.reasons == ["PolicyTrained", "PolicyTrained"]
+
+
+@pytest.mark.parametrize(("mode", "stays"), [(Mode.AUTO, False), (Mode.ADVISE, True)])
+async def test_policies_are_trained_for_the_settings_that_will_be_in_force(setting_of, mode, stays):
+    setting = setting_of(fallback_policy=True)
+    setting.directives = Directives(mode=mode)
+
+    await setting.loop.attempt()
+
+    [(request, _)] = setting.tuner.calls
+    assert request.train_incumbent is stays
 
 
 async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):

@@ -91,8 +91,8 @@ class Setting:
         self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
         self.open()
 
-    def open(self, *, key="trips", reset_nonce=0):
-        """Begin a loop as a controller does that has just been started."""
+    def open(self, *, key="trips", reset_nonce=0, seen=True):
+        """Begin a loop as a controller does that has just been started, with a tick if `seen`."""
         self.sharing = BudgetSharing(
             bound=self.terms.objective.response_time, statistic="mean", paths=()
         )
@@ -118,7 +118,8 @@ class Setting:
             find_similar=lambda: self.similar,
         )
         self.loop.restore()
-        self.note(late=False)
+        if seen:
+            self.note(late=False)
 
     def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):

@@ -15,6 +15,7 @@ from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Objective, Operator, PathBound, World
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
+from weir_simulator.training import train_policies
 from weir_simulator.tuning import workers
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import (
@@ -47,6 +48,22 @@ def an_order(**fields):
         "constraints": Constraints(max_violations=0.5, max_reconfigurations=0.5),
     }
     return TuningRequest(**{**setting, **fields})
+
+
+def a_careful_order(*, policy):
+    """Return an order whose incumbent costs much more than it has to."""
+    experiment = an_experiment(
+        operators=(Operator(name="only", service_rate=100, max_replicas=8),),
+        trace={"kind": "taxi", "slots": 120},
+        policy={"name": policy, "parameters": {}},
+        initial={"t1": 8},
+    )
+    careful = CostWeights(violation=0.98, resources=0.001, reconfiguration=0.019)
+    return an_order(
+        experiment=experiment,
+        algorithm="joint",
+        incumbent=replace(naive_tuning(experiment), weights=careful),
+    )
 
 
 def without_time(result):
@@ -97,19 +114,7 @@ def test_what_nearly_breaks_a_limit_in_a_short_trace_is_not_called_better():
 
 def test_a_large_saving_on_a_short_trace_is_sure_on_traffic_that_is_made_up():
     """Neighbouring slots of the steady ramp are alike: the trace has no independent stretches."""
-    experiment = an_experiment(
-        operators=(Operator(name="only", service_rate=100, max_replicas=8),),
-        trace={"kind": "taxi", "slots": 120},
-        policy={"name": "planner", "parameters": {}},
-        initial={"t1": 8},
-    )
-    careful = CostWeights(violation=0.98, resources=0.001, reconfiguration=0.019)
-    order = an_order(
-        experiment=experiment,
-        algorithm="joint",
-        incumbent=replace(naive_tuning(experiment), weights=careful),
-        watch=20,
-    )
+    order = a_careful_order(policy="planner").model_copy(update={"watch": 20})
 
     result = tune(order)
 
@@ -372,3 +377,17 @@ def test_a_forecast_and_training_come_with_the_result_only_where_they_are_asked_
         update={"forecast": None, "trained": {}, "seconds": alone.seconds}
     )
     assert not {"forecast", "trained"} & json.loads(write_document(alone)).keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "stays"),
+    [({}, False), ({"train_incumbent": True}, True), ({"judging_seeds": 1}, True)],
+)
+def test_policies_are_trained_for_what_will_be_in_force(settings, stays):
+    order = a_careful_order(policy="ql-pds-plus").model_copy(update={"train": 300} | settings)
+
+    result = tune(order)
+
+    chosen = apply_tuning(order.experiment, result.incumbent if stays else result.best)
+    assert result.better is ("judging_seeds" not in settings)
+    assert result.trained == train_policies(chosen, slots=300, seed=order.seed).operators
