@@ -95,7 +95,7 @@ class _Application:
             }
         )
         self.am = ApplicationManager(
-            bound=10.0, statistic="mean", sink_bounds={}, pool_limits={}, restarts=RestartBudget()
+            bound=10.0, statistic="mean", paths=(), pool_limits={}, restarts=RestartBudget()
         )
         self.tokens = self.am.restarts.fill(0.0)
         self.records = RecordStore(folder / "records.sqlite")

@@ -47,6 +47,14 @@ def read_arrivals(out: Path) -> list[Arrival]:
     return sorted(arrivals, key=lambda arrival: arrival.time)
 
 
+def read_start(out: Path) -> float | None:
+    """Return when the trace of a job began, Unix seconds; `None` before its first checkpoint."""
+    try:
+        return float(json.loads((out / "source.json").read_text())["start"]) / 1000
+    except FileNotFoundError:
+        return None
+
+
 def longest_gap(arrivals: Sequence[Arrival], start: float, end: float) -> float:
     """Return the longest time without output that touches [start, end], seconds."""
     before, after = find_gap(arrivals, start, end)

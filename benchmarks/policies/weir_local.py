@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,13 @@ from weir_operator.loop.run_record import RecordedRun, read_run
 
 
 def run_weir_local(
-    manifest: Path, *, seconds: float, state: Path, ledger: Path | None, options: tuple[str, ...]
+    manifest: Path,
+    *,
+    seconds: float,
+    state: Path,
+    ledger: Path | None,
+    options: tuple[str, ...],
+    until: str | None = None,
 ) -> RecordedRun:
     """Run a StreamApp for a time; its record and its report go beside the manifest.
 
@@ -21,6 +29,7 @@ def run_weir_local(
         state: Folder of all StreamApps' state.
         ledger: Folder of the job's ledger; `None` where it keeps none.
         options: More of the command's options.
+        until: Reason of the event after which it is interrupted, as by Ctrl-C, if that is sooner.
 
     Raises:
         CalledProcessError: It ended with an error, which it has told.
@@ -34,5 +43,19 @@ def run_weir_local(
         *options,
     ]
     with lines.open("w") as file:
-        subprocess.run(command, stdout=file, check=True, cwd=REPOSITORY)
+        reader = file if until is None else subprocess.PIPE
+        with subprocess.Popen(command, stdout=reader, text=True, cwd=REPOSITORY) as weir:
+            for line in weir.stdout or ():
+                file.write(line)
+                if until is not None and _tells_of(line, until):
+                    weir.send_signal(signal.SIGINT)
+                    until = None
+    if weir.returncode:
+        raise subprocess.CalledProcessError(weir.returncode, command)
     return read_run(lines.read_text().splitlines())
+
+
+def _tells_of(line: str, reason: str) -> bool:
+    """Return whether a line of the record is an event with this reason."""
+    record = json.loads(line)
+    return record["type"] == "event" and str(record["message"]).startswith(f"{reason}:")

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from weir_cli.options import PolicyName
 from weir_simulator.experiment_files import load_experiment
+from weir_simulator.reports import wording
 from weir_simulator.section import MAX_SEED
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def simulate(
     if as_json:
         typer.echo(json.dumps(_to_plain(result), indent=2))
     else:
-        Console().print(_table(f"{file.name}: {name}, seed {chosen_seed}", result))
+        bounds = wording.objective(experiment.objective)
+        Console().print(_table(f"{file.name}: {name}, seed {chosen_seed}", result, bounds))
 
 
 def _to_plain(result: Result) -> dict[str, object]:
@@ -60,14 +62,14 @@ def _to_plain(result: Result) -> dict[str, object]:
     }
 
 
-def _table(title: str, result: Result) -> Table:
+def _table(title: str, result: Result, bounds: str) -> Table:
     table = Table(title=title, title_justify="left", show_header=False, box=None)
     table.add_column(style="dim")
     table.add_column(justify="right")
     table.add_column()
     rows = [
         ("average cost", f"{result.average_cost:.4f}", "per slot"),
-        ("violations", f"{result.violations:.2f} %", "of slots"),
+        ("violations", f"{result.violations:.2f} %", f"of slots; {bounds}"),
         ("reconfigurations", f"{result.reconfigurations:.2f} %", "of slots"),
         *([("resizes in place", f"{result.resizes:.2f} %", "of slots")] if result.resizes else []),
         *([("lost replicas", f"{result.losses:,}", "")] if result.losses else []),

@@ -7,17 +7,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.policy import OperatorModel
-from weir_simulator.beliefs import believed_models, true_models
+from weir_simulator.beliefs import (
+    believed_models,
+    miss_shares,
+    speeds_by_memory,
+    true_models,
+)
 from weir_simulator.dynamics import find_speeds, first_replicas
-from weir_simulator.experiment import Experiment
+from weir_simulator.experiment import Bound, Experiment
 from weir_simulator.state import (
+    AT_BOUND,
+    AT_END,
+    AT_NORMAL,
+    AT_QUANTILE,
+    GOAL,
     PRICE,
     RATE_FACTOR,
+    REACHED,
     SPEEDUP,
     Changes,
+    Goals,
     Rules,
     WorldState,
     new_state,
@@ -38,6 +51,7 @@ class Scene:
     """The operators as the policy believes them to be."""
     state: WorldState
     changes: Changes
+    goals: Goals
 
 
 def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Scene:
@@ -68,7 +82,7 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Sce
         if rules.spread > 0:
             find_speeds(o, truth, state)
     view.counts_before[:] = truth.counts
-    return Scene(rules, truth, view, state, _list_changes(experiment))
+    return Scene(rules, truth, view, state, _list_changes(experiment), _list_goals(experiment))
 
 
 def make_rules(experiment: Experiment, *, seed: int) -> Rules:
@@ -77,6 +91,7 @@ def make_rules(experiment: Experiment, *, seed: int) -> Rules:
     return Rules(
         slot=experiment.slot,
         bound=experiment.objective.response_time,
+        ends=0 if experiment.objective.is_plain else len(experiment.dataflow.sinks),
         weight_violation=weights.violation,
         weight_resources=weights.resources,
         weight_reconfiguration=weights.reconfiguration,
@@ -150,10 +165,32 @@ def _begin(experiment: Experiment) -> WorldState:
     fed = {edge.target for edge in experiment.dataflow.edges}
     for o, operator in enumerate(experiment.operators):
         state.source[o] = operator.name not in fed
+        state.by_memory[o] = speeds_by_memory(experiment, operator)
+        state.miss_share[o] = miss_shares(experiment, operator)
         for node_type in experiment.node_types:
             if not operator.may_use(node_type):
                 state.pool_room[o, pools.index(node_type.pool_name)] = 0
     return state
+
+
+def _list_goals(experiment: Experiment) -> Goals:
+    """Return the bounds at single operators: the objective's at each sink, then the others."""
+    objective, rows = experiment.objective, [each.name for each in experiment.operators]
+    bounded: list[tuple[str, Bound]] = []
+    if not objective.is_plain:
+        bounded += [(sink, objective) for sink in experiment.dataflow.sinks]
+        bounded += [(path.sink, path) for path in objective.paths]
+    bounds = np.zeros((len(bounded), GOAL))
+    for row, (end, bound) in enumerate(bounded):
+        bounds[row, AT_END], bounds[row, AT_BOUND] = rows.index(end), bound.response_time
+        quantile = bound.statistic.quantile
+        if quantile is not None:
+            bounds[row, AT_QUANTILE] = quantile
+            bounds[row, AT_NORMAL] = normal_quantile(quantile)
+    operators = len(rows) if bounded else 0
+    return Goals(
+        bounds=bounds, variance=np.zeros(operators), reached=np.zeros((operators, REACHED))
+    )
 
 
 def _list_changes(experiment: Experiment) -> Changes:

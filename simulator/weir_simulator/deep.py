@@ -67,7 +67,9 @@ def can_batch(experiment: Experiment) -> bool:
     plain = experiment.world.model_copy(update={"changes": ()}) == World()
     limited = any(node_type.pool_limit is not None for node_type in experiment.node_types)
     granted = experiment.arbitration.grants_all
-    return plain and granted and not limited and len(experiment.operators) == 1
+    chosen = any(node_type.memory is not None for node_type in experiment.node_types)
+    simple = not (limited or chosen) and experiment.objective.is_plain
+    return plain and granted and simple and len(experiment.operators) == 1
 
 
 def simulate_deep(
@@ -137,7 +139,7 @@ def simulate_deep(
 
 
 def _note(worlds: _Worlds, rates: Floats, rows: Floats) -> None:
-    """Keep what happened in a slot that is over, by run; rates and rows are `(r,)`, `(r, 5)`."""
+    """Keep what happened in a slot that is over, by run; rates and rows are `(r,)`, `(r, 6)`."""
     view = worlds.believed
     rows[:, AT_RATE], rows[:, AT_TIME] = rates, view.seen["response_time"]
     # What is paid is what ran in the slot; the deployments are those of the next one already.
@@ -154,8 +156,9 @@ def _refuse_what_differs(experiments: Sequence[Experiment]) -> None:
     """
     if not all(can_batch(experiment) for experiment in experiments):
         raise SimulatorError(
-            "Expected one operator in a steady state, without pool limits, delays or noise: the "
-            "batched loop knows no other world, so run the experiment by itself"
+            "Expected one operator in a steady state whose mean response time is bounded, without "
+            "pool limits, delays or noise: the batched loop knows no other world, so run the "
+            "experiment by itself"
         )
     shapes = {
         (

@@ -7,7 +7,8 @@ With queues, unprocessed records wait, and a restart stops the job for a while; 
     W = mean backlog over the slot / records processed per second
 
 is added to the response time (Little's law), with a piecewise linear backlog: it rises while the
-job is stopped, and then falls or rises at the rate that is left to the operator.
+job is stopped, and then falls or rises at the rate that is left to the operator. Where a percentile
+is bounded (`goals`), the variance of the same quotient over the slot is added to that of the time.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from __future__ import annotations
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
+from weir_policies.kernels.percentiles import predict_moments
 from weir_policies.kernels.prediction import arrive, capacity_of, predict_one, share_of, water_level
 from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import AVERAGE, BY_LOAD, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.randomness import SPEED, draw_factor
-from weir_simulator.state import Rules, WorldState
+from weir_simulator.state import Goals, Rules, WorldState
 
 NEAR_SATURATION = 0.98
 """Part of what an operator can sustain at which the steady part of its response time is taken when
@@ -60,7 +62,9 @@ def flow_steadily(rate: float, truth: View, state: WorldState) -> None:
 
 
 @compiled
-def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: WorldState) -> None:
+def flow_with_queues(
+    rate: float, gap: float, rules: Rules, truth: View, state: WorldState, goals: Goals
+) -> None:
     """Fill rates, response times and backlogs for a slot that stops for its first `gap` seconds."""
     operators = truth.counts.shape[0]
     for o in range(operators):
@@ -69,17 +73,17 @@ def flow_with_queues(rate: float, gap: float, rules: Rules, truth: View, state: 
     for edge in range(truth.edges.shape[0]):
         above, below = truth.edges[edge, 0], truth.edges[edge, 1]
         if state.passed[above] < 0:
-            _serve(above, gap, rules, truth, state)
+            _serve(above, gap, rules, truth, state, goals)
         state.rate[below] += state.passed[above] * truth.selectivity[edge]
     for o in range(operators):
         if state.passed[o] < 0:  # no edge leaves it
-            _serve(o, gap, rules, truth, state)
+            _serve(o, gap, rules, truth, state, goals)
         state.offered[o] = state.rate[o]
         state.offered_response[o] = state.response[o]
 
 
 @compiled
-def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> None:
+def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState, goals: Goals) -> None:
     """Process a slot at an operator whose rate is known."""
     maximum = sustain(o, truth)
     working = rules.slot - gap
@@ -91,6 +95,8 @@ def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> 
     state.passed[o] = processed / rules.slot
     if processed == 0:
         state.response[o] = np.inf if before + arrived > 0 else 0.0
+        if rules.ends > 0:
+            goals.variance[o] = 0.0  # of an infinite time, none is used
         return
     # What arrives while the job stands still waits at the sources; behind them nothing arrives.
     waiting = before + state.rate[o] * gap if state.source[o] else before
@@ -101,8 +107,21 @@ def _serve(o: int, gap: float, rules: Rules, truth: View, state: WorldState) -> 
         area += emptied * waiting / 2
     else:
         area += working * (waiting + after) / 2
-    steady, _ = predict_one(o, truth, truth.counts[o], min(arriving, NEAR_SATURATION * maximum))
+    rate = min(arriving, NEAR_SATURATION * maximum)
+    steady, _ = predict_one(o, truth, truth.counts[o], rate)
     state.response[o] = steady + area / processed
+    if rules.ends > 0:
+        squares = square_area(before, waiting, gap)
+        squares += square_area(waiting, after if emptied >= working else 0.0, min(emptied, working))
+        _, variance, _ = predict_moments(o, truth, truth.counts[o], rate)
+        waits = rules.slot * squares / processed**2 - (area / processed) ** 2
+        goals.variance[o] = variance + max(waits, 0.0)
+
+
+@compiled
+def square_area(begin: float, end: float, seconds: float) -> float:
+    """Return the integral of the square of a backlog that changes evenly, records^2 s."""
+    return seconds * (begin**2 + begin * end + end**2) / 3
 
 
 @compiled
@@ -210,8 +229,9 @@ def find_speeds(o: int, truth: View, state: WorldState) -> None:
     """
     slowest_counts = truth.model[o].aggregation != AVERAGE and truth.model[o].sharing == 0
     for place in range(truth.counts.shape[1]):
+        speed = state.nominal[place] * state.by_memory[o, place]
         if truth.counts[o, place] == 0:
-            truth.speedup[o, place] = state.nominal[place]
+            truth.speedup[o, place] = speed
             continue
         minimum, summed = np.inf, 0.0
         for rank in range(truth.joined.shape[1]):
@@ -219,7 +239,7 @@ def find_speeds(o: int, truth: View, state: WorldState) -> None:
                 minimum = min(minimum, state.factor[o, rank])
                 summed += state.factor[o, rank]
         mean = summed / truth.counts[o, place]
-        truth.speedup[o, place] = state.nominal[place] * (minimum if slowest_counts else mean)
+        truth.speedup[o, place] = speed * (minimum if slowest_counts else mean)
 
 
 @compiled

@@ -24,7 +24,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from weir_policies import registry
 from weir_policies.application_manager.budgets import (
@@ -43,6 +51,7 @@ from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
 from weir_policies.model import node_types as model_types
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.model.season import HOURS, Season
 from weir_policies.parameters import Settings
@@ -58,6 +67,9 @@ from weir_simulator.section import (
 )
 from weir_simulator.traces import TraceKind
 from weir_simulator.validation import Mistake, Section, refusal, refuse
+
+MAX_MEMORY = 1_000_000
+"""MiB that a replica may have; more is a mistake of units."""
 
 
 def initial_counts(
@@ -242,6 +254,20 @@ def _edges_join_operators(
         )  # fmt: skip
 
 
+def _paths_end_at_operators(
+    operators: Sequence[Operator], objective: Objective
+) -> Iterator[Mistake]:
+    """Refuse a bound of paths to an operator that does not exist."""
+    known = [operator.name for operator in operators]
+    for index, path in enumerate(objective.paths):
+        if path.sink not in known:
+            yield Mistake(
+                ("objective", "paths", index, "sink"), path.sink,
+                f"an operator ({', '.join(known)})",
+                suggest(path.sink, known, otherwise="choose one of them"),
+            )  # fmt: skip
+
+
 def _initial_names_node_types(
     node_types: Sequence[NodeType], initial: Mapping[str, int] | None
 ) -> Iterator[Mistake]:
@@ -357,6 +383,59 @@ def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:
             )  # fmt: skip
 
 
+def _memory_is_of_pools(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
+    """Refuse a choice of memory within a pool, and node types whose memory is not given."""
+    if all(each.memory is None for each in node_types):
+        return
+    amounts: dict[str, int] = {}
+    for index, node_type in enumerate(node_types):
+        here = ("nodeTypes", index, "memory")
+        if node_type.memory is None:
+            yield Mistake(
+                here, None, "an amount, as other node types have one", "add it, or remove theirs"
+            )
+            continue
+        amount = amounts.setdefault(node_type.pool_name, node_type.memory)
+        if amount != node_type.memory:
+            yield Mistake(
+                here, node_type.memory,
+                f"{amount}, as for the other types of pool {node_type.pool_name}",
+                "give each amount a pool of its own: no resize changes memory",
+            )  # fmt: skip
+
+
+def _effects_are_of_amounts(
+    operators: Sequence[Operator], node_types: Sequence[NodeType]
+) -> Iterator[Mistake]:
+    """Refuse an operator that says what memory does, but not for each amount that it may have."""
+    for index, operator in enumerate(operators):
+        given = sorted(each.managed for each in operator.memory)
+        usable = [each.memory for each in node_types if operator.may_use(each)]
+        amounts = sorted({amount for amount in usable if amount is not None})
+        if given and given != amounts:
+            yield Mistake(
+                ("operators", index, "memory"), given,
+                f"each amount of its node types once ({', '.join(map(str, amounts))})",
+                "say what each of them does, or remove memory",
+            )  # fmt: skip
+
+
+def _initial_has_one_amount(
+    operators: Sequence[Operator],
+    node_types: Sequence[NodeType],
+    initial: Mapping[str, int] | None,
+) -> Iterator[Mistake]:
+    """Refuse an initial deployment with replicas of different memory."""
+    amounts = {each.name: each.memory for each in node_types}
+    for counts in initial_counts(operators, node_types, initial):
+        if len({amounts[name] for name, count in counts.items() if count and name in amounts}) > 1:
+            yield Mistake(
+                ("initial",), initial, "replicas of one amount of memory for each operator",
+                "an operator's replicas all have the same: choose one amount",
+            )  # fmt: skip
+            return
+
+
 def _errors_are_given_or_drawn(believed: Believed) -> Iterator[Mistake]:
     """Refuse an error that is both written and drawn, and a range that runs backwards."""
     if believed.service_error is not None:
@@ -425,6 +504,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _node_types_once,
     _something_has_a_price,
     _edges_join_operators,
+    _paths_end_at_operators,
     _pools_are_known_once,
     _initial_names_node_types,
     _beliefs_name_node_types,
@@ -433,6 +513,9 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _pools_have_one_limit,
     _initial_fits_pools,
     _key_groups_suffice,
+    _memory_is_of_pools,
+    _effects_are_of_amounts,
+    _initial_has_one_amount,
     _errors_are_given_or_drawn,
     _joint_policy_fits_operators,
 )
@@ -460,6 +543,17 @@ class UsualWeek(Section):
         """Return a season as an experiment says it, to four digits: no rate is known better."""
         rates = tuple(None if math.isnan(each) else float(f"{each:.4g}") for each in season.rates)
         return cls(rates=rates, weeks=season.weeks)
+
+
+class MemoryEffect(Section):
+    """What an amount of memory does to an operator with state."""
+
+    managed: int = Field(ge=1, le=MAX_MEMORY, examples=[256])
+    """MiB of managed memory, an amount of the node types."""
+    work: AboveZero = Field(examples=[1.0])
+    """A record's work, relative to that of `serviceRate`."""
+    miss_share: Probability = Field(examples=[0.4])
+    """Of the blocks that state is read from, the share that is not in the cache."""
 
 
 class Operator(Section):
@@ -490,6 +584,9 @@ class Operator(Section):
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
     """Seconds of response time granted to it; `None` is a share of the bound: an equal one with
     policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
+    memory: tuple[MemoryEffect, ...] = ()
+    """What each amount of memory does to it; empty where memory does nothing and no misses are
+    measured, as without state."""
     usual: UsualWeek | None = None
     """What usually arrives at it; `None` leaves that to be learned."""
 
@@ -529,6 +626,9 @@ class NodeType(Section):
     pool of its own."""
     pool_limit: int | None = Field(default=None, ge=1, examples=[20])
     """Most replicas of all operators over all types of the pool; `None` is no limit."""
+    memory: int | None = Field(default=None, ge=1, le=MAX_MEMORY, examples=[256])
+    """MiB of managed memory of a replica. An operator's replicas all have the same amount, and the
+    types of a pool do; `None` where there is no choice."""
 
     @property
     def pool_name(self) -> str:
@@ -536,15 +636,99 @@ class NodeType(Section):
         return self.name if self.pool is None else self.pool
 
 
-class Objective(Section):
-    """What the dataflow must achieve."""
+class Bound(Section):
+    """A bound on a response time: `responseTime: 50ms`, or `{bound: 50ms, statistic: p95}`."""
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
-    """Seconds from source to sink along the slowest path; a slot above it is a violation."""
+    """Seconds; a slot above it is a violation."""
+    statistic: Statistic = Field(
+        default=Statistic.MEAN,
+        strict=False,
+        exclude_if=lambda statistic: statistic is Statistic.MEAN,
+    )
+    """Which statistic of the response times of a slot is bounded; in a file part of
+    `responseTime`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_long_form(cls, value: object) -> object:
+        """Take a file's `{bound: 50ms, statistic: p95}` apart."""
+        if not isinstance(value, dict):
+            return value
+        long = value.get("responseTime")
+        if not isinstance(long, dict):
+            return value
+        unknown = sorted(long.keys() - {"bound", "statistic"})
+        if unknown or "bound" not in long:
+            raise refusal(
+                "responseTime with a bound and a statistic",
+                "write, for example, responseTime: {bound: 500ms, statistic: p95}",
+            )
+        rest = {name: field for name, field in value.items() if name != "responseTime"}
+        statistic = {name: long[name] for name in ("statistic",) if name in long}
+        return {**rest, "responseTime": long["bound"], **statistic}
+
+    @model_serializer(mode="wrap")
+    def _write_as_read(
+        self, write: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, JsonValue]:
+        """Write both as one field where a section is dumped as for a file."""
+        written: dict[str, JsonValue] = write(self)
+        if info.mode_is_json() and info.by_alias and "statistic" in written:
+            bound = {"bound": written["responseTime"], "statistic": written.pop("statistic")}
+            written["responseTime"] = bound
+        return written
+
+
+class PathBound(Bound):
+    """A bound on the slowest path to one operator, which is judged besides."""
+
+    sink: Name = Field(examples=["alerts"])
+    """Where the paths end."""
+
+
+class Objective(Bound):
+    """What the dataflow must achieve, from source to sink along the slowest path."""
+
+    paths: tuple[PathBound, ...] = Field(
+        default=(),
+        strict=False,
+        exclude_if=lambda paths: not paths,
+        examples=[[{"sink": "alerts", "responseTime": "100ms"}]],
+    )
+    """Bounds of single sinks; a slot that exceeds any is a violation."""
+    tail: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, exclude_if=lambda tail: tail is None, examples=[2.5]
+    )
+    """How many times the mean the bounded statistic is: budgets are means. `None` is the ratio of
+    an exponential time; a fitted experiment has the measured one."""
     profiled_at: AboveZero | None = Field(default=None, examples=[300])
     """Records/s at the sources for which budgets are profiled, as in EDF: each operator gets the
     time that it takes when the load brings the dataflow to the bound, with the replicas that this
     rate needs. `None` shares the bound (`share_bound`). An operator's own `budget` comes first."""
+
+    @property
+    def mean_bound(self) -> float:
+        """The bound on the mean that corresponds to the objective, s."""
+        return self.response_time / self._tail
+
+    @property
+    def mean_sink_bounds(self) -> dict[str, float]:
+        """The same of single sinks, s; the tightest where one has several."""
+        bounds: dict[str, float] = {}
+        for path in self.paths:
+            tail = infer_tail(path.statistic, known=self.statistic, tail=self._tail)
+            bounds[path.sink] = min(path.response_time / tail, bounds.get(path.sink, math.inf))
+        return bounds
+
+    @property
+    def _tail(self) -> float:
+        return self.statistic.typical_tail if self.tail is None else self.tail
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only the mean from source to sink is bounded."""
+        return self.statistic is Statistic.MEAN and not self.paths
 
 
 class RateLevels(Section):
@@ -694,6 +878,9 @@ class Believed(Section):
     """Speedup by node type; what is left out is the truth."""
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
     """Greatest relative error of the speedups, drawn between the true ones of the neighbours."""
+    memory: Literal["known", "guessed"] = "known"
+    """What is believed of memory that an operator has not: what it truly does, or the guess of the
+    live controller from the misses with the first amount (`model.memory`), for the whole run."""
 
     @property
     def is_random(self) -> bool:
@@ -768,7 +955,7 @@ class Experiment(Section):
         return dict.fromkeys(own, sum(own.values())) if registry.sees_application(policy) else own
 
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
-        """Return seconds of response time granted to each operator.
+        """Return seconds of mean response time granted to each operator.
 
         With a policy that moves one replica a decision, as the papers' that read budgets do, these
         are equal quotas of the bound, as published. With others they are by `share_budgets`, as
@@ -783,8 +970,9 @@ class Experiment(Section):
         Raises:
             UnknownPolicyError: No policy has this name.
         """
-        dataflow, bound = self.dataflow, self.objective.response_time
-        shares = share_equally(dataflow, bound)
+        dataflow, bound = self.dataflow, self.objective.mean_bound
+        sinks = self.objective.mean_sink_bounds
+        shares = share_equally(dataflow, bound, sink_bounds=sinks)
         if self.objective.profiled_at is not None:
             with suppress(InfeasibleObjectiveError):
                 rate = self.objective.profiled_at
@@ -792,7 +980,7 @@ class Experiment(Section):
         elif registry.sees_application(policy):
             minimum = {model.name: min_response_time(model) for model in models}
             with suppress(InfeasibleObjectiveError):
-                shares = share_budgets(dataflow, bound, least=minimum)
+                shares = share_budgets(dataflow, bound, least=minimum, sink_bounds=sinks)
         own = {each.name: each.budget for each in self.operators if each.budget is not None}
         return shares | own
 

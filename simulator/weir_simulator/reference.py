@@ -17,11 +17,13 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
+from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import predict_means
+from weir_policies.model.objective import Statistic
+from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
     Aggregation,
@@ -36,13 +38,21 @@ from weir_policies.policy import (
 )
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
-from weir_simulator.beliefs import believed_models, true_models, true_node_types
+from weir_simulator.beliefs import (
+    believed_models,
+    miss_shares,
+    speeds_by_memory,
+    true_models,
+    true_node_types,
+)
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
+from weir_simulator.goals import find_percentile
 from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
+    MISS_NOISE,
     MISSING,
     RATE_NOISE,
     SPEED,
@@ -56,6 +66,7 @@ from weir_simulator.state import (
     AT_PRICE,
     AT_RATE,
     AT_REPLICAS,
+    AT_SINKS,
     AT_TIME,
     BACKLOGGED,
     COST,
@@ -93,7 +104,11 @@ class PlainOperator:
     truth: OperatorModel
     """Its speedups are those of the replicas that there are."""
     nominal: tuple[NodeType, ...]
-    """The node types as they are today, before replicas differ."""
+    """The node types as they are today, before replicas differ, and before what memory does."""
+    by_memory: tuple[float, ...]
+    """Factor of its speed on each node type, by the memory there."""
+    miss_shares: tuple[float, ...]
+    """Share of reads of state that miss the cache on each node type; NaN where not measured."""
     believed: OperatorModel
     budget: float
     most_replicas: int
@@ -119,6 +134,8 @@ class PlainOperator:
     passed: float = 0.0
     response: float = 0.0
     offered_response: float = 0.0
+    variance: float = 0.0
+    """Of that response time, s^2."""
     offered_rate: float = math.nan
     """What is measured of that."""
     upstream_backlog: float = math.nan
@@ -150,8 +167,8 @@ class PlainOperator:
         """Process a slot in steady state."""
         self.rate, self.offered = rate, offered
         self.passed = min(rate, self.capacity)
-        self.response = self.predict(rate)
-        self.offered_response = self.predict(offered)
+        self.response, _ = self.predict(rate)
+        self.offered_response, self.variance = self.predict(offered)
 
     def work_through(self, *, rate: float, slot: float, gap: float) -> None:
         """Process a slot with a queue that stops for its first `gap` seconds; see `dynamics`."""
@@ -163,24 +180,30 @@ class PlainOperator:
         self.passed = processed / slot
         if processed == 0:
             self.response = math.inf if before + arrived > 0 else 0.0
+            self.variance = 0.0
         else:
             waiting = before + rate * gap if self.source else before
             arriving = rate if self.source else arrived / working
             area = gap * (before + waiting) / 2
+            squares = _square_area(before, waiting, gap)
             emptied = waiting / (maximum - arriving) if maximum > arriving else math.inf
             if emptied < working:
                 area += emptied * waiting / 2
+                squares += _square_area(waiting, 0.0, emptied)
             else:
                 area += working * (waiting + self.backlog) / 2
-            steady = self.predict(min(arriving, NEAR_SATURATION * maximum))
+                squares += _square_area(waiting, self.backlog, working)
+            steady, variance = self.predict(min(arriving, NEAR_SATURATION * maximum))
             self.response = steady + area / processed
+            waits = slot * squares / processed**2 - (area / processed) ** 2
+            self.variance = variance + max(waits, 0.0)
         self.offered_response = self.response
 
-    def predict(self, rate: float) -> float:
-        """Return the response time in steady state, s."""
+    def predict(self, rate: float) -> tuple[float, float]:
+        """Return the response time in steady state, s, and its variance, s^2."""
         counts = np.array([self.deployment.counts], dtype=np.int64)
-        times, _ = predict_means(self.truth, counts, rate)
-        return float(times[0])
+        prediction = predict(self.truth, counts, rate)
+        return float(prediction.response_time[0]), float(prediction.variance[0])
 
     def sustain(self) -> float:
         """Return records/s at which the busiest replica is just always busy."""
@@ -198,6 +221,18 @@ class PlainOperator:
             for place, count in enumerate(self.deployment)
             for _ in range(count)
         ]
+
+    @property
+    def miss_share(self) -> float:
+        """Share of reads of state that miss the cache, with the memory that there is."""
+        return next(
+            (
+                share
+                for share, count in zip(self.miss_shares, self.deployment, strict=True)
+                if count > 0
+            ),
+            math.nan,
+        )
 
     def ages(self) -> tuple[float, ...]:
         """Return how old the replicas are, ordered by node type, in ranks: who is older counts."""
@@ -251,8 +286,14 @@ class PlainOperator:
         for place, node_type in enumerate(self.nominal):
             factors = [each.factor for each in self.replicas if each.place == place] or [1.0]
             factor = min(factors) if slowest_counts else sum(factors) / len(factors)
-            types.append(replace(node_type, speedup=node_type.speedup * factor))
+            speed = node_type.speedup * self.by_memory[place]
+            types.append(replace(node_type, speedup=speed * factor))
         self.truth = replace(self.truth, node_types=tuple(types))
+
+
+def _square_area(begin: float, end: float, seconds: float) -> float:
+    """Return the integral of the square of a backlog that changes evenly, records^2 s."""
+    return seconds * (begin**2 + begin * end + end**2) / 3
 
 
 def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
@@ -288,6 +329,13 @@ def run_reference(
     return world.policies
 
 
+def _take_statistic(reached: tuple[float, float, float], statistic: Statistic) -> float:
+    """Return a statistic of a time with this mean, variance and constant part, s."""
+    if statistic.quantile is None:
+        return reached[0]
+    return find_percentile(*reached, statistic.quantile, normal_quantile(statistic.quantile))
+
+
 class _World:
     def __init__(
         self, experiment: Experiment, policy: str, settings: Mapping[str, Any], seed: int
@@ -306,13 +354,15 @@ class _World:
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
         self.policies = build_policies(experiment, policy, settings, seed=seed)
-        for row, (truth, initial) in enumerate(
-            zip(models, experiment.initial_deployments, strict=True)
+        for row, (truth, initial, section) in enumerate(
+            zip(models, experiment.initial_deployments, experiment.operators, strict=True)
         ):
             self.operators[truth.name] = PlainOperator(
                 row=row,
                 truth=truth,
                 nominal=self.node_types,
+                by_memory=speeds_by_memory(experiment, section),
+                miss_shares=miss_shares(experiment, section),
                 believed=believed[row],
                 budget=budgets[truth.name],
                 most_replicas=most_replicas[truth.name],
@@ -325,7 +375,8 @@ class _World:
             self.operators[truth.name].install(initial)
         self.arbiter = Arbiter(experiment, seed)
         self.rate_factor, self.standstill = 1.0, 0.0
-        self.time = 0.0  # the application's response time in the present slot, s
+        self.time = 0.0  # the application's response time in the present slot, as bounded, s
+        self.sinks_late = False  # whether a bound of a single sink is exceeded in it
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
         algorithm = registry.define(policy, settings)
@@ -352,10 +403,10 @@ class _World:
             rate = float(arriving) * self.rate_factor
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
-            time = self.time = self.respond()
-            self.arbiter.note(time, t)
+            self.judge()
+            self.arbiter.note(self.time, t)
             kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
-            self.account(t, rate, time, price, kind, outcome)
+            self.account(t, rate, price, kind, outcome)
             self.apply(t, kind)
             if kind == RESTART:
                 self.arbiter.restarted(t)
@@ -420,10 +471,42 @@ class _World:
             else:
                 operator.take_in(rate=passed, offered=offered)
 
-    def respond(self) -> float:
-        """Return the response time from source to sink, s."""
+    def judge(self) -> None:
+        """Find the response time from source to sink, as it is bounded, and at single sinks."""
+        objective = self.experiment.objective
         times = {name: operator.offered_response for name, operator in self.operators.items()}
-        return self.dataflow.response_time(times)
+        self.time = self.dataflow.response_time(times)
+        if objective.is_plain:
+            return
+        reached = self.follow_paths(times)
+        ends = [reached[sink] for sink in self.dataflow.sinks]
+        self.time = max(_take_statistic(end, objective.statistic) for end in ends)
+        self.sinks_late = any(
+            _take_statistic(reached[path.sink], path.statistic) > path.response_time
+            for path in objective.paths
+        )
+
+    def follow_paths(self, times: Mapping[str, float]) -> dict[str, tuple[float, float, float]]:
+        """Return the time of the slowest path from a source to each operator and through it.
+
+        That is its mean, s, its variance, s^2, and the part of the mean that is constant.
+        """
+        reached: dict[str, tuple[float, float, float]] = {}
+        for name in self.dataflow.order:
+            above = (0.0, 0.0, 0.0)
+            for edge in self.dataflow.into(name):
+                if reached[edge.source][0] > above[0]:
+                    above = reached[edge.source]
+            here = self.operators[name]
+            own = (times[name], here.variance, here.truth.network_time)
+            mean, variance, constant = (a + b for a, b in zip(above, own, strict=True))
+            reached[name] = mean, variance, constant
+        return reached
+
+    @property
+    def violated(self) -> bool:
+        """Whether a bound of the objective is exceeded in the present slot."""
+        return self.sinks_late or self.time > self.experiment.objective.response_time
 
     def decide(self, t: int) -> int:
         """Ask the managers for decisions; return what the change of all operators takes."""
@@ -530,7 +613,7 @@ class _World:
         here = operator.deployment
         late = operator.response > operator.budget
         if self.queues and before.deployment != here:  # what a restart costs the application
-            late = late or self.time > self.experiment.objective.response_time
+            late = late or self.violated
         cost = CostParts(
             violation=float(late),
             resources=normalised_cost(
@@ -555,6 +638,7 @@ class _World:
         rate_error = draw_factor(self.seed, t, o, RATE_NOISE, noise)
         time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
         busy_error = draw_factor(self.seed, t, o, BUSY_NOISE, noise)
+        miss_error = draw_factor(self.seed, t, o, MISS_NOISE, noise)
         maximum = 1.0 if self.queues else math.inf
         weeks = t * self.slot / WEEK
         return Observation(
@@ -578,6 +662,10 @@ class _World:
             most_replicas=operator.most_replicas,
             offered_rate=operator.offered_rate,
             upstream_backlog=operator.upstream_backlog,
+            # Written so that NaN stays NaN.
+            miss_share=1.0
+            if operator.miss_share * miss_error > 1
+            else operator.miss_share * miss_error,
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:
@@ -642,12 +730,12 @@ class _World:
         return RESIZE if alike and self.experiment.world.resizes else RESTART
 
     def account(
-        self, t: int, rate: float, time: float, price: float, kind: int, outcome: SimulationOutcome
+        self, t: int, rate: float, price: float, kind: int, outcome: SimulationOutcome
     ) -> None:
         """Add the slot's cost to the outcome."""
         weights, totals = self.experiment.weights, outcome.totals
         top = self.experiment.dearest * sum(each.max_replicas for each in self.experiment.operators)
-        violated = time > self.experiment.objective.response_time
+        violated = self.violated
         totals[VIOLATIONS] += violated
         totals[RECONFIGURATIONS] += kind == RESTART
         totals[RESIZES] += kind == RESIZE
@@ -659,7 +747,8 @@ class _World:
         )
         if outcome.history.size:
             row = outcome.history[t]
-            row[AT_RATE], row[AT_TIME], row[AT_PRICE], row[AT_CHANGE] = rate, time, price, kind
+            row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, self.time, price
+            row[AT_CHANGE], row[AT_SINKS] = kind, self.sinks_late
 
     def apply(self, t: int, kind: int) -> None:
         """Put the targets in force, or begin to provision them."""

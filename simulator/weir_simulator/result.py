@@ -59,7 +59,7 @@ class Result:
     curve: Floats
     """Mean cost up to those slots, `(c,)`."""
     history: Floats
-    """What happened in every slot, `(slots, 5)`, columns as in `state`; empty unless asked for."""
+    """What happened in every slot, `(slots, 6)`, columns as in `state`; empty unless asked for."""
 
     @property
     def slots_per_second(self) -> float:

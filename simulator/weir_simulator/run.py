@@ -102,6 +102,7 @@ def run_compiled(
         compiled.truth,
         compiled.state,
         compiled.changes,
+        compiled.goals,
         outcome,
         algorithm.learn,
         algorithm.decide,

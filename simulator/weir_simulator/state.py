@@ -26,8 +26,19 @@ COST, VIOLATIONS, RECONFIGURATIONS, SPENT, RESIZES, LOSSES, BACKLOGGED, ASKED, G
 TOTALS = 9
 
 # Columns of `SimulationOutcome.history`, one row per slot.
-AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS = range(5)
-HISTORY = 5
+AT_RATE, AT_TIME, AT_PRICE, AT_CHANGE, AT_REPLICAS, AT_SINKS = range(6)
+"""`AT_TIME` is the bounded statistic from source to sink; `AT_SINKS` is 1 where a single sink's own
+bound is exceeded."""
+HISTORY = 6
+
+# Columns of `Goals.bounds`: row of the operator, seconds, percentile as a part of one (0 is the
+# mean), and the same percentile of a standard normal law.
+AT_END, AT_BOUND, AT_QUANTILE, AT_NORMAL = range(4)
+GOAL = 4
+
+# Columns of `Goals.reached`: mean and variance from source to operator, and the constant part.
+AT_MEAN, AT_VARIANCE, AT_CONSTANT = range(3)
+REACHED = 3
 
 
 class Rules(NamedTuple):
@@ -37,6 +48,9 @@ class Rules(NamedTuple):
     """Seconds between two decisions."""
     bound: float
     """Seconds of response time from source to sink; more is a violation."""
+    ends: int
+    """Rows of `Goals.bounds` that are this bound at each sink; 0 where only the mean from source to
+    sink is bounded, and nothing else."""
     weight_violation: float
     weight_resources: float
     weight_reconfiguration: float
@@ -93,7 +107,11 @@ class WorldState(NamedTuple):
     born: Counts
     """Replicas that each operator ever had, `(o,)`: numbers the draws of their speeds."""
     nominal: Floats
-    """Speedup of each node type, `(t,)`, before replicas differ."""
+    """Speedup of each node type, `(t,)`, before replicas differ, and before what memory does."""
+    by_memory: Floats
+    """Factor of each operator's speed on each node type, by the memory there, `(o, t)`."""
+    miss_share: Floats
+    """Share of reads of state that miss the cache, `(o, t)`; NaN where that is not measured."""
     learned: Counts
     """Intervals that each operator's policy learned from, `(o,)`: numbers its draws."""
     complete: Counts
@@ -105,6 +123,20 @@ class WorldState(NamedTuple):
     pool_room: Counts
     """Replicas that each pool has room for, `(o, pools)`: the same for all operators that may run
     there, none for the others."""
+
+
+class Goals(NamedTuple):
+    """Bounds at single operators, and scratch space to judge them; empty where `Rules.ends` is 0.
+
+    Shapes: `g` bounds.
+    """
+
+    bounds: Floats
+    """`(g, GOAL)`: first that of the objective at each sink, then those of single sinks."""
+    variance: Floats
+    """Variance of the response time at each operator, s^2, `(o,)`."""
+    reached: Floats
+    """Of the slowest path from a source to each operator and through it, `(o, REACHED)`."""
 
 
 class Changes(NamedTuple):
@@ -146,12 +178,13 @@ RULES_TYPE = types.NamedTuple([_NUMBA[hint] for hint in get_type_hints(Rules).va
 STATE_TYPE = types.NamedTuple(
     [
         (_I2 if hint == Counts else _F2)
-        if name in ("pending", "factor", "pool_room")
+        if name in ("by_memory", "factor", "miss_share", "pending", "pool_room")
         else (_I1 if hint == Counts else _F1)
         for name, hint in get_type_hints(WorldState).items()
     ],
     WorldState,
 )
+GOALS_TYPE = types.NamedTuple([_F2, _F1, _F2], Goals)
 CHANGES_TYPE = types.NamedTuple([_I1, _I1, _I1, _F1], Changes)
 OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], SimulationOutcome)
 
@@ -180,6 +213,8 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
         factor=np.ones((operators, max_replicas)),
         born=counts(operators),
         nominal=floats(node_types),
+        by_memory=np.ones((operators, node_types)),
+        miss_share=np.full((operators, node_types), np.nan),
         learned=counts(operators),
         complete=counts(operators),
         taught=counts(operators),

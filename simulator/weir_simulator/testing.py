@@ -17,6 +17,7 @@ from weir_simulator.experiment import (
 )
 from weir_simulator.frontier import Frontier, FrontierCandidate, FrontierOrder, price_objectives
 from weir_simulator.result import Result
+from weir_simulator.state import HISTORY
 from weir_simulator.traces import TraceKind
 from weir_simulator.tuning.order import (
     Estimate,
@@ -87,7 +88,7 @@ def a_finished_run(
             seconds=0.01,
             curve_slots=np.array([1, 10, 100]),
             curve=np.array([0.2, 0.1, cost]),
-            history=np.zeros((0, 5)),
+            history=np.zeros((0, HISTORY)),
         ),
     )
 

@@ -3,7 +3,7 @@
 In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6):
 
 1. The rate arrives; the response time of the present deployment follows, and whether it violates
-   the bound.
+   a bound of the objective.
 2. Each operator's policy observes, learns from the slot before, and decides.
 3. The slot is accounted: violation and resources of the present deployment, and a reconfiguration
    if one was decided, once for all operators.
@@ -33,9 +33,11 @@ from weir_simulator.dynamics import (
     replace_lost,
     respond,
 )
+from weir_simulator.goals import judge
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
+    MISS_NOISE,
     MISSING,
     RATE_NOISE,
     TIME_NOISE,
@@ -47,10 +49,12 @@ from weir_simulator.state import (
     AT_PRICE,
     AT_RATE,
     AT_REPLICAS,
+    AT_SINKS,
     AT_TIME,
     BACKLOGGED,
     CHANGES_TYPE,
     COST,
+    GOALS_TYPE,
     LOSSES,
     NOTHING,
     OUTCOME_TYPE,
@@ -66,6 +70,7 @@ from weir_simulator.state import (
     VIOLATIONS,
     WEEK,
     Changes,
+    Goals,
     Rules,
     SimulationOutcome,
     WorldState,
@@ -127,13 +132,22 @@ def _has_changed(o: int, view: View) -> bool:
 
 
 @compiled
+def _measure_misses(o: int, truth: View, state: WorldState) -> float:
+    """Return the share of reads of state that miss the cache, with the memory that there is."""
+    for place in range(truth.counts.shape[1]):
+        if truth.counts[o, place] > 0:  # all others have the same memory
+            return state.miss_share[o, place]
+    return np.nan
+
+
+@compiled
 def _observe(
-    o: int, t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
+    o: int, t: int, violated: bool, rules: Rules, truth: View, state: WorldState, view: View
 ) -> None:
     """Fill an operator's view with the slot that is ending.
 
-    A restart stops the whole job: where the application took longer than its bound, in `time` s,
-    that counts as a violation of the operators that changed, as in the live controller.
+    A restart stops the whole job: where the application violated its objective, that counts as a
+    violation of the operators that changed, as in the live controller.
     """
     seen = view.seen[o]
     view.before[o] = seen
@@ -142,6 +156,7 @@ def _observe(
     seen.processed = state.rate[o] if state.passed[o] < 0 else state.passed[o]
     seen.backlog = state.backlog[o]
     seen.time = t * rules.slot
+    seen.miss_share = _measure_misses(o, truth, state)
     weeks = t * rules.slot / WEEK
     seen.time_of_week = weeks - int(weeks)  # several times as fast as a remainder, or a floor
     busiest = fill_busy(o, state.rate[o], rules.queues, truth, view)
@@ -149,6 +164,9 @@ def _observe(
         seen.rate *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
         seen.processed *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
         seen.response_time *= draw_factor(rules.seed, t, o, TIME_NOISE, rules.noise)
+        if seen.miss_share > 0:
+            error = draw_factor(rules.seed, t, o, MISS_NOISE, rules.noise)
+            seen.miss_share = min(seen.miss_share * error, 1.0)
         error = draw_factor(rules.seed, t, o, BUSY_NOISE, rules.noise)
         busiest = 0.0
         for place in range(view.busy.shape[1]):
@@ -158,7 +176,7 @@ def _observe(
             busiest = max(busiest, view.busy[o, place])
     seen.busiest = busiest
     late = state.response[o] > seen.budget
-    if rules.queues and time > rules.bound:
+    if rules.queues and violated:
         late = late or _has_changed(o, view)
     view.cost[o].violation = 1.0 if late else 0.0
     view.cost[o].resources = price_of(o, truth, truth.counts[o]) / view.model[o].top_cost
@@ -212,13 +230,13 @@ def _price(waiting: bool, truth: View, state: WorldState) -> float:
 
 @compiled
 def _observe_all(
-    t: int, time: float, rules: Rules, truth: View, state: WorldState, view: View
+    t: int, violated: bool, rules: Rules, truth: View, state: WorldState, view: View
 ) -> bool:
     """Fill every operator's view with the slot; return whether all measurements exist."""
     measured = True
     for o in range(truth.counts.shape[0]):
         taught = state.complete[o] == 1
-        _observe(o, t, time, rules, truth, state, view)
+        _observe(o, t, violated, rules, truth, state, view)
         complete = rules.missing == 0 or draw(rules.seed, t, o, MISSING) >= rules.missing
         state.complete[o] = complete
         state.taught[o] = taught and complete
@@ -317,11 +335,11 @@ def _agree(rules: Rules, state: WorldState, view: View) -> int:
 
 @compiled
 def _account(
-    price: float, time: float, kind: int, rules: Rules, outcome: SimulationOutcome
+    price: float, violated: bool, kind: int, rules: Rules, outcome: SimulationOutcome
 ) -> None:
     """Add what a slot cost."""
     cost = rules.weight_resources * price / rules.top_cost
-    if time > rules.bound:
+    if violated:
         cost += rules.weight_violation
         outcome.totals[VIOLATIONS] += 1
     if kind == RESTART:
@@ -378,6 +396,7 @@ def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) 
         VIEW_TYPE,
         STATE_TYPE,
         CHANGES_TYPE,
+        GOALS_TYPE,
         OUTCOME_TYPE,
         KERNEL_TYPE,
         KERNEL_TYPE,
@@ -394,6 +413,7 @@ def run_world(
     truth: View,
     state: WorldState,
     changes: Changes,
+    goals: Goals,
     outcome: SimulationOutcome,
     learn: Kernel,
     decide: Kernel,
@@ -411,6 +431,7 @@ def run_world(
         truth: The operators as they are; `counts` and `joined` are in force.
         state: As before the first slot.
         changes: What changes on the way.
+        goals: Bounds on percentiles, and of single sinks.
         outcome: Filled with sums, curve and, where it has rows, history.
         learn: The policy's kernel that learns.
         decide: The one that decides.
@@ -441,13 +462,18 @@ def run_world(
         if rules.queues:
             gap = min(standstill, rules.slot)
             standstill -= gap
-            flow_with_queues(rate, gap, rules, truth, state)
+            flow_with_queues(rate, gap, rules, truth, state, goals)
         else:
             flow_steadily(rate, truth, state)
-        time = respond(state.offered_response, truth, state)
+        sinks_late = False
+        if rules.ends == 0:
+            time = respond(state.offered_response, truth, state)
+        else:
+            time, sinks_late = judge(rules, truth, state, goals)
+        violated = time > rules.bound or sinks_late
         price = _price(provisioned_at > t, truth, state)
 
-        measured = _observe_all(t, time, rules, truth, state, view)
+        measured = _observe_all(t, violated, rules, truth, state, view)
         for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue
@@ -472,10 +498,10 @@ def run_world(
                 for place in range(truth.counts.shape[1]):
                     view.proposed[o, place] = view.counts[o, place]
                     view.counts_before[o, place] = view.counts[o, place]
-            _account(price, time, kind, rules, outcome)
+            _account(price, violated, kind, rules, outcome)
         else:
             kind = _agree(rules, state, view)
-            _account(price, time, kind, rules, outcome)
+            _account(price, violated, kind, rules, outcome)
             if _apply(kind, rules, truth, state, view):
                 provisioned_at = t + 1 + rules.provisioning
             elif kind == RESTART:
@@ -489,3 +515,4 @@ def run_world(
             row = outcome.history[t]
             row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, time, price
             row[AT_CHANGE], row[AT_REPLICAS] = kind, replicas
+            row[AT_SINKS] = sinks_late

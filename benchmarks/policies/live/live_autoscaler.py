@@ -47,7 +47,7 @@ import yaml
 from benchmarks.choices import choose_count, choose_some
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
-from benchmarks.flink.ledger import read_arrivals
+from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.policies.live.apps import App
 from benchmarks.policies.live.autoscaler_apps import (
@@ -205,7 +205,7 @@ def run_side(
         samples = _run_weir(app, arguments, folder, seconds)
     else:
         samples = asyncio.run(_run_autoscaler(app, arguments, folder, seconds, autoscaler))
-    start = _start_of(out)
+    start = read_start(out)
     if start is None:
         raise TemporaryError(f"Expected {job} to begin, got no record: see {folder}")
     judged = judge(
@@ -303,7 +303,7 @@ async def _run_autoscaler(
             return [each.id for each in job.vertices if not each.name.startswith(tuple(app.work))]
 
         async def find_start() -> float | None:
-            return _start_of(folder / "out")
+            return read_start(folder / "out")
 
         not_scaled = await wait_until(find_ends, clock=clock, timeout=LIMIT)
         begun = await wait_until(find_start, clock=clock, timeout=LIMIT)
@@ -339,14 +339,6 @@ def _find_task_managers(flink: PlainFlink, app: App) -> Iterator[Limited]:
     """Yield every TaskManager: each may run any of the operators."""
     for name, identity in flink.task_managers().items():
         yield Limited(id=name, pid=identity.pid, operators=tuple(app.work), speed=1.0)
-
-
-def _start_of(out: Path) -> float | None:
-    """Return when the trace of a job began, Unix seconds; `None` before its first checkpoint."""
-    try:
-        return float(json.loads((out / "source.json").read_text())["start"]) / 1000
-    except FileNotFoundError:
-        return None
 
 
 Pair = tuple[MatchOutcome, MatchOutcome]

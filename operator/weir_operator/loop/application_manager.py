@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
+from weir_operator.loop.directives import PathBound
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
@@ -38,7 +39,7 @@ class ApplicationManager:
         *,
         bound: float,
         statistic: str,
-        sink_bounds: Mapping[str, float],
+        paths: Sequence[PathBound] = (),
         pool_limits: Mapping[str, int],
         restarts: RestartBudget,
         shared: SharedRestarts | None = None,
@@ -50,14 +51,14 @@ class ApplicationManager:
         Args:
             bound: Seconds, source to sink.
             statistic: What of the response time is bounded: `mean`, `p95` or `p99`.
-            sink_bounds: Tighter bounds by sink, seconds.
+            paths: Bounds of single sinks.
             pool_limits: Most replicas over all operators, by pool that has a limit.
             restarts: The restart budget.
             shared: The budget over all StreamApps; `None` where there is none.
             gate: The token bucket before the restart budget; `None` where there is none.
             nodes: Finds replicas that are to leave their nodes; `None` where none ever is.
         """
-        self.sharing = BudgetSharing(bound=bound, statistic=statistic, sink_bounds=sink_bounds)
+        self.sharing = BudgetSharing(bound=bound, statistic=statistic, paths=paths)
         """What of the objective each operator may use."""
         self.pool_limits = dict(pool_limits)
         self.restarts = restarts

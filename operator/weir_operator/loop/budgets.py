@@ -8,14 +8,16 @@ rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Tuning
 
@@ -23,15 +25,8 @@ WITHIN_REACH = 1.5
 """How many times the least possible response time is aimed at where the objective is below that:
 half of it again leaves room for some waiting, and a price that somebody might pay."""
 
-_TYPICAL_TAIL = {"mean": 1.0, "p95": -math.log(0.05), "p99": -math.log(0.01)}
-"""Quantile over mean of an exponential time: what is assumed until the ratio was measured."""
 _SLOWLY = 0.2
 """Weight of a new interval in the ratio."""
-
-
-def bring_to(statistic: str, bound: float, of: str) -> float:
-    """Return what a bound on the statistic `of` is as a bound on another, for exponential times."""
-    return bound * _TYPICAL_TAIL[statistic] / _TYPICAL_TAIL[of]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +44,14 @@ class Shares:
 class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
-    def __init__(self, *, bound: float, statistic: str, sink_bounds: Mapping[str, float]) -> None:
+    def __init__(self, *, bound: float, statistic: str, paths: Sequence[PathBound]) -> None:
         """Create it for an objective; see `ApplicationManager`."""
         self._bound = bound
-        self._statistic = statistic
-        self._sink_bounds = dict(sink_bounds)
-        self.tail = _TYPICAL_TAIL[statistic]
-        """How many times the mean the bounded statistic is, as far as it was measured."""
+        self._statistic = Statistic(statistic)
+        self._paths = tuple(paths)
+        self.tail = self._statistic.typical_tail
+        """How many times the mean the bounded statistic is; until it was measured, that of an
+        exponential time."""
         self.tuned: Tuning = UNTUNED
         """What the Operator Managers work with from the next tick on."""
 
@@ -69,10 +65,42 @@ class BudgetSharing:
 
         Budgets are means; a bound on a quantile is brought to a mean by this ratio.
         """
-        if self._statistic == "mean" or not (mean > 0 and math.isfinite(quantile)):
+        if self._statistic is Statistic.MEAN or not (mean > 0 and math.isfinite(quantile)):
             return
         ratio = max(1.0, quantile / mean)
         self.tail += _SLOWLY * (ratio - self.tail)
+
+    def exceeds(self, dataflow: Dataflow, times: Mapping[str, float]) -> bool | None:
+        """Return whether predicted times exceed a bound, the whole's or a sink's.
+
+        Args:
+            dataflow: The job's graph.
+            times: Mean response time at each operator, seconds.
+
+        Returns:
+            `None` where that is not known.
+        """
+        whole = dataflow.response_time(times)
+        if whole * self.tail > self._bound:
+            return True
+        unknown = math.isnan(whole)
+        for sink, bound in self._mean_sink_bounds(dataflow).items():
+            response = dataflow.leading_to(sink).response_time(times)
+            if response > bound:
+                return True
+            unknown = unknown or math.isnan(response)
+        return None if unknown else False
+
+    def _tail_at(self, path: PathBound) -> float:
+        return infer_tail(Statistic(path.statistic), known=self._statistic, tail=self.tail)
+
+    def _mean_sink_bounds(self, dataflow: Dataflow) -> dict[str, float]:
+        """Return the bounds on the mean that correspond to those of single sinks, seconds."""
+        return {
+            path.sink: path.bound / self._tail_at(path)
+            for path in self._paths
+            if path.sink in dataflow.operators
+        }
 
     def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
@@ -80,14 +108,14 @@ class BudgetSharing:
         An objective out of reach is reported, and a similar bound is divided instead, so that a job
         that is overloaded is still scaled.
         """
-        bound = self.mean_bound
+        bound, sinks = self.mean_bound, self._mean_sink_bounds(dataflow)
         try:
-            shared = self._share(dataflow, managers, bound, self._sink_bounds)
+            shared = self._share(dataflow, managers, bound, sinks)
             wished = self._fit_tuned(shared, dataflow, managers)
             return Shares(shared if wished is None else wished, tuned=wished is not None)
         except _OutOfReachError as error:
             near = WITHIN_REACH * error.possible
-            ends = {sink: max(end, near * self.tail) for sink, end in self._sink_bounds.items()}
+            ends = {sink: max(end, near) for sink, end in sinks.items()}
             return Shares(self._share(dataflow, managers, max(bound, near), ends), str(error))
 
     def _fit_tuned(
@@ -110,11 +138,7 @@ class BudgetSharing:
             least={name: _least(managers[name]) for name in dataflow.operators},
             dataflow=dataflow,
             bound=self.mean_bound,
-            sink_bounds={
-                sink: tighter / self.tail
-                for sink, tighter in self._sink_bounds.items()
-                if sink in dataflow.operators
-            },
+            sink_bounds=self._mean_sink_bounds(dataflow),
         )
 
     def _share(
@@ -124,7 +148,7 @@ class BudgetSharing:
         bound: float,
         sink_bounds: Mapping[str, float],
     ) -> dict[str, float]:
-        """Return the budgets within a bound on the mean.
+        """Return the budgets within bounds on the mean.
 
         Raises:
             _OutOfReachError: It cannot be kept; names the least possible one.
@@ -165,19 +189,21 @@ class BudgetSharing:
         A sink is often fixed, so its bound is that of the scaled operators before it.
         """
         ends: dict[str, float] = {}
-        for sink, bound in sink_bounds.items():
-            if sink not in dataflow.operators:
+        for path in self._paths:
+            if path.sink not in sink_bounds:
                 continue
-            path = dataflow.leading_to(sink)
-            shortest = path.response_time({name: minimum[name] for name in path.operators})
-            if bound / self.tail <= shortest:
-                raise _OutOfReachError(
-                    f"paths[{sink}].responseTime", bound, shortest * self.tail, possible
-                )
-            left = bound / self.tail - path.response_time(
-                {name: own[name] for name in path.operators}
+            part, bound, tail = (
+                dataflow.leading_to(path.sink),
+                sink_bounds[path.sink],
+                self._tail_at(path),
             )
-            for end in set(scaled.sinks) & set(path.operators):
+            shortest = part.response_time({name: minimum[name] for name in part.operators})
+            if bound <= shortest:
+                raise _OutOfReachError(
+                    f"paths[{path.sink}].responseTime", bound * tail, shortest * tail, possible
+                )
+            left = bound - part.response_time({name: own[name] for name in part.operators})
+            for end in set(scaled.sinks) & set(part.operators):
                 ends[end] = min(left, ends.get(end, math.inf))
         return ends
 

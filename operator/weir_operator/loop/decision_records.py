@@ -408,7 +408,7 @@ class JobTick:
     tail: float
     """How many times the mean the bounded statistic is, as far as it was measured."""
     violated: bool | None
-    """Whether the interval exceeded the bound; `None` where that is unknown."""
+    """Whether the interval exceeded a bound; `None` where that is unknown."""
     held: str
     """Why nothing was decided, one sentence; empty where it was."""
     guards: tuple[Guard, ...]
@@ -422,6 +422,8 @@ class JobTick:
     """Of the operators that no decision is made for."""
     rate: float = math.nan
     """Records/s that arrived at the sources; NaN where unknown, as in older records."""
+    sinks_late: bool = False
+    """Whether a single sink exceeded its own bound; unknown, and `False`, in older records."""
     evaluation: EvaluatedInterval | None = None
     """Where the interval lies in an evaluation; `None` where it is part of none."""
 

@@ -328,6 +328,7 @@ class ApplicationController:
             response_time=snapshot.response(self._settings.statistic),
             tail=self._am.tail,
             violated=tick.violated,
+            sinks_late=bool(snapshot.find_late_paths(self._settings.paths)),
             held=tick.held,
             guards=(*tick.guards, *draining),
             splits={
@@ -385,7 +386,6 @@ class ApplicationController:
         tick = Tick(
             snapshot=snapshot,
             violated=snapshot.violates(settings.bound, settings.statistic, settings.paths),
-            whole_violated=snapshot.violates(settings.bound, settings.statistic),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
@@ -572,7 +572,7 @@ class ApplicationController:
             deployments=tick.deployments,
             observations=observations,
             proposals=proposals,
-            violated=tick.whole_violated,
+            violated=tick.violated,
             splits=splits_of(snapshot.app),
         )
         return self._memory.advisor.follow(seen, tick.guards, self._notices)

@@ -244,6 +244,7 @@ class ObservedOperator:
             offered_rate=arriving,
             # What waits at the sources waits for the first operators: it is their own backlog.
             upstream_backlog=0.0 if first else measurement.upstream_backlog,
+            miss_share=math.nan if self._state is None else self._state.miss_share,
         )
 
     def _within_memory(self, deployment: Deployment) -> OperatorModel:

@@ -93,6 +93,9 @@ class ReplaySide:
     """Currency, over the interval."""
     response_time: float = math.nan
     """Predicted, seconds: the statistic that the objective bounds; NaN where it is not known."""
+    late: bool | None = None
+    """Whether a bound is predicted to be exceeded, the objective's or a single sink's; `None` where
+    it is not known."""
     restart: bool = False
     """Whether the job restarts for what was granted; that of the recorded job is in its changes."""
     resize: bool = False
@@ -119,7 +122,7 @@ class ReplayedInterval:
     measured: float
     """Seconds, of the recorded job: the statistic that the objective bounds."""
     late: bool | None
-    """Whether the recorded job was measured above the bound; `None` where it is not known."""
+    """Whether the recorded job was measured above a bound; `None` where it is not known."""
     was: ReplaySide
     would: ReplaySide
     decisions: tuple[ReplayedDecision, ...] = ()
@@ -131,7 +134,7 @@ class ReplayTotals:
 
     cost: float
     late: int
-    """Intervals predicted above the bound, of those that are predicted for both."""
+    """Intervals predicted above a bound, of those that are predicted for both."""
     restarts: int
     resizes: int
     replicas: float
@@ -221,9 +224,7 @@ class Replayer:
     def start(self, start: LoopStart) -> None:
         """Begin again as the recorded loops did; what was learned is kept if they kept it."""
         before, terms = self._terms, self._begin(start)
-        shadow = ShadowDeployment(
-            terms.managers, terms.am, bound=terms.bound, cost=terms.cost, learns=True
-        )
+        shadow = ShadowDeployment(terms.managers, terms.am, cost=terms.cost, learns=True)
         if before is None:
             self.coverage.starts_untrained = start.learned
         elif start.learned:
@@ -296,15 +297,21 @@ class Replayer:
             ),
             tick.guards,
         )
+        ran, followed_times = (
+            predict_times(seen, deployments, flow)
+            for deployments in (tick.deployments, followed.deployments)
+        )
         was = ReplaySide(
             deployments=tick.deployments,
             cost=followed.bill.paid,
-            response_time=predict_path(seen, tick.deployments, flow) * tick.tail,
+            response_time=flow.response_time(ran) * tick.tail,
+            late=terms.am.sharing.exceeds(flow, ran),
         )
         would = ReplaySide(
             deployments=followed.deployments,
             cost=followed.bill.advised,
-            response_time=predict_path(seen, followed.deployments, flow) * tick.tail,
+            response_time=flow.response_time(followed_times) * tick.tail,
+            late=terms.am.sharing.exceeds(flow, followed_times),
             restart=followed.ruling.restart,
             resize=bool(followed.ruling.granted) and not followed.ruling.restart,
         )
@@ -413,10 +420,10 @@ def _hand_over(before: Managers, after: Managers) -> list[str]:
     return sorted(dropped)
 
 
-def predict_path(
+def predict_times(
     seen: Mapping[str, Observation], deployments: DeploymentMap, flow: Dataflow
-) -> float:
-    """Return the mean response time that the model predicts for deployments under measured rates.
+) -> dict[str, float]:
+    """Return the mean response times that the model predicts for deployments under measured rates.
 
     Args:
         seen: Observations by operator, for the model and the rate of each.
@@ -424,26 +431,26 @@ def predict_path(
         flow: The dataflow.
 
     Returns:
-        Seconds from source to sink; infinite where an operator cannot keep up, NaN where not known.
+        Seconds by operator; infinite where one cannot keep up, NaN where it is not known.
     """
     times = {}
     for name in flow.operators:
-        if name not in seen:
-            return math.nan
-        each = seen[name]
-        counts = Deployment.from_named(deployments[name], each.model.node_types).counts
-        time = float(predict(each.model, np.array([counts]), each.rate).response_time[0])
-        # A source's own time is often not measured, and it is a small part.
-        times[name] = 0.0 if math.isnan(time) and name in flow.sources else time
-    return flow.response_time(times)
+        times[name] = math.nan
+        if name in seen:
+            each = seen[name]
+            counts = Deployment.from_named(deployments[name], each.model.node_types).counts
+            time = float(predict(each.model, np.array([counts]), each.rate).response_time[0])
+            # A source's own time is often not measured, and it is a small part.
+            times[name] = 0.0 if math.isnan(time) and name in flow.sources else time
+    return times
 
 
 def _judged(
     tick: JobTick, terms: Terms, *, was: ReplaySide, would: ReplaySide, rate: float
 ) -> ReplayedInterval:
     late = tick.violated
-    if not math.isnan(tick.response_time):
-        late = tick.response_time > terms.bound
+    if terms.shares and not math.isnan(tick.response_time):
+        late = tick.sinks_late or tick.response_time > terms.bound
     return ReplayedInterval(
         time=tick.time,
         seconds=tick.seconds,
@@ -517,7 +524,7 @@ def add_up(intervals: Sequence[ReplayedInterval], changes: Sequence[RescaleJourn
         replicas = sum(side(each).replicas * each.seconds for each in intervals)
         return ReplayTotals(
             cost=sum(side(each).cost for each in intervals),
-            late=sum(side(each).response_time > each.bound for each in both),
+            late=sum(side(each).late is True for each in both),
             restarts=restarts,
             resizes=resizes,
             replicas=replicas / seconds if seconds else math.nan,

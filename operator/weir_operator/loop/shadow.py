@@ -152,7 +152,6 @@ class ShadowDeployment:
         managers: Managers,
         am: ApplicationManager,
         *,
-        bound: float,
         cost: Callable[[DeploymentMap], float],
         paid: Callable[[], float] | None = None,
         learns: bool = False,
@@ -161,8 +160,7 @@ class ShadowDeployment:
 
         Args:
             managers: Of all operators.
-            am: Rules on the hypothetical proposals.
-            bound: The objective, seconds.
+            am: Rules on the hypothetical proposals, and knows the objective.
             cost: Returns what the job costs under Weir in these deployments, currency per hour,
                 its JobManager included.
             paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
@@ -173,7 +171,6 @@ class ShadowDeployment:
         self._learns = learns
         self._managers = managers
         self._am = am
-        self._bound = bound
         self._cost = cost
         self._paid = paid
         self._days: dict[int, Bill] = {}
@@ -330,14 +327,13 @@ class ShadowDeployment:
         return {name: again.get(name, real) for name, real in seen.proposals.items()}
 
     def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
-        """Return whether the path is predicted above the bound; `None` where it is not known."""
+        """Return whether a path is predicted above its bound; `None` where it is not known."""
         times = {
             name: 0.0 if name in flow.sources and math.isnan(each.response_time)
             else each.response_time
             for name, each in imagined.items()
         }  # fmt: skip
-        response = flow.response_time(times) * self._am.tail
-        return None if math.isnan(response) else response > self._bound
+        return self._am.sharing.exceeds(flow, times)
 
     def _add(self, now: float, bill: Bill) -> None:
         day = math.floor(now / DAY)

@@ -24,9 +24,6 @@ class Tick:
     snapshot: Snapshot
     violated: bool | None
     """Whether a bound of the objective was exceeded; `None` where that is unknown."""
-    whole_violated: bool | None
-    """The same without the bounds of single sinks, of which simulations and forecasts know
-    nothing."""
     deployments: DeploymentMap
     budgets: Mapping[str, float]
     observations: Mapping[str, Observation] = field(default_factory=dict)

@@ -282,6 +282,7 @@ def a_replay(*, ticks: int = 60) -> Replay:
                 deployments={"source": one, "enrich": counts},
                 cost=0.001 * (1 + counts["small/500m"]),
                 response_time=math.nan if number == 1 else 0.2 if counts is two else math.inf,
+                late=None if number == 1 else counts is one,
                 restart=counts is not one and number == ticks // 2,
             )
             for counts in (one, would)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any, Self
 
 from pydantic import (
@@ -19,6 +18,7 @@ from pydantic_core import CoreSchema
 
 from weir_operator.streamapp.quantities import Duration, Percentage, described
 from weir_operator.streamapp.section import Name, map_list_by
+from weir_policies.model.objective import Statistic
 from weir_simulator.validation import Mistake, Section, refuse
 
 A_DURATION: tuple[dict[str, Any], ...] = (
@@ -29,14 +29,6 @@ A_DURATION: tuple[dict[str, Any], ...] = (
         r"|\.[0-9]{0,2}[1-9][0-9]*s|\.[0-9]*[1-9][0-9]*(m$|m[0-9]|h)"
     },
 )
-
-
-class Statistic(StrEnum):
-    """Which statistic of the response times is bounded, the lower ones first."""
-
-    MEAN = "mean"
-    P95 = "p95"
-    P99 = "p99"
 
 
 class ResponseTime(Section):

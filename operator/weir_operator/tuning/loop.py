@@ -115,6 +115,7 @@ class TuningLoop:
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
         self._last: Tick | None = None
+        self._seen = asyncio.Event()
         self._outgrown = False
 
     @property
@@ -156,11 +157,13 @@ class TuningLoop:
     async def run(self) -> None:
         """Tune at every interval, for ever; more often while too little was measured for a fit.
 
-        The first attempt does not wait for samples: there may be some from before a new spec.
+        The first attempt does not wait for samples, but for the first tick that knows the job:
+        there may be samples from before a new spec.
         """
         settings = self._settings
         soon = min(settings.interval, FIRST_FIT * settings.tick)
         await self._clock.sleep(settings.phase * soon)
+        await self._seen.wait()
         while True:
             await self.attempt()
             await self._clock.sleep(soon if self._model.fitted is None else settings.interval)
@@ -174,7 +177,9 @@ class TuningLoop:
 
     def note(self, tick: Tick, sample: IntervalSample | None) -> None:
         """Process a tick: watch for drift and traffic, and judge what is on trial."""
-        self._last = tick if tick.snapshot.dataflow is not None else self._last
+        if tick.snapshot.dataflow is not None:
+            self._last = tick
+            self._seen.set()
         if sample is None:
             return
         with self._failures.survived("TrialFailed"):
@@ -209,7 +214,7 @@ class TuningLoop:
             request = make_request(
                 fitted.fit,
                 self._settings.terms,
-                bound=self._sharing.mean_bound,
+                tail=self._sharing.tail,
                 weights=self._sharing.tuned.weights,
                 budgets=last.budgets,
                 deployments=last.deployments,
@@ -230,7 +235,8 @@ class TuningLoop:
         followed = followed and not short
         if on_trial or not (followed or training):
             return
-        result = await self._ask(request)
+        # What is not taken leaves the incumbent in force, and policies are trained for that.
+        result = await self._ask(request.model_copy(update={"train_incumbent": not followed}))
         asked = self._directives()  # minutes have passed
         if self._has_changed(since):
             why = "since the tuning began, the job has drifted or was reset"
@@ -365,11 +371,7 @@ class TuningLoop:
 
     def _judge(self, tick: Tick) -> None:
         present = self._state.present
-        if (
-            present is None
-            or present.standing is not Standing.ON_TRIAL
-            or tick.whole_violated is None
-        ):
+        if present is None or present.standing is not Standing.ON_TRIAL or tick.violated is None:
             return
         if self._directives().mode is not Mode.AUTO:
             return
@@ -379,7 +381,7 @@ class TuningLoop:
         tuned = {name: tick.deployments.get(name, {}) for name in present.budgets}
         money = cost_per_hour(tuned, self._settings.prices, job_manager=0.0)
         trial = present.trial.with_interval(
-            late=tick.whole_violated, money=money, restarted=tick.restarts
+            late=tick.violated, money=money, restarted=tick.restarts
         )
         allowed = self._settings.terms.constraints.max_reconfigurations
         verdict, reason = judge_trial(trial, present.forecast, most_restarts=allowed)

@@ -16,10 +16,12 @@ from pydantic import JsonValue
 
 from weir_operator.rescale.journal import DeploymentMap
 from weir_policies.application_manager.search.protocol import Algorithm
+from weir_policies.model.objective import Statistic
 from weir_policies.model.season import Season
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.experiment import (
     Experiment,
+    Objective,
     PolicyChoice,
     find_overfull,
     initial_counts,
@@ -49,6 +51,8 @@ class Terms:
     """What does not change from tuning to tuning."""
 
     policy: str
+    objective: Objective
+    """Of the manifest."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
     algorithm: Algorithm = "joint"
@@ -67,7 +71,7 @@ def make_request(
     fit: Fit,
     terms: Terms,
     *,
-    bound: float,
+    tail: float,
     weights: CostWeights,
     budgets: Mapping[str, float],
     deployments: DeploymentMap,
@@ -81,7 +85,7 @@ def make_request(
     Args:
         fit: A good one.
         terms: What is asked for.
-        bound: On the mean response time, seconds.
+        tail: How many times the mean the bounded statistic is, as it was measured.
         weights: Those in force.
         budgets: Seconds that the operators have now; fixed ones may be among them.
         deployments: What runs now.
@@ -94,7 +98,7 @@ def make_request(
         FitError: The simulator cannot have such a job.
     """
     experiment = fit.to_experiment(
-        response_time=bound,
+        objective=_with_tail(terms.objective, tail),
         trace=TRACE,
         weights=weights,
         policy=PolicyChoice(name=terms.policy, parameters=dict(terms.parameters)),
@@ -120,6 +124,12 @@ def make_request(
         watch=min(terms.watch, len(fit.rates)),
         train=terms.train if training else 0,
     )
+
+
+def _with_tail(objective: Objective, tail: float) -> Objective:
+    """Return an objective whose budgets are divided by the measured ratio, as by the managers."""
+    mean = objective.statistic is Statistic.MEAN
+    return objective.model_copy(update={"tail": None if mean else tail})
 
 
 def _warm_starts(

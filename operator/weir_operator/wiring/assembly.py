@@ -15,7 +15,6 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.budgets import bring_to
 from weir_operator.loop.cost import prices
 from weir_operator.loop.directives import LoopSettings, PathBound
 from weir_operator.loop.managers import JointManagers, Managers, SeparateManagers
@@ -47,6 +46,8 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.node_types import NodeType
 from weir_policies.model.season import Season
 from weir_policies.policy import OperatorModel, OperatorPolicy, WarmStartable
+from weir_simulator import experiment
+from weir_simulator.experiment import Objective
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
@@ -181,14 +182,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         interval=interval,
         bound=objective.bound.seconds,
         statistic=objective.statistic.value,
-        paths=tuple(
-            PathBound(
-                sink=each.sink,
-                bound=each.response_time.bound.seconds,
-                statistic=each.response_time.statistic.value,
-            )
-            for each in app.spec.objective.paths
-        ),
+        paths=path_bounds(app),
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
@@ -196,6 +190,18 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         max_parallelism=app.spec.flink.max_parallelism,
         quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
         python=is_python(app),
+    )
+
+
+def path_bounds(app: StreamApp) -> tuple[PathBound, ...]:
+    """Return the bounds of single sinks."""
+    return tuple(
+        PathBound(
+            sink=each.sink,
+            bound=each.response_time.bound.seconds,
+            statistic=each.response_time.statistic.value,
+        )
+        for each in app.spec.objective.paths
     )
 
 
@@ -410,6 +416,7 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
         tick=tick,
         terms=Terms(
             policy=policy,
+            objective=_simulated_objective(app),
             parameters=parameters,
             constraints=Constraints(
                 max_violations=objective.max_violations.share,
@@ -430,6 +437,23 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
     )
 
 
+def _simulated_objective(app: StreamApp) -> Objective:
+    """Return the objective as an experiment has it."""
+    whole = app.spec.objective.response_time
+    return Objective(
+        response_time=whole.bound.seconds,
+        statistic=whole.statistic,
+        paths=tuple(
+            experiment.PathBound(
+                sink=each.sink,
+                response_time=each.response_time.bound.seconds,
+                statistic=each.response_time.statistic,
+            )
+            for each in app.spec.objective.paths
+        ),
+    )
+
+
 def application_manager(
     app: StreamApp, *, shared: SharedRestarts | None = None
 ) -> ApplicationManager:
@@ -439,14 +463,7 @@ def application_manager(
     return ApplicationManager(
         bound=objective.response_time.bound.seconds,
         statistic=objective.response_time.statistic.value,
-        sink_bounds={
-            each.sink: bring_to(
-                objective.response_time.statistic.value,
-                each.response_time.bound.seconds,
-                each.response_time.statistic.value,
-            )
-            for each in objective.paths
-        },
+        paths=path_bounds(app),
         pool_limits={
             pool.name: pool.max_replicas for pool in app.spec.pools if pool.max_replicas is not None
         },

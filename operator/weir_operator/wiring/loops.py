@@ -283,7 +283,6 @@ def _memory(
             ShadowDeployment(
                 managers,
                 manager,
-                bound=loops.bound,
                 cost=partial(
                     cost_per_hour,
                     prices=prices(app),

@@ -62,27 +62,33 @@ def share_budgets(
         dataflow: The operators and their paths.
         bound: Seconds from source to sink.
         least: Least possible response time per operator, s; `None` is zero for all.
-        sink_bounds: Tighter bounds for paths to some sinks, s.
+        sink_bounds: Tighter bounds for the paths to some operators, mostly sinks, s.
 
     Raises:
-        ParameterError: A bound is not above 0, or is for what is no sink.
+        ParameterError: A bound is not above 0, or is for what is no operator.
         InfeasibleObjectiveError: The least times alone exceed a bound.
     """
     floors = dict.fromkeys(dataflow.operators, 0.0) if least is None else dict(least)
     budgets = _share(dataflow, bound, floors, of="the objective")
     for sink, tighter in (sink_bounds or {}).items():
-        if sink not in dataflow.sinks:
-            raise ParameterError(f"Expected a bound for one of {dataflow.sinks}, got {sink!r}")
+        if sink not in dataflow.operators:
+            raise ParameterError(f"Expected a bound for one of {dataflow.operators}, got {sink!r}")
         part = _share(dataflow.leading_to(sink), tighter, floors, of=f"the paths to {sink}")
         # The smaller of two budgets keeps both bounds.
         budgets |= {name: min(budgets[name], budget) for name, budget in part.items()}
     return budgets
 
 
-def share_equally(dataflow: Dataflow, bound: float) -> dict[str, float]:
+def share_equally(
+    dataflow: Dataflow, bound: float, *, sink_bounds: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Return equal quotas along the longest path through each operator (lines 1-4), s."""
     operators_on_path = dataflow.longest_through(dict.fromkeys(dataflow.operators, 1.0))
-    return {name: bound / operators_on_path[name] for name in dataflow.operators}
+    quotas = {name: bound / operators_on_path[name] for name in dataflow.operators}
+    for sink, tighter in (sink_bounds or {}).items():
+        part = share_equally(dataflow.leading_to(sink), tighter)
+        quotas |= {name: min(quotas[name], quota) for name, quota in part.items()}
+    return quotas
 
 
 def profile_budgets(

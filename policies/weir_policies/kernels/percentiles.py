@@ -103,18 +103,16 @@ def gamma_quantile(mean: float, variance: float, quantile: float, normal: float)
 
 
 @compiled_apart
-def predict_percentile(
-    o: int, view: View, counts: Counts, rate: float, quantile: float, normal: float
-) -> tuple[float, float]:
-    """Return a percentile of the response time, s, and the busiest replica's utilisation.
+def predict_moments(o: int, view: View, counts: Counts, rate: float) -> tuple[float, float, float]:
+    """Return mean, s, and variance, s^2, of the response time, and the busiest replica's use.
+
+    The network time is in neither, because it counts as constant.
 
     Args:
         o: Row of the operator.
         view: Where its model stands.
         counts: Replicas per node type, `(t,)`, at least one.
         rate: Records/s that arrive.
-        quantile: In (0, 1), such as 0.95.
-        normal: The same percentile of a standard normal law.
     """
     size, speed = 0, 0.0
     for place in range(counts.size):
@@ -156,6 +154,24 @@ def predict_percentile(
     if view.model[o].aggregation != WORST:
         mean = first
         variance = np.inf if np.isinf(first) else max(second - first**2, 0.0)
+    return mean, variance, busiest
+
+
+@compiled_apart
+def predict_percentile(
+    o: int, view: View, counts: Counts, rate: float, quantile: float, normal: float
+) -> tuple[float, float]:
+    """Return a percentile of the response time, s, and the busiest replica's utilisation.
+
+    Args:
+        o: Row of the operator.
+        view: Where its model stands.
+        counts: Replicas per node type, `(t,)`, at least one.
+        rate: Records/s that arrive.
+        quantile: In (0, 1), such as 0.95.
+        normal: The same percentile of a standard normal law.
+    """
+    mean, variance, busiest = predict_moments(o, view, counts, rate)
     percentile = gamma_quantile(mean, variance, quantile, normal)
     return percentile + view.model[o].network_time, busiest
 

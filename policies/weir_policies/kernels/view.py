@@ -52,6 +52,8 @@ class Seen:
     """Records/s that would arrive if nothing waited upstream; NaN where that is unknown."""
     upstream: float
     """Records that wait upstream and will arrive; NaN where that is unknown."""
+    miss_share: float
+    """Share of reads of state that missed the cache; NaN where that is unknown."""
 
 
 class Cost:
@@ -148,8 +150,8 @@ class View(NamedTuple):
     limit: Counts
     """Most replicas of the operator in that pool, `(o, t)`; `NO_LIMIT`."""
     memory: Counts
-    """Number of the amount of memory that each node type has, `(o, t)`. An operator never has
-    replicas of two; where it has no choice, all are 0."""
+    """Number of the amount of memory that each node type has, `(o, t)`, the least amount first. An
+    operator never has replicas of two; where it has no choice, all are 0."""
     edges: Counts
     """Rows of the operators that each edge leaves and reaches, `(e, 2)`, in topological order."""
     selectivity: Floats

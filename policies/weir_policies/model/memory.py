@@ -120,6 +120,13 @@ def has_choice(node_types: Sequence[NodeType]) -> bool:
     return len({each.memory for each in node_types}) > 1
 
 
+def amounts_of(node_types: Sequence[NodeType]) -> list[ReplicaMemory | None]:
+    """Return the different amounts of memory, the least first; `None` comes before all."""
+    amounts = {each.memory for each in node_types}
+    known = sorted(each for each in amounts if each is not None)
+    return [None, *known] if None in amounts else [*known]
+
+
 def limit_memory(
     node_types: Sequence[NodeType],
     deployment: Deployment,

@@ -19,7 +19,7 @@ from weir_policies.model.node_types import NodeType
 from weir_policies.policy import Aggregation, CostWeights, OperatorModel
 from weir_simulator import experiment
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import Experiment, PolicyChoice
+from weir_simulator.experiment import Experiment, Objective, PathBound, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.structure import Structure
@@ -32,7 +32,7 @@ UNEQUAL = 0.05
 def describe_experiment(
     calibration: Calibration,
     *,
-    response_time: float,
+    objective: Objective,
     trace: Path,
     rates: Trace,
     slot: float,
@@ -44,7 +44,7 @@ def describe_experiment(
 
     Args:
         calibration: What was fitted.
-        response_time: The objective, seconds from source to sink.
+        objective: Its sinks are those of the job.
         trace: File of the rates.
         rates: Records/s, shape `(slots,)`; they tell how exactly a rate can be counted in a slot.
         slot: Seconds.
@@ -97,7 +97,9 @@ def describe_experiment(
             )
             for each in types
         ),
-        objective=experiment.Objective(response_time=response_time),
+        objective=objective.model_copy(
+            update={"paths": _end_at_scaled(objective.paths, structure, graph.operators)}
+        ),
         weights=weights,
         trace=experiment.TraceSource(file=trace),
         policy=policy,
@@ -109,6 +111,23 @@ def describe_experiment(
             queues=True,
             noise=_counting_noise(rates, slot),
         ),
+    )
+
+
+def _end_at_scaled(
+    paths: Sequence[PathBound], structure: Structure, scaled: Sequence[str]
+) -> tuple[PathBound, ...]:
+    """Return the bounds of single sinks at the last scaled operators before them.
+
+    What a record spends at the others is part of the time at the first ones.
+    """
+    dataflow, ends = structure.dataflow, dict[str, dict[str, None]]()
+    for name in dataflow.order:
+        ends[name] = {name: None} if name in scaled else {}
+        for edge in dataflow.into(name) if name not in scaled else ():
+            ends[name] |= ends[edge.source]
+    return tuple(
+        path.model_copy(update={"sink": end}) for path in paths for end in ends.get(path.sink, {})
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from weir_policies.policy import ChangeKind, CostWeights, OperatorModel
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import Experiment, PolicyChoice
+from weir_simulator.experiment import Experiment, Objective, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
@@ -69,7 +69,7 @@ class Fit:
     def to_experiment(
         self,
         *,
-        response_time: float,
+        objective: Objective,
         trace: Path,
         weights: CostWeights | None = None,
         policy: PolicyChoice | None = None,
@@ -78,7 +78,7 @@ class Fit:
         """Return the job as an experiment, ready to be simulated and tuned.
 
         Args:
-            response_time: The objective, seconds from source to sink.
+            objective: Its sinks are those of the job.
             trace: Where `rates` were written with `write_trace`; it is not opened here.
             weights: `None` is the experiment's default.
             policy: `None` is the experiment's default.
@@ -92,7 +92,7 @@ class Fit:
             raise BadFitError(self.quality.sentence)
         return describe_experiment(
             self.calibration,
-            response_time=response_time,
+            objective=objective,
             trace=trace,
             rates=self.rates,
             slot=self.slot,

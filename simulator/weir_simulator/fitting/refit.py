@@ -86,7 +86,7 @@ def refit(experiment: Experiment, fit: Fit, *, trace: Path) -> Experiment:
         FitError: The simulator cannot have such a job.
     """
     fitted = fit.to_experiment(
-        response_time=experiment.objective.response_time, trace=trace, policy=experiment.policy
+        objective=experiment.objective, trace=trace, policy=experiment.policy
     )
     given = {each.name: each for each in experiment.operators}
     types = {each.name: each for each in fitted.node_types}

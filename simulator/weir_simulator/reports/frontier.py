@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from weir_policies.model.objective import Statistic
 from weir_simulator.comparison import Interval
 from weir_simulator.frontier import Frontier, FrontierPoint
 from weir_simulator.reports import wording
@@ -199,6 +200,9 @@ def render_frontier_page(name: str, worlds: Mapping[str, Frontier]) -> str:
     subtitle = f"{name} · policy {last.order.policy} · {last.order.runs} simulations, {seeds} each"
     if len(last.order.seeds) > 1:
         subtitle += " · ± is the 95 % confidence interval over seeds"
+    bounded = last.order.experiment.objective.statistic
+    if bounded is not Statistic.MEAN:
+        subtitle += f" · bounds are of the {bounded}"
     return render_page("What an objective costs", sections, subtitle=subtitle)
 
 

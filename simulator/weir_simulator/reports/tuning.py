@@ -349,7 +349,7 @@ def render_tuning_page(name: str, order: TuningRequest, result: TuningResult) ->
     ]
     subtitle = (
         f"{name} · policy {order.experiment.policy.name} · search {result.algorithm} · "
-        f"response time at most {wording.seconds(order.experiment.objective.response_time)} · "
+        f"response time {wording.objective(order.experiment.objective)} · "
         "± is the standard error over stretches of the trace and seeds"
     )
     return render_page("Tuning", sections, subtitle=subtitle)

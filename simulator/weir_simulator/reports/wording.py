@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from weir_policies.model.objective import Statistic
+
+if TYPE_CHECKING:  # most that format something have no experiment
+    from weir_simulator.experiment import Bound, Objective
 
 Replicas = Mapping[str, int]
 """How many replicas of which node type, `pool/size`, an operator has."""
@@ -26,6 +32,17 @@ def seconds(value: float | None) -> str:
     if value < 0.9995:
         return f"{value * 1000:.0f} ms"
     return f"{value:.2f} s" if value < 59.995 else clock(value)
+
+
+def objective(bounds: Objective) -> str:
+    """Return what a response time must keep, a clause: p95 at most 500 ms, at alerts 100 ms."""
+    whole = _at_most(bounds, "at most ")
+    return ", ".join([whole, *(f"at {path.sink} {_at_most(path, '')}" for path in bounds.paths)])
+
+
+def _at_most(bound: Bound, words: str) -> str:
+    statistic = "" if bound.statistic is Statistic.MEAN else f"{bound.statistic} "
+    return f"{statistic}{words}{seconds(bound.response_time)}"
 
 
 def clock(value: float) -> str:

@@ -17,10 +17,11 @@ from weir_policies.application_manager.search.protocol import TrialOutcome
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import Tuning
 from weir_simulator.experiment import Experiment
+from weir_simulator.goals import find_late
 from weir_simulator.policies import settings_of
 from weir_simulator.result import new_outcome
 from weir_simulator.run import run_compiled, simulate
-from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
+from weir_simulator.state import AT_CHANGE, AT_PRICE, RESTART
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.order import Forecast, apply_tuning
 
@@ -119,7 +120,7 @@ def forecast(
         history = _simulate(experiment, traffic[place], seed=seed) if traffic else None
         if history is None:
             history = simulate(experiment, seed=seed, history=True).history
-        violated = history[:, AT_TIME] > experiment.objective.response_time
+        violated = find_late(history, experiment.objective.response_time)
         late.append(_means_of_stretches(violated.astype(np.float64), intervals))
         money.append(_means_of_stretches(history[:, AT_PRICE], intervals))
         restarted = history[:, AT_CHANGE] == RESTART
@@ -133,7 +134,7 @@ def forecast(
 
 
 def _simulate(experiment: Experiment, rates: Trace, *, seed: int) -> Floats | None:
-    """Return what happened in every slot, `(slots, 5)`; `None` where the policy is a network."""
+    """Return what happened in every slot, `(slots, 6)`; `None` where the policy is a network."""
     policy = experiment.policy
     algorithm = registry.define(policy.name, settings_of(experiment, policy.parameters))
     if algorithm is None:
@@ -145,9 +146,9 @@ def _simulate(experiment: Experiment, rates: Trace, *, seed: int) -> Floats | No
 
 
 def _measure(history: Floats, bound: float) -> RunResult:
-    """Return the results of a history, `(slots, 5)`; `bound` is the objective, s."""
+    """Return the results of a history, `(slots, 6)`; `bound` is the objective, s."""
     columns = np.stack(
-        [history[:, AT_PRICE], history[:, AT_TIME] > bound, history[:, AT_CHANGE] == RESTART],
+        [history[:, AT_PRICE], find_late(history, bound), history[:, AT_CHANGE] == RESTART],
         axis=1,
     )
     slots = len(columns)

@@ -94,6 +94,8 @@ class TuningRequest(Section):
     """Slots of the stretches that are forecast; `None` forecasts nothing."""
     train: int = Field(default=0, ge=0)
     """Slots that policies which learn by trying are trained for; 0 trains none."""
+    train_incumbent: bool = Field(default=False, exclude_if=lambda each: not each)
+    """Whether they are trained for the incumbent whatever is found, because it stays in force."""
 
     @model_validator(mode="after")
     def _budget_each_operator(self) -> Self:

@@ -146,7 +146,9 @@ def resampled_traffic(rates: Trace, *, seed: int) -> list[Trace]:
 def _add_extras(
     order: TuningRequest, made_up: Sequence[Trace], result: TuningResult
 ) -> TuningResult:
-    """Return the result with a forecast of its best, and policies trained for it, as asked for.
+    """Return the result with a forecast of its best and trained policies, as asked for.
+
+    They are trained for what will be in force: the best if it is better, else the incumbent.
 
     Args:
         order: Says what is asked for.
@@ -161,7 +163,9 @@ def _add_extras(
         expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
     learned = Trained({})
     if order.train and registry.learns_by_trying(best.policy.name):
-        learned = train_policies(best, slots=order.train, seed=order.seed)
+        stays = order.train_incumbent or not result.better
+        chosen = apply_tuning(order.experiment, result.incumbent) if stays else best
+        learned = train_policies(chosen, slots=order.train, seed=order.seed)
     return result.model_copy(
         update={
             "forecast": expected,
@@ -177,7 +181,10 @@ def naive_tuning(experiment: Experiment) -> Tuning:
     Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6.3 and Algorithm 5, without
     its line 5, which the program behind the published figures does not have.
     """
-    quotas = share_equally(experiment.dataflow, experiment.objective.response_time)
+    objective = experiment.objective
+    quotas = share_equally(
+        experiment.dataflow, objective.mean_bound, sink_bounds=objective.mean_sink_bounds
+    )
     return Tuning(weights=EQUAL_WEIGHTS, budgets=quotas)
 
 
@@ -198,8 +205,10 @@ class _Search:
         self._slots, self._judging_slots = slots, judging_slots
         self._asked_to_stop = should_stop
         self._limits = order.constraints.limits
-        experiment = order.experiment
-        self._space = Space(experiment.dataflow, experiment.objective.response_time)
+        experiment, objective = order.experiment, order.experiment.objective
+        self._space = Space(
+            experiment.dataflow, objective.mean_bound, sink_bounds=objective.mean_sink_bounds
+        )
         self._incumbent = order.incumbent or naive_tuning(experiment)
         self._starts = [self._incumbent, *order.warm_starts]
         self._encoded = [self._space.encode(point) for point in self._starts]

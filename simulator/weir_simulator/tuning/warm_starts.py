@@ -56,13 +56,17 @@ def tuning_in_force(experiment: Experiment) -> Tuning:
 def adapt_tuning(point: Tuning, experiment: Experiment) -> Tuning:
     """Return a point of another experiment as one of this.
 
-    Its budgets are stretched until the slowest path takes the bound. Where the operators are
-    others, they are shares of the bound that are equal along the longest path.
+    Its budgets are stretched until a path takes its bound. Where the operators are others, they are
+    shares of the bound that are equal along the longest path.
     """
-    dataflow, bound = experiment.dataflow, experiment.objective.response_time
+    dataflow, objective = experiment.dataflow, experiment.objective
+    bound, sinks = objective.mean_bound, objective.mean_sink_bounds
     if point.budgets.keys() != set(dataflow.operators):
-        return replace(point, budgets=share_equally(dataflow, bound))
+        return replace(point, budgets=share_equally(dataflow, bound, sink_bounds=sinks))
     factor = bound / dataflow.response_time(point.budgets)
+    for sink, tighter in sinks.items():
+        paths = dataflow.leading_to(sink)
+        factor = min(factor, tighter / paths.response_time(point.budgets))
     if abs(factor - 1) <= ROUNDING:
         return point
     budgets = {name: factor * budget for name, budget in point.budgets.items()}

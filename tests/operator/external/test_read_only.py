@@ -237,7 +237,6 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
             settled=True,
         ),
         violated=None,
-        whole_violated=None,
         deployments=view.deployments,
         budgets={},
         proposals=proposals,
@@ -318,7 +317,6 @@ def hypothesis(app, managers, watch):
     return ShadowDeployment(
         managers,
         assembly.application_manager(app),
-        bound=0.2,
         cost=partial(cost_per_hour, prices=prices(app), job_manager=job_manager_price(app)),
         paid=lambda: cost_of_pods(app, pods_of(watch)),
     )

@@ -32,7 +32,7 @@ def an_am(*, restarts, gate=None, shared=None):
     return ApplicationManager(
         bound=0.5,
         statistic="mean",
-        sink_bounds={},
+        paths=(),
         pool_limits={},
         restarts=RestartBudget(size=restarts),
         gate=gate,

@@ -183,7 +183,6 @@ class Stage:
                 ShadowDeployment(
                     self.managers,
                     manager,
-                    bound=settings.bound,
                     cost=partial(
                         cost_per_hour,
                         prices=prices(self.app),

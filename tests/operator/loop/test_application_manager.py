@@ -8,6 +8,7 @@ import pytest
 
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.budgets import WITHIN_REACH
+from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal
 from weir_operator.rescale.status import FailedDeployment
@@ -46,14 +47,18 @@ def managers(match=0.02, count=0.01):
     }
 
 
-def an_am(bound=0.5, *, statistic="mean", size=3, sink_bounds=None):
+def an_am(bound=0.5, *, statistic="mean", size=3, paths=()):
     return ApplicationManager(
         bound=bound,
         statistic=statistic,
-        sink_bounds=sink_bounds or {},
+        paths=paths,
         pool_limits={},
         restarts=RestartBudget(size=size),
     )
+
+
+def at_sink(bound, statistic="mean"):
+    return PathBound(sink="sink", bound=bound, statistic=statistic)
 
 
 def ruled(am, proposals, *, failed=(), now=0.0):
@@ -111,7 +116,7 @@ def test_a_bound_just_above_the_least_possible_is_shared():
 def test_a_tighter_bound_for_a_fixed_sink_binds_the_operators_before_it():
     loose = an_am().share(CHAIN, managers()).budgets
 
-    tight = an_am(sink_bounds={"sink": 0.1}).share(CHAIN, managers()).budgets
+    tight = an_am(paths=[at_sink(0.1)]).share(CHAIN, managers()).budgets
 
     assert loose["match"] + loose["count"] > 0.4
     assert tight["match"] + tight["count"] + tight["sink"] <= 0.1 + 1e-9
@@ -119,7 +124,7 @@ def test_a_tighter_bound_for_a_fixed_sink_binds_the_operators_before_it():
 
 @pytest.mark.parametrize("bound", [0.001, 0.01])
 def test_a_path_that_cannot_keep_its_bound_is_named(bound):
-    shares = an_am(sink_bounds={"sink": bound}).share(CHAIN, managers())
+    shares = an_am(paths=[at_sink(bound)]).share(CHAIN, managers())
 
     assert least_named(shares.infeasible, "paths[sink].responseTime") > bound
     assert sum(shares.budgets.values()) < 0.1, "it is kept as nearly as can be"
@@ -134,6 +139,36 @@ def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
 
     assert sum(short.values()) == pytest.approx(0.5 / -math.log(0.05))
     assert sum(long.values()) == pytest.approx(0.5 / 1.5, rel=0.01)
+
+
+def test_the_mean_of_a_single_sink_keeps_its_bound_whatever_percentile_the_whole_bounds():
+    am = an_am(statistic="p95", paths=[at_sink(0.1)])
+    for _ in range(50):
+        am.note_output(mean=0.1, quantile=0.15, now=0.0)
+
+    assert sum(am.share(CHAIN, managers()).budgets.values()) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "paths", "late"),
+    [
+        ("mean", [], False),
+        ("p95", [], True),
+        ("mean", [at_sink(0.3)], True),
+        ("mean", [at_sink(0.35)], False),
+        ("mean", [at_sink(0.35, "p95")], True),
+    ],
+)
+def test_predicted_times_are_judged_by_every_bound(statistic, paths, late):
+    am = an_am(bound=0.5, statistic=statistic, paths=paths)
+
+    assert am.sharing.exceeds(CHAIN, dict.fromkeys(CHAIN.operators, 0.08)) is late
+
+
+def test_times_that_are_not_known_exceed_nothing_for_certain():
+    times = dict.fromkeys(CHAIN.operators, math.nan)
+
+    assert an_am().sharing.exceeds(CHAIN, times) is None
 
 
 def test_what_cannot_be_measured_teaches_nothing_about_the_tail():

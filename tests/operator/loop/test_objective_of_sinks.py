@@ -71,7 +71,6 @@ def test_the_condition_names_the_sink_with_its_time_and_bound():
     tick = Tick(
         snapshot=snapshot,
         violated=snapshot.violates(0.2, "mean", settings.paths),
-        whole_violated=snapshot.violates(0.2, "mean"),
         deployments={},
         budgets={},
         proposals={},

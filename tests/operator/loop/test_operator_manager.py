@@ -409,6 +409,11 @@ def test_more_memory_is_believed_to_help_by_what_the_cache_misses():
     assert much.pool_limit is None
 
 
+def test_a_policy_sees_which_share_of_reads_missed_where_memory_can_be_chosen():
+    assert observe_memory(a_manager_of_memory(), misses=40.0).miss_share == pytest.approx(0.4)
+    assert math.isnan(observed(a_manager(), a_measurement()).miss_share)
+
+
 def test_memory_is_not_changed_while_nothing_says_what_the_cache_misses():
     seen = observe_memory(a_manager_of_memory(), misses=math.nan)
 

@@ -90,7 +90,7 @@ def test_what_is_not_tuned_keeps_its_share_and_the_tuned_part_gives_way():
 
 
 def test_a_share_says_whether_it_is_the_tuned_one():
-    sharing = BudgetSharing(bound=0.5, statistic="mean", sink_bounds={})
+    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
     managers = {"match": a_manager("match"), "count": a_manager("count")}
     before = sharing.share(PAIR, managers)
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.4, "count": 0.1})
@@ -103,7 +103,7 @@ def test_a_share_says_whether_it_is_the_tuned_one():
 
 
 def test_a_tuned_budget_that_fits_no_more_falls_back_to_the_share():
-    sharing = BudgetSharing(bound=0.5, statistic="mean", sink_bounds={})
+    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
     managers = {"match": a_manager("match", service_mean=0.05), "count": a_manager("count")}
     untuned = sharing.share(PAIR, managers)
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.001, "count": 0.1})
@@ -114,7 +114,7 @@ def test_a_tuned_budget_that_fits_no_more_falls_back_to_the_share():
 def test_a_fixed_operator_takes_no_part_in_a_tuning():
     one = Deployment((1, *(0 for _ in a_model().node_types[1:])))
     managers = {"match": a_manager("match", fixed=one), "count": a_manager("count")}
-    sharing = BudgetSharing(bound=0.5, statistic="mean", sink_bounds={})
+    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
     naive = sharing.share(PAIR, managers).budgets
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.4, "count": 0.1})
 

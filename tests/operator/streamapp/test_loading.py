@@ -15,8 +15,8 @@ from weir_operator.streamapp.loading import (
 )
 from weir_operator.streamapp.managers import Allowed, RescaleVia
 from weir_operator.streamapp.models import Mode, State
-from weir_operator.streamapp.objective import Statistic
 from weir_operator.streamapp.testing import a_manifest, a_stream_app
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import Sharing
 
 MANIFESTS = Path(__file__).parent / "manifests"

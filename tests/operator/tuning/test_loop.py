@@ -8,6 +8,7 @@ import pytest
 
 from tests.operator.tuning.tuning_setting import (
     BUDGETS,
+    HOLD,
     HOURS,
     RUNS,
     TRUTHS,
@@ -25,9 +26,26 @@ from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.objective import Statistic
 from weir_simulator.arrivals import arrival_rates
+from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.fitting.testing import OperatorInterval, run_job
+
+
+async def test_a_percentile_and_a_single_sink_are_bounded_in_what_is_tuned(setting_of):
+    objective = Objective(
+        response_time=0.5,
+        statistic=Statistic.P95,
+        paths=(PathBound(sink="match", response_time=0.2),),
+    )
+    setting = setting_of(terms=replace(HOLD, objective=objective))
+    setting.sharing.tail = 2.0  # as measured
+
+    await setting.loop.attempt()
+
+    [(work, _)] = setting.tuner.calls
+    assert work.experiment.objective == objective.model_copy(update={"tail": 2.0})
 
 
 async def test_until_there_is_a_fit_the_objective_is_shared_without_tuning(setting_of):
@@ -156,16 +174,6 @@ async def test_more_violations_than_expected_take_it_back_to_the_former_version(
     assert "2 of 2 intervals violated" in setting.events[-1].message
 
 
-async def test_a_late_sink_of_which_the_forecast_knows_nothing_does_not_take_it_back(setting_of):
-    setting = setting_of()
-    await setting.loop.attempt()
-
-    setting.note(late=False, sink_late=True, times=2)
-
-    assert setting.loop.view.version == 1
-    assert setting.version(1).standing is not Standing.ROLLED_BACK
-
-
 async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
@@ -245,6 +253,19 @@ async def test_a_job_of_which_too_little_was_measured_is_looked_at_again_soon(se
     waits = await _waits_of(setting_of(intervals=HOURS[:10], phase=0.4), maximum=4)
 
     assert waits == pytest.approx([14 * 60, 35 * 60, 5 * 60, 5 * 60])
+
+
+async def test_a_started_controller_fits_to_what_was_measured_before_at_its_first_tick(setting_of):
+    setting = setting_of()
+    setting.open(seen=False)
+    waiting = asyncio.create_task(_waits_of(setting, maximum=2))
+    await asyncio.sleep(0)
+
+    setting.note(late=False)
+    waits = await waiting
+
+    assert waits == [0, 3600]
+    assert setting.loop.view.model.reason == "Fitted"
 
 
 async def test_a_lost_tuning_is_made_again_under_the_same_name(setting_of):
@@ -375,6 +396,17 @@ async def test_a_policy_decides_only_once_it_has_been_trained(setting_of):
     assert setting.tuner.calls[0][0].train > 0
     assert setting.loop.view.in_training == ()
     assert setting.reasons == ["PolicyTrained", "PolicyTrained"]
+
+
+@pytest.mark.parametrize(("mode", "stays"), [(Mode.AUTO, False), (Mode.ADVISE, True)])
+async def test_policies_are_trained_for_the_settings_that_will_be_in_force(setting_of, mode, stays):
+    setting = setting_of(fallback_policy=True)
+    setting.directives = Directives(mode=mode)
+
+    await setting.loop.attempt()
+
+    [(request, _)] = setting.tuner.calls
+    assert request.train_incumbent is stays
 
 
 async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):

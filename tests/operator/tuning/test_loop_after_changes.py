@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.operator.tuning.tuning_setting import BUDGETS, HOURS, RUNS, TRUTHS, plans
+from tests.operator.tuning.tuning_setting import BUDGETS, HOLD, HOURS, RUNS, TRUTHS, plans
 from weir_operator.errors import PermanentError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.tuned import UNTUNED
 from weir_operator.streamapp.models import Mode, State
-from weir_operator.tuning.requests import Terms, find_shortness
+from weir_operator.tuning.requests import find_shortness
 from weir_operator.tuning.store import Standing, TuningStore
 from weir_operator.tuning.testing import a_request, an_answer
 from weir_policies import registry
@@ -192,7 +192,7 @@ def test_where_hardly_a_restart_is_allowed_half_of_what_is_fitted_to_suffices():
 
 def terms_of(share):
     """Return terms that allow a restart in a share of the slots."""
-    return Terms(policy="hold", constraints=Constraints(max_reconfigurations=share))
+    return replace(HOLD, constraints=Constraints(max_reconfigurations=share))
 
 
 def with_rate(sample, rate):

@@ -5,6 +5,8 @@ import pytest
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.tuning.requests import begin_with
 from weir_operator.wiring.assembly import tuning_settings
+from weir_policies.model.objective import Statistic
+from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.testing import an_experiment
 
 TYPES = [each.name for each in an_experiment().node_types]
@@ -51,6 +53,23 @@ def test_what_a_pool_has_no_room_for_when_all_begin_with_it_is_not_begun_with():
     first = begin_with({"a": {TYPES[1]: 1}, "b": {TYPES[1]: 2}}, experiment)
 
     assert first is None  # two of each
+
+
+def test_the_manifests_objective_is_simulated_with_its_statistic_and_its_sinks():
+    app = a_stream_app(
+        objective={
+            "responseTime": {"bound": "500ms", "statistic": "p95"},
+            "paths": [{"sink": "count", "responseTime": "100ms"}],
+        }
+    )
+
+    objective = tuning_settings(app, policy="hold", tuner_deadline=60.0).terms.objective
+
+    assert objective == Objective(
+        response_time=0.5,
+        statistic=Statistic.P95,
+        paths=(PathBound(sink="count", response_time=0.1),),
+    )
 
 
 @pytest.mark.parametrize(

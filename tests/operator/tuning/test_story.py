@@ -16,6 +16,7 @@ from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.worker import run_tuning
+from weir_simulator.experiment import Objective
 from weir_simulator.fitting.testing import OperatorInterval, a_model, run_job
 from weir_simulator.tuning.order import Constraints
 
@@ -53,9 +54,9 @@ def setting(tmp_path):
         tmp_path,
         intervals=MEASURED,
         truths=SLOW_AND_FAST,
-        bound=0.16,
         terms=Terms(
             policy="queueing",
+            objective=Objective(response_time=0.16),
             evaluations=8,
             watch=TRIAL,
             deadline=86_400.0,  # kernels that are compiled first make the search expect to be late

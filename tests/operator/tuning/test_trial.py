@@ -1,12 +1,12 @@
 """When reality is worse than a tuning was forecast to be."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tests.operator.tuning.tuning_setting import BUDGETS
+from tests.operator.tuning.tuning_setting import BUDGETS, HOLD
 from weir_operator.loop.verify import Verdict
-from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.trial import MODEL_ERROR, TuningTrial, judge_trial
@@ -81,7 +81,7 @@ def test_a_trial_adds_up():
     )
 
 
-CALM = Terms(policy="hold", constraints=Constraints(max_reconfigurations=0.25))
+CALM = replace(HOLD, constraints=Constraints(max_reconfigurations=0.25))
 """One restart in a trial of four intervals."""
 
 
@@ -96,7 +96,7 @@ async def test_a_tuning_that_restarts_in_every_interval_is_taken_back(setting_of
 
 
 async def test_where_the_objective_allows_any_restarts_it_is_kept(setting_of):
-    restless = Terms(policy="hold", constraints=Constraints(max_reconfigurations=ANY))
+    restless = replace(HOLD, constraints=Constraints(max_reconfigurations=ANY))
     setting = setting_of(an_answer(BUDGETS), terms=restless)
     await setting.loop.attempt()
 

@@ -25,13 +25,14 @@ from weir_operator.tuning.store import TuningStore, read_tunings
 from weir_operator.tuning.testing import FakeTuner, an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge
+from weir_simulator.experiment import Objective
 from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
 TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))
 RUNS = {"match": {"small/1": 2}, "count": {"small/1": 1}}
 BUDGETS = {"match": 0.3, "count": 0.15}
-HOLD = Terms(policy="hold")
+HOLD = Terms(policy="hold", objective=Objective(response_time=0.5))
 
 
 def plans(slots, *, factor=1.0):
@@ -55,7 +56,6 @@ class Setting:
         intervals=HOURS,
         truths=TRUTHS,
         flow=FLOW,
-        bound=0.5,
         terms=HOLD,
         tuner=None,
         fallback_policy=False,
@@ -65,7 +65,6 @@ class Setting:
     ):
         self.folder = folder
         self.flow = flow
-        self.bound = bound
         self.terms = terms
         self.phase = phase
         self.similar = similar
@@ -92,9 +91,11 @@ class Setting:
         self.tuner = tuner or FakeTuner(answers or [an_answer(BUDGETS)])
         self.open()
 
-    def open(self, *, key="trips", reset_nonce=0):
-        """Begin a loop as a controller does that has just been started."""
-        self.sharing = BudgetSharing(bound=self.bound, statistic="mean", sink_bounds={})
+    def open(self, *, key="trips", reset_nonce=0, seen=True):
+        """Begin a loop as a controller does that has just been started, with a tick if `seen`."""
+        self.sharing = BudgetSharing(
+            bound=self.terms.objective.response_time, statistic="mean", paths=()
+        )
         self.loop = TuningLoop(
             settings=TuningSettings(
                 interval=3600.0,
@@ -117,11 +118,10 @@ class Setting:
             find_similar=lambda: self.similar,
         )
         self.loop.restore()
-        self.note(late=False)
+        if seen:
+            self.note(late=False)
 
-    def note(
-        self, *, late, sink_late=False, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1
-    ):
+    def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
                 snapshot=Snapshot(
@@ -134,8 +134,7 @@ class Setting:
                     dataflow=self.flow,
                     settled=True,
                 ),
-                violated=late or sink_late,
-                whole_violated=late,
+                violated=late,
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers).budgets,
                 proposals={},

@@ -108,9 +108,16 @@ def test_a_bound_that_is_no_time_is_refused(bound):
         share_budgets(COMPLEX, bound)
 
 
-def test_a_bound_for_what_is_no_sink_is_refused():
-    with pytest.raises(ParameterError, match="got '2'"):
-        share_budgets(COMPLEX, BOUND, sink_bounds={"2": 0.1})
+def test_a_bound_for_what_is_no_operator_is_refused():
+    with pytest.raises(ParameterError, match="got 'alerts'"):
+        share_budgets(COMPLEX, BOUND, sink_bounds={"alerts": 0.1})
+
+
+def test_equal_quotas_keep_the_bound_of_a_single_sink():
+    quotas = share_equally(COMPLEX, BOUND, sink_bounds={"5": 0.06})
+
+    assert COMPLEX.leading_to("5").response_time(quotas) == pytest.approx(0.06)
+    assert COMPLEX.response_time(quotas) <= BOUND * (1 + 1e-9)
 
 
 def a_model(name, service_mean, max_replicas=6):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from weir_policies.model.node_types import NodeType
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.errors import FitError
-from weir_simulator.experiment import PolicyChoice
+from weir_simulator.experiment import Objective, PathBound, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate
@@ -46,10 +47,13 @@ def a_calibration(structure, **fields):
     return replace(calibration, **fields)
 
 
-def describe(calibration):
+OBJECTIVE = Objective(response_time=0.2)
+
+
+def describe(calibration, objective=OBJECTIVE):
     return describe_experiment(
         calibration,
-        response_time=0.2,
+        objective=objective,
         trace=Path("rates.txt"),
         rates=np.full(10, 100.0),
         slot=60.0,
@@ -74,6 +78,30 @@ def test_operators_that_are_never_scaled_leave_their_time_and_join_their_edges()
     assert (edge.source, edge.target, edge.selectivity) == ("match", "sum", 4.0)
     # What is spent at none of the scaled operators counts once on every path.
     assert [each.network_time for each in experiment.operators] == pytest.approx([0.011, 0.001])
+
+
+def test_the_bound_of_a_sink_that_is_never_scaled_holds_at_the_last_scaled_operators_before_it():
+    structure = a_structure(
+        *(a_model(name) for name in ("match", "sum", "alerts", "archive")),
+        edges=[("match", "sum"), ("match", "alerts"), ("sum", "archive")],
+        fixed=frozenset({"alerts", "archive"}),
+    )
+    objective = Objective(
+        response_time=0.5,
+        statistic=Statistic.P99,
+        paths=(
+            PathBound(sink="alerts", response_time=0.1, statistic=Statistic.P95),
+            PathBound(sink="archive", response_time=0.3),
+        ),
+    )
+
+    described = describe(a_calibration(structure), objective).objective
+
+    assert (described.response_time, described.statistic) == (0.5, Statistic.P99)
+    assert [(path.sink, path.response_time, path.statistic) for path in described.paths] == [
+        ("match", 0.1, Statistic.P95),
+        ("sum", 0.3, Statistic.MEAN),
+    ]
 
 
 def test_what_was_fitted_is_in_the_experiment():

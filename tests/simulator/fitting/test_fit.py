@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
-from weir_simulator.experiment import Experiment
+from weir_simulator.experiment import Experiment, Objective
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
@@ -95,7 +95,7 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
     write_trace(tmp_path / "rates.txt", fitted.rates)
 
     experiment = fitted.to_experiment(
-        response_time=0.2,
+        objective=Objective(response_time=0.2),
         trace=tmp_path / "rates.txt",
         weights=CostWeights(violation=0.5),
         budgets={"sum": 0.08},
@@ -125,7 +125,9 @@ def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_p
     fitted = fit(samples, a_structure(*truths, edges=[("match", "sum")]), slot=60.0)
     write_trace(tmp_path / "rates.txt", fitted.rates)
 
-    experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+    experiment = fitted.to_experiment(
+        objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt"
+    )
     result = simulate(experiment, seed=1, policy="queueing")
 
     assert [each.pools for each in experiment.operators] == [("large",), ("small",)]
@@ -137,7 +139,9 @@ def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_p
 
 def test_the_experiment_goes_through_a_file_and_back(chain, tmp_path):
     _, _, fitted = chain
-    experiment = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+    experiment = fitted.to_experiment(
+        objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt"
+    )
 
     text = experiment.model_dump_json(by_alias=True)
 
@@ -153,7 +157,9 @@ def test_restarts_and_new_replicas_take_in_the_experiment_what_they_took_in_real
     samples = replace(simple_samples(), changes=changes)
 
     fitted = fit(samples, a_structure(a_model()), slot=60.0)
-    world = fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt").world
+    world = fitted.to_experiment(
+        objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt"
+    ).world
 
     assert world.downtime == pytest.approx(0.9)
     assert world.provisioning_delay == 20.0
@@ -225,7 +231,7 @@ def test_a_job_that_the_model_does_not_know_is_a_bad_fit_and_no_experiment(tmp_p
     assert "to be predicted within 15%" in fitted.quality.sentence
     assert "'op'" in fitted.quality.sentence
     with pytest.raises(BadFitError, match="Expected held-out stretches of 5 min to be predicted"):
-        fitted.to_experiment(response_time=0.2, trace=tmp_path / "rates.txt")
+        fitted.to_experiment(objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt")
 
 
 def test_without_a_response_time_the_fit_does_not_call_itself_good():

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from weir_policies.application_manager.search.protocol import Limits, rank
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
-from weir_simulator.experiment import Operator, World
+from weir_simulator.experiment import Objective, Operator, PathBound, World
 from weir_simulator.run import simulate
 from weir_simulator.testing import an_experiment
+from weir_simulator.training import train_policies
 from weir_simulator.tuning import workers
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.order import (
@@ -48,6 +50,22 @@ def an_order(**fields):
     return TuningRequest(**{**setting, **fields})
 
 
+def a_careful_order(*, policy):
+    """Return an order whose incumbent costs much more than it has to."""
+    experiment = an_experiment(
+        operators=(Operator(name="only", service_rate=100, max_replicas=8),),
+        trace={"kind": "taxi", "slots": 120},
+        policy={"name": policy, "parameters": {}},
+        initial={"t1": 8},
+    )
+    careful = CostWeights(violation=0.98, resources=0.001, reconfiguration=0.019)
+    return an_order(
+        experiment=experiment,
+        algorithm="joint",
+        incumbent=replace(naive_tuning(experiment), weights=careful),
+    )
+
+
 def without_time(result):
     return result.model_copy(update={"seconds": 0.0})
 
@@ -65,6 +83,27 @@ def test_it_finds_something_cheaper_than_the_naive_baseline_and_says_how_sure_it
     assert result.better == (min(result.certainty, result.keeping) >= result.required)
 
 
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Objective(response_time=0.05, statistic=Statistic.P95),
+        Objective(response_time=0.05, paths=(PathBound(sink="light", response_time=0.0006),)),
+    ],
+    ids=["a percentile", "a single sink"],
+)
+def test_an_evaluation_counts_violations_of_every_bound(objective):
+    experiment = an_order().experiment.model_copy(update={"objective": objective})
+    run = SimulationRun(point=naive_tuning(experiment), slots=600, seed=1)
+
+    outcome = evaluate(experiment, arrival_rates(experiment.trace), run).outcome
+
+    plain = experiment.model_copy(update={"objective": Objective(response_time=0.05)})
+    alone = simulate(apply_tuning(plain, run.point), seed=1)
+    whole = simulate(apply_tuning(experiment, run.point), seed=1)
+    assert outcome.violations == pytest.approx(whole.violations / 100)
+    assert whole.violations > alone.violations
+
+
 def test_what_nearly_breaks_a_limit_in_a_short_trace_is_not_called_better():
     result = tune(an_order())
 
@@ -75,19 +114,7 @@ def test_what_nearly_breaks_a_limit_in_a_short_trace_is_not_called_better():
 
 def test_a_large_saving_on_a_short_trace_is_sure_on_traffic_that_is_made_up():
     """Neighbouring slots of the steady ramp are alike: the trace has no independent stretches."""
-    experiment = an_experiment(
-        operators=(Operator(name="only", service_rate=100, max_replicas=8),),
-        trace={"kind": "taxi", "slots": 120},
-        policy={"name": "planner", "parameters": {}},
-        initial={"t1": 8},
-    )
-    careful = CostWeights(violation=0.98, resources=0.001, reconfiguration=0.019)
-    order = an_order(
-        experiment=experiment,
-        algorithm="joint",
-        incumbent=replace(naive_tuning(experiment), weights=careful),
-        watch=20,
-    )
+    order = a_careful_order(policy="planner").model_copy(update={"watch": 20})
 
     result = tune(order)
 
@@ -350,3 +377,17 @@ def test_a_forecast_and_training_come_with_the_result_only_where_they_are_asked_
         update={"forecast": None, "trained": {}, "seconds": alone.seconds}
     )
     assert not {"forecast", "trained"} & json.loads(write_document(alone)).keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "stays"),
+    [({}, False), ({"train_incumbent": True}, True), ({"judging_seeds": 1}, True)],
+)
+def test_policies_are_trained_for_what_will_be_in_force(settings, stays):
+    order = a_careful_order(policy="ql-pds-plus").model_copy(update={"train": 300} | settings)
+
+    result = tune(order)
+
+    chosen = apply_tuning(order.experiment, result.incumbent if stays else result.best)
+    assert result.better is ("judging_seeds" not in settings)
+    assert result.trained == train_policies(chosen, slots=300, seed=order.seed).operators

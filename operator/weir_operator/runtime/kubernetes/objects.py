@@ -66,8 +66,9 @@ class AppObjects:
             PermanentError: One is not Weir's.
         """
         changed: list[Body] = []
-        for thing in things:
-            wanted, found = _with_digest(thing), await self._at(self.path_of(thing))
+        present = await asyncio.gather(*(self._at(self.path_of(thing)) for thing in things))
+        for thing, found in zip(things, present, strict=True):
+            wanted = _with_digest(thing)
             if found is not None:
                 self.check_owner(thing["kind"], found)
             if found is None or not _has(found, wanted):

@@ -5,9 +5,9 @@ Every point of the cube is feasible, so that no search needs a constrained solve
 1. Two coordinates give the weights, by the logarithms of their ratios to the weight of resources:
    the sum is one, each is above zero, and the middle of the cube is equal weights.
 2. One coordinate per operator that others follow breaks a piece off what its slowest path has left
-   of the bound (stick-breaking). An operator that nothing follows takes all that is left. Over no
-   path do the budgets add up to more than the bound; the middle of the cube is equal quotas along
-   the longest path.
+   of the bound (stick-breaking); of the tightest, where single sinks have bounds of their own. An
+   operator that nothing follows takes all that is left. Over no path do the budgets add up to more
+   than a bound; the middle of the cube is equal quotas along the longest path.
 3. What a path has left then is given to its operators (`spread_spare`, Algorithm 5 of the source).
 
 Source of the problem: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, equations 13 to 17. It
@@ -44,21 +44,29 @@ class Space:
     dataflow: Dataflow
     bound: float
     """Seconds from source to sink."""
+    sink_bounds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds on the paths to some operators, mostly sinks."""
     breaking: tuple[str, ...] = field(init=False)
     """Operators with a coordinate, in the order of the coordinates."""
     quotas: Mapping[str, float] = field(init=False)
     """Equal part of what is left at an operator: one by the operators still to come, itself
     included, on the longest path."""
+    tightest: Mapping[str, float] = field(init=False)
+    """Seconds of the tightest bound among those of the paths through each operator."""
 
     def __post_init__(self) -> None:
-        """Count what follows each operator."""
+        """Count what follows each operator, and find its tightest bound."""
         counts: dict[str, int] = {}
+        tightest: dict[str, float] = {}
         for name in reversed(self.dataflow.order):
-            behind = (counts[edge.target] for edge in self.dataflow.out_of(name))
-            counts[name] = 1 + max(behind, default=0)
+            behind = [edge.target for edge in self.dataflow.out_of(name)]
+            counts[name] = 1 + max((counts[each] for each in behind), default=0)
+            own = min(self.bound, self.sink_bounds.get(name, self.bound))
+            tightest[name] = min([own, *(tightest[each] for each in behind)])
         followed = tuple(name for name in self.dataflow.order if counts[name] > 1)
         object.__setattr__(self, "breaking", followed)
         object.__setattr__(self, "quotas", {name: 1 / count for name, count in counts.items()})
+        object.__setattr__(self, "tightest", tightest)
 
     @property
     def dimensions(self) -> int:
@@ -82,7 +90,7 @@ class Space:
             weights=CostWeights(
                 violation=violation, resources=resources, reconfiguration=reconfiguration
             ),
-            budgets=spread_spare(self.dataflow, self.bound, budgets),
+            budgets=self._spread(budgets),
         )
 
     def encode(self, tuning: Tuning) -> Floats:
@@ -104,6 +112,18 @@ class Space:
                 coordinates.append((odds / BUDGET_SPAN + 1) / 2)
         return np.clip(np.array(coordinates), 0.0, 1.0)
 
+    def _spread(self, budgets: Mapping[str, float]) -> dict[str, float]:
+        """Return the budgets with what paths have left given out, within every bound."""
+        spread = spread_spare(self.dataflow, self.bound, budgets)
+        for sink, bound in self.sink_bounds.items():
+            if bound < self.bound:
+                paths = self.dataflow.leading_to(sink)
+                own = {name: budgets[name] for name in paths.operators}
+                tighter = spread_spare(paths, bound, own)
+                # The smaller of two budgets keeps both bounds.
+                spread |= {name: min(spread[name], budget) for name, budget in tighter.items()}
+        return spread
+
     def _walk(self, budgets: Mapping[str, float]) -> Iterator[tuple[str, float]]:
         """Yield each operator behind those that feed it, and the seconds that are left there.
 
@@ -115,7 +135,7 @@ class Space:
                 (spent[edge.source] + budgets[edge.source] for edge in self.dataflow.into(name)),
                 default=0.0,
             )
-            yield name, self.bound - spent[name]
+            yield name, self.tightest[name] - spent[name]
 
 
 def _log_odds(part: float) -> float:

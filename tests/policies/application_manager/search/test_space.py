@@ -20,10 +20,10 @@ DIAMOND = (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
 TREE = (("a", "b"), ("b", "c"), ("a", "d"))
 
 
-def a_space(edges, bound=0.05):
+def a_space(edges, bound=0.05, sink_bounds=None):
     names = tuple(dict.fromkeys(name for edge in edges for name in edge))
     flow = Dataflow(operators=names, edges=tuple(Edge(source=a, target=b) for a, b in edges))
-    return Space(flow, bound)
+    return Space(flow, bound, sink_bounds=sink_bounds or {})
 
 
 def coordinates(dimensions):
@@ -42,6 +42,30 @@ def test_no_point_leaves_the_bound_over_any_path_and_every_operator_has_a_budget
     assert space.dataflow.response_time(tuned.budgets) <= space.bound * (1 + 1e-9)
     assert sum(astuple(tuned.weights)) == pytest.approx(1)
     assert min(astuple(tuned.weights)) > 0
+
+
+@pytest.mark.parametrize(
+    ("edges", "sinks"),
+    [(TREE, {"d": 0.01}), (TREE, {"c": 0.03, "d": 0.01}), (DIAMOND, {"c": 0.02})],
+)
+@given(data=st.data())
+def test_no_point_leaves_the_bound_of_a_single_sink(edges, sinks, data):
+    space = a_space(edges, sink_bounds=sinks)
+    point = data.draw(coordinates(space.dimensions))
+
+    budgets = space.decode(point).budgets
+
+    assert all(budget > 0 for budget in budgets.values())
+    assert space.dataflow.response_time(budgets) <= space.bound * (1 + 1e-9)
+    for sink, bound in sinks.items():
+        assert space.dataflow.leading_to(sink).response_time(budgets) <= bound * (1 + 1e-9)
+
+
+def test_the_tight_bound_of_one_sink_leaves_the_others_what_they_had():
+    tuned = a_space(TREE, sink_bounds={"d": 0.01}).decode(np.full(4, 0.5)).budgets
+
+    assert tuned["a"] + tuned["d"] == pytest.approx(0.01)
+    assert tuned["a"] + tuned["b"] + tuned["c"] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("edges", [CHAIN, DIAMOND])

@@ -1,0 +1,42 @@
+"""What an objective can bound of a response time, and what a bound on one statistic is for another.
+
+Budgets are means. A bound on a percentile is divided into budgets as the bound on the mean that
+corresponds to it, by the ratio of both: the measured one where there is one, else that of an
+exponential time.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+
+class Statistic(StrEnum):
+    """Which statistic of the response times is bounded, the lower ones first."""
+
+    MEAN = "mean"
+    P95 = "p95"
+    P99 = "p99"
+
+    @property
+    def quantile(self) -> float | None:
+        """The percentile as a part of one; `None` for the mean."""
+        return {"p95": 0.95, "p99": 0.99}.get(self.value)
+
+    @property
+    def typical_tail(self) -> float:
+        """The statistic over the mean, of an exponential time."""
+        return 1.0 if self.quantile is None else -math.log(1 - self.quantile)
+
+
+def infer_tail(statistic: Statistic, *, known: Statistic, tail: float) -> float:
+    """Return how many times the mean a statistic is, by how many times it another one is.
+
+    Args:
+        statistic: Of the response times at the end of some paths.
+        known: Of those from source to sink.
+        tail: How many times the mean `known` is; 1 for the mean itself, which tells nothing.
+    """
+    if statistic is Statistic.MEAN:
+        return 1.0
+    return max(1.0, statistic.typical_tail * tail / known.typical_tail)
