@@ -5,6 +5,7 @@ than the controller's rules give.
 from __future__ import annotations
 
 import base64
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -198,19 +199,29 @@ async def test_what_is_there_already_is_not_applied_again(kube, guest, pods_of):
     assert api.names == []
 
 
-async def test_what_somebody_has_changed_is_applied_again(kube, guest, pods_of):
+@pytest.mark.parametrize("change", ["rule", "peer", "selector"])
+async def test_what_somebody_has_changed_is_applied_again(kube, guest, pods_of, change):
     pods = await pods_of()
     api, policy = Applied(guest), manifests.network_policy(pods)
     objects = AppObjects(cast(KubernetesApi, api), pods)
     await objects.apply(policy)
-    opened = await kube.merge(objects.path_of(policy), {"spec": {"ingress": [{}]}})
-    assert opened.status == 200, opened.message
+    path = objects.path_of(policy)
+    made = (await kube.get(path)).body["spec"]
+    opened = copy.deepcopy(made)
+    match change:
+        case "rule":
+            opened["ingress"] = [{}]
+        case "peer":  # pods of every namespace, instead of the job's own
+            opened["ingress"][0]["from"][0]["namespaceSelector"] = {}
+        case _:  # of no pod
+            opened["podSelector"]["matchLabels"]["team"] = "none"
+    changed = await kube.merge(path, {"spec": opened})
+    assert changed.status == 200, changed.message
 
     await objects.apply(policy)
 
     assert api.names == [pods.account, pods.account]
-    found = (await kube.get(objects.path_of(policy))).body
-    assert len(found["spec"]["ingress"]) == len(policy["spec"]["ingress"])
+    assert (await kube.get(path)).body["spec"] == made
 
 
 async def test_a_field_that_is_not_wanted_any_more_is_removed(kube, guest, pods_of):

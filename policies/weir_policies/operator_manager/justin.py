@@ -295,6 +295,8 @@ def choose_step(o: int, view: View, own: JustinMemory) -> int:
         return HORIZONTAL
     if not is_raised(o, view, own):
         return VERTICAL if hit_rate < own.min_hit_rate else HORIZONTAL
+    if np.isnan(own.hit_rate_before):
+        return HORIZONTAL  # whether the memory helped is not known
     if not hit_rate - own.hit_rate_before > own.min_hit_gain:
         return ROLLBACK
     capacity = measure_capacity(seen.processed, seen.rate, seen.busiest)

@@ -39,15 +39,19 @@ def unchanged_mappings(smaps: str, library: str) -> Iterator[tuple[int, int]]:
     """Yield where the process has read-only parts of a file, as address and bytes.
 
     The loader has changed some of them, such as addresses of functions, and made them read-only
-    afterwards: these pages are no longer those of the file, and would be lost.
+    afterwards: these pages are no longer those of the file, and would be lost. Where they have been
+    swapped out, they do not count as anonymous.
     """
     begin = end = 0
-    is_candidate = False
+    is_candidate = is_unchanged = False
     for line in smaps.splitlines():
         mapping = _MAPPING.fullmatch(line)
         if mapping is not None:
             begin, end = int(mapping[1], 16), int(mapping[2], 16)
             path = mapping[4] or ""
             is_candidate = path.rpartition("/")[2] == library and "w" not in mapping[3]
-        elif is_candidate and line.split() == ["Anonymous:", "0", "kB"]:
+            is_unchanged = False
+        elif line.startswith("Anonymous:"):
+            is_unchanged = line.split() == ["Anonymous:", "0", "kB"]
+        elif is_candidate and is_unchanged and line.split() == ["Swap:", "0", "kB"]:
             yield begin, end - begin

@@ -27,6 +27,10 @@ _PLURALS: Mapping[str, str] = {
 }
 APPLIED = "weir.dev/applied"
 """Annotation of what Weir applies: a digest of it."""
+_EXACT = frozenset({"ingress", "podSelector", "rules", "selector"})
+"""Fields in which a key more means something else: whom a policy lets in, or what a role may do."""
+_DEFAULTS: Body = {"protocol": "TCP"}
+"""What the API server adds within those."""
 _POLL = 0.25  # seconds between two checks of what is being deleted
 
 
@@ -212,15 +216,26 @@ def _with_digest(thing: Body) -> Body:
     return {**thing, "metadata": {**meta, "annotations": annotations}}
 
 
-def _has(found: object, wanted: object) -> bool:
-    """Return whether an object has all that is wanted; the API server and others add fields."""
+def _has(found: object, wanted: object, *, exactly: bool = False) -> bool:
+    """Return whether an object has all that is wanted, and if `exactly`, nothing else.
+
+    The API server and others add fields that Weir does not care about.
+    """
     match wanted:
         case dict():
             has = found if isinstance(found, dict) else {}
-            return all(_has(has.get(key), value) for key, value in wanted.items())
+            added = {key: value for key, value in has.items() if key not in wanted}
+            if exactly and not added.items() <= _DEFAULTS.items():
+                return False
+            return all(
+                _has(has.get(key), value, exactly=exactly or key in _EXACT)
+                for key, value in wanted.items()
+            )
         case list() | tuple():
             has_list = found if isinstance(found, list) else []
-            return len(has_list) == len(wanted) and all(map(_has, has_list, wanted))
+            return len(has_list) == len(wanted) and all(
+                _has(has, want, exactly=exactly) for has, want in zip(has_list, wanted, strict=True)
+            )
         case _:
             return found == wanted
 

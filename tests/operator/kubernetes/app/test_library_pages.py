@@ -13,21 +13,31 @@ SMAPS = """\
 7f0000000000-7f0000002000 r--p 00000000 08:01 77 /usr/lib/libllvmlite.so
 Rss:                   8 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 7f0000002000-7f0000006000 r-xp 00002000 08:01 77 /usr/lib/libllvmlite.so
 Rss:                  16 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 7f0000006000-7f0000007000 r--p 00006000 08:01 77 /usr/lib/libllvmlite.so
 Rss:                   4 kB
 Anonymous:             4 kB
+Swap:                  0 kB
 7f0000007000-7f0000008000 rw-p 00007000 08:01 77 /usr/lib/libllvmlite.so
 Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 7f0000009000-7f000000a000 r-xp 00000000 08:01 78 /usr/lib/libc.so.6
 Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 7f000000b000-7f000000c000 rw-p 00000000 00:00 0
 Rss:                   4 kB
 Anonymous:             0 kB
+Swap:                  0 kB
+7f000000d000-7f000000e000 r--p 00008000 08:01 77 /usr/lib/libllvmlite.so
+Rss:                   0 kB
+Anonymous:             0 kB
+Swap:                  4 kB
 """
 
 
