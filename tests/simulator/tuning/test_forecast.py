@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESIZE, RESTART
+from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, HISTORY, RESIZE, RESTART
 from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import evaluation
 
 
 def test_a_forecast_is_of_the_worst_stretches_and_a_resize_is_no_restart(monkeypatch):
     experiment = an_experiment()
-    history = np.zeros((100, 5))
+    history = np.zeros((100, HISTORY))
     history[:, AT_PRICE] = 2.0
     history[50:52, AT_TIME] = 2 * experiment.objective.response_time
     history[:, AT_CHANGE] = RESIZE
