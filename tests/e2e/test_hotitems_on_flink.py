@@ -106,5 +106,5 @@ def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_loc
     last = last_end(windows)
     bids = list_bids(tmp_path, (last - start) / 1000)
     assert windows == sorted(count_plainly(bids, start, last))
-    caches = read_caches(tmp_path / "state")  # of `bid`, too, if the job that warms it up ran in time
+    caches = read_caches(tmp_path / "state")  # of `bid`, too, if it was warmed up in time
     assert caches["count"] == caches["sink"] == {128 * 2**20}
