@@ -76,14 +76,14 @@ def a_change(identity, outcome):
     )  # fmt: skip
 
 
-def a_run(*, restarts=1, lost=0, doubled=0):
+def a_run(lost: int | None = 0, doubled: int | None = 0):
     return RecordedRun(
         ticks=(a_tick(START + INTERVAL), a_tick(START + 2 * LINES * INTERVAL)),
         rescales=(a_change("a", "done"), a_change("b", "abandoned")),
         summary=RunSummary(
             app="default/trips", started=START, finished=START + 1, intervals=1, violations=0,
             violation_share=0.0, cost=0.1, response_mean=0.1, response_p95=0.1,
-            restarts=restarts, resizes=0, lost=lost, doubled=doubled,
+            restarts=1, resizes=0, lost=lost, doubled=doubled,
         ),
     )  # fmt: skip
 
