@@ -18,9 +18,10 @@ async def wait_for_output(folder):
             await asyncio.sleep(0.01)
 
 
-async def wait_until_ended(folder):
+async def check_until_it_fails(check):
     async with asyncio.timeout(30):
-        while find_running(folder):
+        while True:
+            check()
             await asyncio.sleep(0.01)
 
 
@@ -45,7 +46,5 @@ async def test_a_program_has_ended_after_the_block(tmp_path, program):
 
 async def test_a_program_that_ended_early_is_found_while_the_block_runs(tmp_path):
     async with run_program([sys.executable, "-c", "pass"], tmp_path) as check:
-        await wait_until_ended(tmp_path)
-
         with pytest.raises(RuntimeError, match="it ended"):
-            check()
+            await check_until_it_fails(check)
