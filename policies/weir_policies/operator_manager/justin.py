@@ -55,6 +55,7 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import choose_action, has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.kernels.wording import format_rate, format_share
+from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -159,19 +160,10 @@ def measure_capacity(processed: float, rate: float, busiest: float) -> float:
 
 
 @compiled
-def amount_of(o: int, view: View) -> int:
-    """Return the number of the amount that the replicas have; `NONE` where there are none."""
-    for place in range(view.counts.shape[1]):
-        if view.counts[o, place] > 0:
-            return view.memory[o, place]
-    return NONE
-
-
-@compiled
-def amount_before(o: int, view: View) -> int:
-    """Return the same for the interval before."""
-    for place in range(view.counts.shape[1]):
-        if view.counts_before[o, place] > 0:
+def amount_of(o: int, view: View, counts: Counts) -> int:
+    """Return the number of the amount that replicas `(t,)` have; `NONE` where there are none."""
+    for place in range(counts.size):
+        if counts[place] > 0:
             return view.memory[o, place]
     return NONE
 
@@ -185,7 +177,7 @@ def next_amount(o: int, view: View, change: int) -> int:
         view: Where its amounts stand.
         change: 1 for the larger one, -1 for the smaller one.
     """
-    here, found = amount_of(o, view), NONE
+    here, found = amount_of(o, view, view.counts[o]), NONE
     for place in range(view.memory.shape[1]):
         other = view.memory[o, place]
         if here == NONE or view.pool[o, place] == NO_POOL or (other - here) * change <= 0:
@@ -257,10 +249,11 @@ def move_to_amount(o: int, view: View, amount: int, wanted: int) -> bool:
 def learn(o: int, view: View, memory: Memory) -> None:
     """Remember whether the last change was of memory, and what was measured before it."""
     own, before = JustinMemory(memory[o]), view.before[o]
-    rise = amount_of(o, view) - amount_before(o, view)
-    grown = total(view.counts[o]) - total(view.counts_before[o])
+    amount, size = amount_of(o, view, view.counts[o]), total(view.counts[o])
+    rise = amount - amount_of(o, view, view.counts_before[o])
+    grown = size - total(view.counts_before[o])
     if rise > 0 and grown == 0:
-        own.raised_to, own.raised_size = amount_of(o, view), total(view.counts[o])
+        own.raised_to, own.raised_size = amount, size
         own.hit_rate_before = 1 - before.miss_share
         own.capacity_before = measure_capacity(before.processed, before.rate, before.busiest)
     elif rise != 0 or grown != 0:
@@ -270,7 +263,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
 @compiled
 def is_raised(o: int, view: View, own: JustinMemory) -> bool:
     """Return whether the last change was the next amount of memory."""
-    return own.raised_size == total(view.counts[o]) and own.raised_to == amount_of(o, view)
+    counts = view.counts[o]
+    return own.raised_size == total(counts) and own.raised_to == amount_of(o, view, counts)
 
 
 @compiled
@@ -346,7 +340,7 @@ def _explain_step(
     hits = f"{format_share(1 - observation.miss_share)} of reads of state hit its cache"
     if is_raised(0, view, own):
         hits += f", {format_share(own.hit_rate_before)} did with less memory"
-    here = amount_of(0, view)
+    here = amount_of(0, view, view.counts[0])
     amounts = {int(view.memory[0, place]) for place, count in enumerate(target) if count}
     if here in amounts:
         return f", and the memory stays: {hits}"
