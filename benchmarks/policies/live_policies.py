@@ -1,4 +1,4 @@
-"""Every policy of the papers once on real Flink, on the same job and arrivals, beside `planner`.
+"""Policies of the papers and of rivals once on real Flink, with the same arrivals, beside `planner`.
 
 The job is `trips` with the service times, the peak and the bound of `live`. A record waits for its
 service time, which takes no CPU, so that the JVMs that a change starts have the machine. There are
@@ -60,7 +60,7 @@ from weir_operator.wiring.assembly import operator_managers
 from weir_policies import registry
 from weir_simulator.traces import Trace, TraceKind, compress, synthesise, write_trace
 
-ABOUT = "each policy of the papers once on real Flink, those that learn trained in the simulator"
+ABOUT = "policies of the papers and rivals once on real Flink, learning ones trained before"
 DURATION = "1 h"
 
 FOLDER = RESULTS / "live-policies"
@@ -76,8 +76,10 @@ POLICIES = (
     "drs-cheapest",
     "lohrmann-cheapest",
     "heinze-cheapest",
+    "daedalus",
+    "conttune",
 )
-"""`planner`, which the others are compared with, and one of each kind in the papers."""
+"""`planner`, which the others are compared with, one of each kind in the papers, and two rivals."""
 TRAFFIC_SEED = 5
 QUARTER = 15
 """Minutes of the traffic that a line of the trace stands for."""
