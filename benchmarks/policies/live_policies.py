@@ -1,4 +1,4 @@
-"""Policies of the papers and of rivals once on real Flink, with the same arrivals, beside `planner`.
+"""Policies of the papers and rivals once on real Flink, on the same arrivals, beside `planner`.
 
 The job is `trips` with the service times, the peak and the bound of `live`. A record waits for its
 service time, which takes no CPU, so that the JVMs that a change starts have the machine. There are
