@@ -7,6 +7,7 @@ vertex runs on the TaskManagers of several operators, the job did not pin it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -55,6 +56,8 @@ class Topology:
     drained: frozenset[str] = frozenset()
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
+    started: float = math.inf
+    """Unix time, by Flink's clock, at which Flink began with the job; `inf` where unknown."""
 
 
 async def discover(
@@ -164,6 +167,7 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
         for operator in operators
     }
     return Topology(
+        started=job.started,
         entries={operator: ids & entering for operator, ids in own.items()},
         exits={operator: ids & leaving or ids & ends for operator, ids in own.items()},
         operators=operators,

@@ -274,6 +274,11 @@ def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
     return found if math.isfinite(found) and found >= 0 else 1.0
 
 
+def _find_first(window: Window) -> float:
+    """Return the Unix time of the first sample in a window, `inf` where it has none."""
+    return min((series.times[0] for series in window.series), default=math.inf)
+
+
 def _cut(window: Window, since: float) -> Window:
     """Leave out samples from before `since`."""
     if since <= window.start:
@@ -341,7 +346,7 @@ class Gatherer:
         replicas = await self._runtime.replicas()
         window = await self._source.window(start=start, end=now)
         seen_before = self._topology_of
-        layout = await self._find_layout(replicas)
+        layout = await self._find_layout(replicas, window)
         if layout is None or seen_before not in (None, self._topology_of):
             self._gap = True
         output, self._counted = measure_output(window, self._counted)
@@ -440,7 +445,9 @@ class Gatherer:
             response_time=snapshot.response(self._settings.statistic),
         )
 
-    async def _find_layout(self, replicas: tuple[Replica, ...]) -> JobLayout | None:
+    async def _find_layout(
+        self, replicas: tuple[Replica, ...], window: Window
+    ) -> JobLayout | None:
         """Return who serves what, `None` while a change is under way or tasks are being placed."""
         status = self._store.load()
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:
@@ -455,8 +462,11 @@ class Gatherer:
                 log.info("no layout yet", reason=str(error))
                 return None
         if not known:
-            self._topology_of = run
+            first, self._topology_of = self._topology_of is None, run
             self._run_since = self._clock.now()
+            if first and not _restarted_by(status):
+                since = self._topology.started + WORKED_OFF * self._settings.interval
+                self._run_since = min(self._run_since, max(since, _find_first(window)))
             self._note_edges(self._topology)
         return layout_of(status.job_id, self._topology, replicas)
 

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weir_operator.flink.commands import (
     Installation,
@@ -181,6 +183,20 @@ def test_yaml_keeps_every_value_as_text():
 
     assert yaml.safe_load(render_yaml(tricky)) == tricky
     assert len(render_yaml(tricky).splitlines()) == len(tricky)
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[A-Za-z][A-Za-z0-9._-]{0,80}", fullmatch=True),
+        st.text(max_size=200),
+        max_size=5,
+    )
+)
+def test_yaml_is_the_same_with_and_without_libyaml(configuration):
+    """ConfigMaps are named by their content: another text would restart Flink."""
+    plain = yaml.safe_dump(configuration, sort_keys=True, default_style='"', width=10_000)
+
+    assert render_yaml(configuration) == plain
 
 
 OUTPUT = """\

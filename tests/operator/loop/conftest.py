@@ -1,6 +1,7 @@
 """A controller over a miniature Flink, under a load that the test sets."""
 
 import asyncio
+import math
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -86,6 +87,7 @@ class Stage:
         self.changes = []
         self.loads = steady_loads(20)
         self.poison = None
+        self.started_at = math.inf
         self.app = a_stream_app(
             **{
                 "objective": {"responseTime": "500ms"},
@@ -123,7 +125,7 @@ class Stage:
         """Nothing is held."""
 
     async def topology(self, job_id):
-        return TOPOLOGY
+        return replace(TOPOLOGY, started=self.started_at)
 
     async def started(self):
         jobs = JobsOf(self.world)

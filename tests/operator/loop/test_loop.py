@@ -148,6 +148,43 @@ async def test_a_controller_that_finds_a_running_job_judges_no_gap(stage_of):
     assert tick.violated is None
 
 
+def from_the_last_second(window: Window) -> Window:
+    """What a source has that began to scrape only then."""
+    return changed(
+        window,
+        lambda series: type(series)(
+            name=series.name,
+            labels=series.labels,
+            times=series.times[-2:],
+            values=series.values[-2:],
+        ),
+        where=lambda _: True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("has_run", "poison", "held"),
+    [
+        (60.0, None, ""),
+        (60.0, from_the_last_second, "The job has just been restarted"),
+        (3.0, None, "The job has just been restarted"),
+        (-math.inf, None, "The job has just been restarted"),
+    ],
+)
+async def test_a_controller_that_finds_a_running_job_decides_once_enough_of_it_was_measured(
+    stage_of, has_run, poison, held
+):
+    stage = await stage_of().started()
+    stage.started_at = stage.clock.now() - has_run
+    stage.controller = stage.controller_over(stage.lifecycle)
+    stage.poison = poison
+
+    [tick] = await stage.ticks(1)
+
+    assert tick.held == held
+    assert set(tick.proposals) == (set() if held else {"match", "count"})
+
+
 async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):
     lessons = []
     monkeypatch.setattr(KernelPolicy, "learn", lambda _, transition: lessons.append(transition))
