@@ -445,9 +445,7 @@ class Gatherer:
             response_time=snapshot.response(self._settings.statistic),
         )
 
-    async def _find_layout(
-        self, replicas: tuple[Replica, ...], window: Window
-    ) -> JobLayout | None:
+    async def _find_layout(self, replicas: tuple[Replica, ...], window: Window) -> JobLayout | None:
         """Return who serves what, `None` while a change is under way or tasks are being placed."""
         status = self._store.load()
         if self._lifecycle.is_changing or status.job_id is None or status.suspended:

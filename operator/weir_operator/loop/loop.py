@@ -251,7 +251,6 @@ class ApplicationController:
         self._memory.restore(self._clock.now())
         if self._tuning is not None:
             self._tuning.restore()
-        self._last_tick = self._clock.now(), self._clock.monotonic()
         ending = asyncio.create_task(stop.wait())
         loops = {
             asyncio.create_task(self._run_health_checks(stop)),
@@ -354,7 +353,10 @@ class ApplicationController:
 
     async def _run_ticks(self) -> None:
         clock, interval = self._clock, self._settings.interval
-        due = clock.monotonic() + find_first_wait(clock.now(), interval, self._settings.phase)
+        wait = find_first_wait(clock.now(), interval, self._settings.phase)
+        due = clock.monotonic() + wait
+        # The first interval may have begun before the loops did: its samples may be there.
+        self._last_tick = (clock.now() + wait - interval, due - interval)
         while True:
             await clock.sleep(max(0.0, due - clock.monotonic()))
             # Ticks keep their places in time; one that took too long skips the ones it missed.

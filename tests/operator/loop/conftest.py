@@ -88,6 +88,7 @@ class Stage:
         self.loads = steady_loads(20)
         self.poison = None
         self.started_at = math.inf
+        self.phase = None
         self.app = a_stream_app(
             **{
                 "objective": {"responseTime": "500ms"},
@@ -157,7 +158,7 @@ class Stage:
         return self
 
     def controller_over(self, lifecycle):
-        settings = assembly.loop_settings(self.app)
+        settings = replace(assembly.loop_settings(self.app), phase=self.phase)
         self.managers = assembly.operator_managers(self.app)
         self.learned = LearnedStore(
             self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
@@ -222,6 +223,7 @@ class Stage:
             ),
             on_tick=lambda tick: None,
             on_event=self.events.append,
+            wait=lambda: asyncio.sleep(0.01),
         )
 
     def _on_change(self, journal):

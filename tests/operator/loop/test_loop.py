@@ -1,5 +1,6 @@
 """The loops of one StreamApp over a miniature Flink: see, hold, act, take back."""
 
+import asyncio
 import math
 
 import pytest
@@ -183,6 +184,26 @@ async def test_a_controller_that_finds_a_running_job_decides_once_enough_of_it_w
 
     assert tick.held == held
     assert set(tick.proposals) == (set() if held else {"match", "count"})
+
+
+async def test_the_first_interval_is_a_whole_one_however_soon_its_tick_is_due(
+    stage_of, monkeypatch
+):
+    stage = await stage_of().started()
+    stage.clock.time = 1001.0
+    stage.phase = 0.6  # of 5 s: due at 1003
+    stop, asked = asyncio.Event(), []
+
+    async def window(*, start, end):
+        asked.append((start, end))
+        stop.set()
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(stage, "window", window)
+
+    await stage.controller_over(stage.lifecycle).run(stop)
+
+    assert asked == [(998.0, 1003.0)]
 
 
 async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):

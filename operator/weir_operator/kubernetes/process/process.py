@@ -40,6 +40,7 @@ from weir_operator.kubernetes.app.context import (
 )
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.process.canary import Canary, beat_of
+from weir_operator.kubernetes.process.free_memory import release_free_memory
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 from weir_operator.kubernetes.process.health import (
     HealthServer,
@@ -220,6 +221,7 @@ class Controller:
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
             ),
+            "free memory": lambda: release_free_memory(clock=self._boot),
         }
         if self._changes is not None:
             works["changes"] = self._changes.watch
