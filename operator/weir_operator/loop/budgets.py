@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import ObservedOperator
@@ -69,6 +70,21 @@ class BudgetSharing:
             return
         ratio = max(1.0, quantile / mean)
         self.tail += _SLOWLY * (ratio - self.tail)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was measured, for `load_state_dict`."""
+        return {"statistic": self._statistic.value, "tail": self.tail}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned, unless another statistic is bounded now.
+
+        Raises:
+            KeyError: It is damaged.
+            TypeError: It is damaged.
+            ValueError: It is damaged.
+        """
+        if state["statistic"] == self._statistic:
+            self.tail = float(state["tail"])
 
     def exceeds(self, dataflow: Dataflow, times: Mapping[str, float]) -> bool | None:
         """Return whether predicted times exceed a bound, the whole's or a sink's.

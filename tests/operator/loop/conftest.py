@@ -157,8 +157,13 @@ class Stage:
     def controller_over(self, lifecycle):
         settings = assembly.loop_settings(self.app)
         self.managers = assembly.operator_managers(self.app)
+        manager = self.am = assembly.application_manager(self.app, shared=self.shared)
         self.learned = LearnedStore(
-            self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
+            self.folder / "learned.json",
+            policy=settings.policy,
+            settings={},
+            reset_nonce=0,
+            sharing=manager.sharing,
         )
         gatherer = Gatherer(
             settings=settings,
@@ -171,7 +176,6 @@ class Stage:
             store=self.store,
             clock=self.clock,
         )
-        manager = self.am = assembly.application_manager(self.app, shared=self.shared)
         self.memory = AppState(
             policy=settings.policy,
             managers=self.managers,
