@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_policies.application_manager.budgets import share_budgets
@@ -21,6 +20,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Tuning
+from weir_simulator.experiment import PathBound
 
 WITHIN_REACH = 1.5
 """How many times the least possible response time is aimed at where the objective is below that:
@@ -108,12 +108,12 @@ class BudgetSharing:
         return None if unknown else False
 
     def _tail_at(self, path: PathBound) -> float:
-        return infer_tail(Statistic(path.statistic), known=self._statistic, tail=self.tail)
+        return infer_tail(path.statistic, known=self._statistic, tail=self.tail)
 
     def _mean_sink_bounds(self, dataflow: Dataflow) -> dict[str, float]:
         """Return the bounds on the mean that correspond to those of single sinks, seconds."""
         return {
-            path.sink: path.bound / self._tail_at(path)
+            path.sink: path.response_time / self._tail_at(path)
             for path in self._paths
             if path.sink in dataflow.operators
         }
