@@ -100,7 +100,11 @@ class _Application:
         self.tokens = self.am.restarts.fill(0.0)
         self.records = RecordStore(folder / "records.sqlite")
         self.learned = LearnedStore(
-            folder / "learned.json", policy="queueing", settings={}, reset_nonce=0
+            folder / "learned.json",
+            policy="queueing",
+            settings={},
+            reset_nonce=0,
+            sharing=self.am.sharing,
         )
 
     def tick(self, turn: int) -> dict[str, float]:

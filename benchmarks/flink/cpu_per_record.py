@@ -444,7 +444,7 @@ def _look(folder: Path, counter: Path, now: float) -> Look:
     """Return what a job's processes, whose configuration lies in this folder, have done so far."""
     task_managers = tasks = job_manager = compilers = 0.0
     for place, identity in processes.find_under(folder).items():
-        for name, seconds in _threads(identity.pid):
+        for name, seconds in cpu_of_threads(identity.pid):
             if {"jm", "jobmanager"} & set(place.relative_to(folder).parts):
                 job_manager += seconds
             elif name.startswith(COMPILERS):
@@ -462,8 +462,8 @@ def _look(folder: Path, counter: Path, now: float) -> Look:
     )
 
 
-def _threads(pid: int) -> Iterator[tuple[str, float]]:
-    """Yield the name of every thread and the CPU seconds that it has taken."""
+def cpu_of_threads(pid: int) -> Iterator[tuple[str, float]]:
+    """Yield the name of every thread of a process and the CPU seconds that it has taken."""
     for thread in psutil.Process(pid).threads():
         try:
             name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text().strip()

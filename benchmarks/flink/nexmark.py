@@ -34,11 +34,11 @@ from statistics import fmean
 from typing import TypedDict
 
 import numpy as np
-import psutil
 import requests
 
 from benchmarks.choices import choose_some
 from benchmarks.figures import Figure, at_most
+from benchmarks.flink.cpu_per_record import cpu_of_threads
 from benchmarks.flink.nexmark_results import (
     QUERIES,
     Input,
@@ -353,12 +353,8 @@ def _thread_name(vertex: str) -> str:
 def _cpu(pid: int) -> dict[str, float]:
     """Return the CPU seconds of a process's threads by their names."""
     spent: dict[str, float] = {}
-    for thread in psutil.Process(pid).threads():
-        try:
-            name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text().strip()
-        except FileNotFoundError:
-            continue  # it has ended meanwhile
-        spent[name] = spent.get(name, 0.0) + thread.user_time + thread.system_time
+    for name, seconds in cpu_of_threads(pid):
+        spent[name] = spent.get(name, 0.0) + seconds
     return spent
 
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weir_policies.errors import WeirPolicyError
-from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.queueing import predict
@@ -30,8 +29,8 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import true_models
 from weir_simulator.comparison import Interval, estimate
 from weir_simulator.errors import SimulatorError
-from weir_simulator.experiment import Experiment, Objective
-from weir_simulator.goals import find_late, find_percentile
+from weir_simulator.experiment import Experiment
+from weir_simulator.goals import find_late, take_statistic
 from weir_simulator.processes import run_in_processes
 from weir_simulator.run import simulate
 from weir_simulator.what_if import with_bound, with_emphasis
@@ -78,27 +77,9 @@ def _least_times(experiment: Experiment) -> Floats:
             above = behind[edge.source]
             slowest = np.where(above[0] > slowest[0], above, slowest)
         behind[model.name] = slowest + here
-        reached = np.maximum(reached, _take_statistic(behind[model.name], experiment.objective))
+        statistic, times = experiment.objective.statistic, behind[model.name].T.tolist()
+        reached = np.maximum(reached, [take_statistic(each, statistic) for each in times])
     return reached
-
-
-def _take_statistic(times: Floats, objective: Objective) -> Floats:
-    """Return the bounded statistic of times, s, `(slots,)`.
-
-    Args:
-        times: Their mean, variance and constant part, `(3, slots)`.
-        objective: Says which.
-    """
-    quantile = objective.statistic.quantile
-    if quantile is None:
-        return times[0]
-    normal = normal_quantile(quantile)
-    return np.array(
-        [
-            find_percentile(mean, variance, constant, quantile, normal)
-            for mean, variance, constant in zip(*times.tolist(), strict=True)
-        ]
-    )
 
 
 def _rates(experiment: Experiment) -> Floats:

@@ -15,12 +15,15 @@ percentile is exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled_apart
-from weir_policies.kernels.percentiles import gamma_quantile, predict_moments
+from weir_policies.kernels.percentiles import gamma_quantile, normal_quantile, predict_moments
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
+from weir_policies.model.objective import Statistic
 from weir_simulator.state import (
     AT_BOUND,
     AT_CONSTANT,
@@ -94,6 +97,15 @@ def find_percentile(
     """Return a percentile of a time with a constant part, s; `normal` is a normal law's."""
     # An operator that got no records has no time, not even on the wire.
     return gamma_quantile(max(mean - constant, 0.0), variance, quantile, normal) + constant
+
+
+def take_statistic(reached: Sequence[float], statistic: Statistic) -> float:
+    """Return a statistic of a time with this mean, variance and constant part, s."""
+    mean, variance, constant = reached
+    if statistic.quantile is None:
+        return mean
+    normal = normal_quantile(statistic.quantile)
+    return find_percentile(mean, variance, constant, statistic.quantile, normal)
 
 
 def find_late(history: Floats, bound: float) -> Floats:

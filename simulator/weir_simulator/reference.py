@@ -17,12 +17,10 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
-from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.objective import Statistic
 from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
@@ -47,7 +45,7 @@ from weir_simulator.beliefs import (
 )
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
-from weir_simulator.goals import find_percentile
+from weir_simulator.goals import take_statistic
 from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
@@ -329,13 +327,6 @@ def run_reference(
     return world.policies
 
 
-def _take_statistic(reached: tuple[float, float, float], statistic: Statistic) -> float:
-    """Return a statistic of a time with this mean, variance and constant part, s."""
-    if statistic.quantile is None:
-        return reached[0]
-    return find_percentile(*reached, statistic.quantile, normal_quantile(statistic.quantile))
-
-
 class _World:
     def __init__(
         self, experiment: Experiment, policy: str, settings: Mapping[str, Any], seed: int
@@ -480,9 +471,9 @@ class _World:
             return
         reached = self.follow_paths(times)
         ends = [reached[sink] for sink in self.dataflow.sinks]
-        self.time = max(_take_statistic(end, objective.statistic) for end in ends)
+        self.time = max(take_statistic(end, objective.statistic) for end in ends)
         self.sinks_late = any(
-            _take_statistic(reached[path.sink], path.statistic) > path.response_time
+            take_statistic(reached[path.sink], path.statistic) > path.response_time
             for path in objective.paths
         )
 

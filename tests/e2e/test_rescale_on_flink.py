@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +92,26 @@ async def test_a_warm_up_that_finds_no_task_manager_ends_by_itself(tmp_path):
         state = await wait_until(ended, clock=cluster.clock, timeout=LIMIT)
 
     assert state is JobState.FAILED
+
+
+async def test_a_warm_up_opens_no_rocksdb_where_there_is_no_state(tmp_path):
+    initial = deployments({"small/500m": 1}, {"small/500m": 1})
+    target = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1, "large/1": 1})
+    config = {"state.backend.type": "rocksdb", "taskmanager.memory.managed.size": "0m"}
+    trips = Trips(name="rocksdb", rates=[20.0], initial=initial, config=config, root=tmp_path)
+
+    async with TripsCluster(trips) as cluster:
+        await cluster.lifecycle.bring_up()
+        await has_output(cluster)
+        end = await cluster.change(target)
+        loaded = {
+            replica.operator: "rocksdbjni" in Path(f"/proc/{pid}/maps").read_text()
+            for replica in await cluster.runtime.replicas()
+            if replica.pool == "large" and (pid := pid_of(cluster, replica.id))
+        }
+
+    assert end.step is Step.DONE
+    assert loaded == {"match": False, "aggregate": True}
 
 
 async def test_a_change_whose_controller_is_killed_is_finished_by_the_next_one(tmp_path):

@@ -7,11 +7,16 @@ import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.ConfigOptions;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.configuration.RestartStrategyOptions;
+import org.apache.flink.runtime.state.StateBackendLoader;
+import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.util.Collector;
+
+import java.util.Optional;
 
 /**
  * A job of a moment on TaskManagers that were added, before the job that they were added for is
@@ -21,6 +26,9 @@ import org.apache.flink.util.Collector;
  * initializes the classes of tasks, channels and state. On the TaskManagers that a rescale adds, that
  * would be part of its output gap. A few records through a source, a keyed function and their
  * channels do it while the job still runs.
+ *
+ * <p>An operator without state gets no keyed function: RocksDB would load its library and start its
+ * threads, for as long as the TaskManager lives.
  *
  * <p>It writes nothing, takes no checkpoints and ends by itself. It is not restarted after a failure,
  * such as the loss of a TaskManager: the cluster's own setting would restart it for ever.
@@ -53,28 +61,41 @@ public final class WarmUp {
                         .setCpuCores(1)
                         .setTaskHeapMemoryMB(64)
                         .setExternalResource("op-" + operator, 1);
-        env.getConfiguration()
-                .getOptional(
-                        ConfigOptions.key("weir.managed-memory." + operator)
-                                .memoryType()
-                                .noDefaultValue())
-                .ifPresent(group::setManagedMemory);
+        Optional<MemorySize> managed =
+                env.getConfiguration()
+                        .getOptional(
+                                ConfigOptions.key("weir.managed-memory." + operator)
+                                        .memoryType()
+                                        .noDefaultValue());
+        managed.ifPresent(group::setManagedMemory);
         SlotSharingGroup slots = group.build();
-        env.fromSequence(1, RECORDS * count)
-                .setParallelism(count)
-                .slotSharingGroup(slots)
-                .rebalance()
-                .process(new Pass())
-                .setParallelism(count)
-                .slotSharingGroup(slots)
-                .keyBy(record -> (int) (record % KEYS), Types.INT)
-                .process(new Number())
-                .setParallelism(count)
-                .slotSharingGroup(slots)
-                .rebalance()
+        SingleOutputStreamOperator<Long> records =
+                env.fromSequence(1, RECORDS * count)
+                        .setParallelism(count)
+                        .slotSharingGroup(slots)
+                        .rebalance()
+                        .process(new Pass())
+                        .setParallelism(count)
+                        .slotSharingGroup(slots);
+        if (!managed.equals(Optional.of(MemorySize.ZERO)) || !stateUsesManagedMemory(env)) {
+            records =
+                    records.keyBy(record -> (int) (record % KEYS), Types.INT)
+                            .process(new Number())
+                            .setParallelism(count)
+                            .slotSharingGroup(slots);
+        }
+        records.rebalance()
                 .process(new Drop())
                 .setParallelism(count)
                 .slotSharingGroup(slots);
+    }
+
+    /** Says whether an operator without managed memory has no keyed state (see ReadGraph). */
+    private static boolean stateUsesManagedMemory(StreamExecutionEnvironment env) {
+        return StateBackendLoader.stateBackendFromApplicationOrConfigOrDefaultUseManagedMemory(
+                Configuration.fromMap(env.getConfiguration().toMap()),
+                Optional.empty(),
+                WarmUp.class.getClassLoader());
     }
 
     private static final class Pass extends ProcessFunction<Long, Long> {

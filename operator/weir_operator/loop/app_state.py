@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, Records
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.managers import Managers, State
@@ -36,7 +37,8 @@ VERSION = 1
 class LearnedStore:
     """The learned state of all operators of a StreamApp, one JSON file.
 
-    What a policy has learned that decides for all of them at once is kept once, beside them.
+    What a policy has learned that decides for all of them at once is kept once, beside them, and so
+    is the measured tail of the response time: budgets must not change with a restart.
 
     State is kept with the vertices that an operator is made of, and goes to the operator that has
     these now.
@@ -53,9 +55,11 @@ class LearnedStore:
         policy: str,
         settings: Mapping[str, Any],
         reset_nonce: int,
+        sharing: BudgetSharing,
         vertices: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._path = path
+        self._sharing = sharing
         self._vertices = {name: list(parts) for name, parts in (vertices or {}).items()}
         self._key: dict[str, Any] = {
             "version": VERSION,
@@ -85,7 +89,12 @@ class LearnedStore:
             TemporaryError: The disk is full; the old file stands.
         """
         states = {name: manager.state_dict() for name, manager in managers.items()}
-        learned: dict[str, Any] = {**self._key, "operators": states, "vertices": self._vertices}
+        learned: dict[str, Any] = {
+            **self._key,
+            "operators": states,
+            "vertices": self._vertices,
+            "sharing": self._sharing.state_dict(),
+        }
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
@@ -110,6 +119,11 @@ class LearnedStore:
         if before is not None and "application" in kept:
             load = managers.load_application_state
             self._try_to_load("all of them", before, kept["application"], load)
+        if "sharing" in kept:
+            shared = self._sharing
+            self._try_to_load(
+                "budgets", shared.state_dict(), kept["sharing"], shared.load_state_dict
+            )
         return bool(kept)
 
     def _find_successor(self, former: str, vertices: list[str] | None) -> str:
@@ -150,7 +164,7 @@ class LearnedStore:
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("learned state cannot be read", kept=self._put_aside(), failure=str(error))
             return {}
-        return found | ({"application": kept["application"]} if "application" in kept else {})
+        return found | {name: kept[name] for name in ("application", "sharing") if name in kept}
 
     def _put_aside(self) -> str:
         """Give the file another name, because the next tick writes it again; return its path."""

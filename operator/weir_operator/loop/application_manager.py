@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
-from weir_operator.loop.directives import PathBound
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
@@ -26,6 +25,7 @@ from weir_policies.application_manager.restart_budget import RestartBudget, Rest
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import NEEDED, ChangeKind, Observation
+from weir_simulator.experiment import PathBound
 
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_policies.application_manager.budgets import share_budgets
@@ -20,6 +20,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Tuning
+from weir_simulator.experiment import PathBound
 
 WITHIN_REACH = 1.5
 """How many times the least possible response time is aimed at where the objective is below that:
@@ -70,6 +71,21 @@ class BudgetSharing:
         ratio = max(1.0, quantile / mean)
         self.tail += _SLOWLY * (ratio - self.tail)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was measured, for `load_state_dict`."""
+        return {"statistic": self._statistic.value, "tail": self.tail}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned, unless another statistic is bounded now.
+
+        Raises:
+            KeyError: It is damaged.
+            TypeError: It is damaged.
+            ValueError: It is damaged.
+        """
+        if state["statistic"] == self._statistic:
+            self.tail = float(state["tail"])
+
     def exceeds(self, dataflow: Dataflow, times: Mapping[str, float]) -> bool | None:
         """Return whether predicted times exceed a bound, the whole's or a sink's.
 
@@ -92,12 +108,12 @@ class BudgetSharing:
         return None if unknown else False
 
     def _tail_at(self, path: PathBound) -> float:
-        return infer_tail(Statistic(path.statistic), known=self._statistic, tail=self.tail)
+        return infer_tail(path.statistic, known=self._statistic, tail=self.tail)
 
     def _mean_sink_bounds(self, dataflow: Dataflow) -> dict[str, float]:
         """Return the bounds on the mean that correspond to those of single sinks, seconds."""
         return {
-            path.sink: path.bound / self._tail_at(path)
+            path.sink: path.response_time / self._tail_at(path)
             for path in self._paths
             if path.sink in dataflow.operators
         }

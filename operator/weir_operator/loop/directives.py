@@ -18,17 +18,7 @@ from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.standby import StandbyPool
 from weir_operator.streamapp.managers import Allowed, Evaluation, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PathBound:
-    """The bound of the paths that end at one sink."""
-
-    sink: str
-    bound: float
-    """Seconds."""
-    statistic: str
-    """What of the response time is bounded: `mean`, `p95` or `p99`."""
+from weir_simulator.experiment import PathBound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.topology import Topology
-from weir_operator.loop.directives import LoopSettings, PathBound
+from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.verify import MeasuredInterval
@@ -42,6 +42,7 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostWeights, Observation
+from weir_simulator.experiment import PathBound
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 log = structlog.get_logger()
@@ -109,7 +110,7 @@ class Snapshot:
         for each in paths:
             if each.sink in self.app.sinks:
                 response = _statistic_of(self.app.sinks[each.sink], each.statistic)
-                if response > each.bound:  # NaN exceeds nothing
+                if response > each.response_time:  # NaN exceeds nothing
                     late[each.sink] = response
         return late
 

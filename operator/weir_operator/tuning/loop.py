@@ -232,15 +232,21 @@ class TuningLoop:
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged
         short = find_shortness(request, most_intervals=fitted.most_intervals)
         self._notices.report_while("TuningWaits", short if followed else "")
-        followed = followed and not short
+        # Policies are trained for what will be in force. Where a version was rolled back, that may
+        # not be the best, which may be like it: the incumbent stays, and they are trained for it.
+        followed = followed and not short and not (training and self._state.rolled_back)
         if on_trial or not (followed or training):
             return
-        # What is not taken leaves the incumbent in force, and policies are trained for that.
         result = await self._ask(request.model_copy(update={"train_incumbent": not followed}))
         asked = self._directives()  # minutes have passed
         if self._has_changed(since):
             why = "since the tuning began, the job has drifted or was reset"
-        elif asked.suspended or asked.mode is Mode.OFF or not (asked.mode is Mode.AUTO or training):
+        elif (
+            asked.suspended
+            or asked.mode is Mode.OFF
+            # Policies that were trained for a better result are of no use without it.
+            or (followed and asked.mode is not Mode.AUTO and (result.better or not training))
+        ):
             why = "the job is no longer tuned"
         else:
             why = ""
@@ -290,11 +296,7 @@ class TuningLoop:
             self._store.save(self._state)
             return
         failed = next(
-            (
-                each
-                for each in self._state.versions
-                if each.standing is Standing.ROLLED_BACK and resembles(each.point, result.best)
-            ),
+            (each for each in self._state.rolled_back if resembles(each.point, result.best)),
             None,
         )
         again = "" if failed is None else f"Like version {failed.number}, rolled back: "

@@ -148,6 +148,11 @@ class TuningState(BaseModel):
         return Tuning(weights=present.point.weights, budgets=present.budgets)
 
     @property
+    def rolled_back(self) -> list[Version]:
+        """Versions that reality refuted, oldest first."""
+        return [each for each in self.versions if each.standing is Standing.ROLLED_BACK]
+
+    @property
     def worth_a_try(self) -> list[Tuning]:
         """Points that the next tuning may begin with, oldest first: none that reality refuted."""
         kept = (Standing.KEPT, Standing.REPLACED, Standing.OVERGROWN)

@@ -16,7 +16,7 @@ from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import prices
-from weir_operator.loop.directives import LoopSettings, PathBound
+from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.managers import JointManagers, Managers, SeparateManagers
 from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
@@ -46,8 +46,7 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.node_types import NodeType
 from weir_policies.model.season import Season
 from weir_policies.policy import OperatorModel, OperatorPolicy, WarmStartable
-from weir_simulator import experiment
-from weir_simulator.experiment import Objective
+from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.tuning.order import Constraints, share_of_restarts
 
 LONGEST_TUNING = 600.0
@@ -198,8 +197,8 @@ def path_bounds(app: StreamApp) -> tuple[PathBound, ...]:
     return tuple(
         PathBound(
             sink=each.sink,
-            bound=each.response_time.bound.seconds,
-            statistic=each.response_time.statistic.value,
+            response_time=each.response_time.bound.seconds,
+            statistic=each.response_time.statistic,
         )
         for each in app.spec.objective.paths
     )
@@ -443,14 +442,7 @@ def _simulated_objective(app: StreamApp) -> Objective:
     return Objective(
         response_time=whole.bound.seconds,
         statistic=whole.statistic,
-        paths=tuple(
-            experiment.PathBound(
-                sink=each.sink,
-                response_time=each.response_time.bound.seconds,
-                statistic=each.response_time.statistic,
-            )
-            for each in app.spec.objective.paths
-        ),
+        paths=path_bounds(app),
     )
 
 

@@ -277,6 +277,7 @@ def _memory(
             policy=loops.policy,
             settings=assembly.policy_settings(app, policy=loops.policy),
             reset_nonce=app.spec.reset_nonce,
+            sharing=manager.sharing,
             vertices={each.name: each.vertices or () for each in app.spec.operators},
         ),
         advisor=Advisor(

@@ -268,14 +268,21 @@ def is_raised(o: int, view: View, own: JustinMemory) -> bool:
 
 
 @compiled
+def is_in_band(o: int, view: View, own: JustinMemory, true_rate: float) -> bool:
+    """Return whether the rate keeps the replicas about as busy as they should be."""
+    busy = view.seen[o].rate / true_rate / total(view.counts[o])
+    return abs(busy - own.target) <= own.boundary
+
+
+@compiled
 def count_wanted(o: int, view: View, own: JustinMemory) -> int:
     """Return DS2's replicas, at most as many as there may be; 0 where nothing was processed."""
     true_rate, size = measure_true_rate(o, view), total(view.counts[o])
     if true_rate <= 0:
         return 0
-    replicas = view.seen[o].rate / true_rate
-    if abs(replicas / size - own.target) <= own.boundary:
+    if is_in_band(o, view, own, true_rate):
         return size
+    replicas = view.seen[o].rate / true_rate
     wanted = np.ceil(replicas / own.target * (1 - ROUNDING))
     return min(max(int(min(wanted, BEYOND)), 1), view.model[o].max_replicas)
 
@@ -321,10 +328,22 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     if wanted == 0:
         reason = "no record was processed, so the true rate cannot be measured"
         return explain_rule(observation, target, reason)
-    each = format_rate(measure_true_rate(0, view))
+    true_rate = measure_true_rate(0, view)
+    figures = (
+        f"{format_rate(observation.rate)} at a true rate of {format_rate(true_rate)} per replica"
+    )
+    if is_in_band(0, view, own, true_rate):
+        busy = format_share(observation.rate / true_rate / size)
+        low = format_share(max(own.target - own.boundary, 0.0))
+        high = format_share(own.target + own.boundary)
+        reason = (
+            f"{figures} keep {size} replica{'s' if size > 1 else ''} busy for {busy} of the time; "
+            f"between {low} and {high}, nothing changes"
+        )
+        return explain_rule(observation, target, reason)
     reason = (
-        f"{format_rate(observation.rate)} at a true rate of {each} per replica and a target of "
-        f"{format_share(own.target)} need {wanted} replica{'s' if wanted > 1 else ''}"
+        f"{figures} and a target of {format_share(own.target)} need {wanted} "
+        f"replica{'s' if wanted > 1 else ''}"
     )
     if wanted != size:
         reason += _explain_step(observation, target, view, own)

@@ -160,8 +160,13 @@ class Stage:
     def controller_over(self, lifecycle):
         settings = replace(assembly.loop_settings(self.app), phase=self.phase)
         self.managers = assembly.operator_managers(self.app)
+        manager = self.am = assembly.application_manager(self.app, shared=self.shared)
         self.learned = LearnedStore(
-            self.folder / "learned.json", policy=settings.policy, settings={}, reset_nonce=0
+            self.folder / "learned.json",
+            policy=settings.policy,
+            settings={},
+            reset_nonce=0,
+            sharing=manager.sharing,
         )
         gatherer = Gatherer(
             settings=settings,
@@ -174,7 +179,6 @@ class Stage:
             store=self.store,
             clock=self.clock,
         )
-        manager = self.am = assembly.application_manager(self.app, shared=self.shared)
         self.memory = AppState(
             policy=settings.policy,
             managers=self.managers,

@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from weir_operator.loop.app_state import LearnedStore
+from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.wiring import assembly
 from weir_policies import registry
 
 CHAIN = ("gen", "match", "count", "out")
+
+
+def a_store(stage, **changes):
+    """Return another store in the same file."""
+    given = {"policy": "queueing", "settings": {}, "reset_nonce": 0, "sharing": stage.am.sharing}
+    return LearnedStore(stage.folder / "learned.json", **given | changes)
 
 
 async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decision(stage_of):
@@ -42,6 +49,35 @@ async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
 
     assert {name: manager.state_dict() for name, manager in fresh.items()} == known
     assert fresh["match"].model.service_mean == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("statistic", "survives"), [("p95", True), ("p99", False)])
+async def test_the_measured_tail_survives_a_restart_of_the_controller(
+    stage_of, statistic, survives
+):
+    stage = await stage_of().started()
+    before = BudgetSharing(bound=0.5, statistic="p95", paths=())
+    before.note_output(mean=0.1, quantile=0.15)
+    a_store(stage, sharing=before).save(stage.managers)
+    after = BudgetSharing(bound=0.5, statistic=statistic, paths=())
+
+    a_store(stage, sharing=after).restore(stage.managers)
+
+    assert (after.mean_bound == before.mean_bound) is survives
+
+
+@pytest.mark.parametrize("damaged", [{}, {"statistic": "p95", "tail": None}])
+async def test_a_damaged_tail_is_measured_again(stage_of, damaged):
+    stage = await stage_of().started()
+    await stage.ticks(1)
+    path = stage.folder / "learned.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sharing": damaged}))
+    after = BudgetSharing(bound=0.5, statistic="p95", paths=())
+    typical = after.mean_bound
+
+    a_store(stage, sharing=after).restore(stage.managers)
+
+    assert after.mean_bound == typical
 
 
 async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(stage_of):
@@ -93,8 +129,7 @@ async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_a
 async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    path = stage.folder / "learned.json"
-    again = LearnedStore(path, policy="queueing", settings={}, reset_nonce=1)
+    again = a_store(stage, reset_nonce=1)
 
     assert again.load() == {}
     assert set(stage.learned.load()) == set(CHAIN)
@@ -116,8 +151,7 @@ async def test_other_settings_begin_again_because_tables_hold_those_they_were_le
 ):
     stage = await stage_of().started()
     await stage.ticks(5)
-    path = stage.folder / "learned.json"
-    again = LearnedStore(path, policy="queueing", settings={"cap": 0.5}, reset_nonce=0)
+    again = a_store(stage, settings={"cap": 0.5})
 
     assert again.load() == {}
 
@@ -140,10 +174,9 @@ async def test_a_file_that_can_neither_be_read_nor_put_aside_stops_nobody(stage_
 async def test_what_was_learned_goes_to_the_operator_that_has_the_vertices_now(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    path = stage.folder / "learned.json"
 
     def store(**vertices):
-        return LearnedStore(path, policy="queueing", settings={}, reset_nonce=0, vertices=vertices)
+        return a_store(stage, vertices=vertices)
 
     store(match=["a", "b"], count=["c"]).save(stage.managers)
     learned = stage.managers["match"].state_dict()

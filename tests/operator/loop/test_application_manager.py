@@ -8,7 +8,6 @@ import pytest
 
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.budgets import WITHIN_REACH
-from weir_operator.loop.directives import PathBound
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal
 from weir_operator.rescale.status import FailedDeployment
@@ -16,7 +15,9 @@ from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.objective import Statistic
 from weir_policies.testing import a_decision, a_model, an_observation
+from weir_simulator.experiment import PathBound
 
 CHAIN = Dataflow(
     operators=("source", "match", "count", "sink"),
@@ -57,8 +58,8 @@ def an_am(bound=0.5, *, statistic="mean", size=3, paths=()):
     )
 
 
-def at_sink(bound, statistic="mean"):
-    return PathBound(sink="sink", bound=bound, statistic=statistic)
+def at_sink(bound, statistic=Statistic.MEAN):
+    return PathBound(sink="sink", response_time=bound, statistic=statistic)
 
 
 def ruled(am, proposals, *, failed=(), now=0.0):
@@ -156,7 +157,7 @@ def test_the_mean_of_a_single_sink_keeps_its_bound_whatever_percentile_the_whole
         ("p95", [], True),
         ("mean", [at_sink(0.3)], True),
         ("mean", [at_sink(0.35)], False),
-        ("mean", [at_sink(0.35, "p95")], True),
+        ("mean", [at_sink(0.35, Statistic.P95)], True),
     ],
 )
 def test_predicted_times_are_judged_by_every_bound(statistic, paths, late):

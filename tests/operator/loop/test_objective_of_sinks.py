@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from weir_operator.kubernetes.status.conditions import judge_objective
-from weir_operator.loop.directives import PathBound
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
@@ -16,9 +15,11 @@ from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring.assembly import loop_settings
+from weir_policies.model.objective import Statistic
+from weir_simulator.experiment import PathBound
 
 NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
-ALERTS = PathBound(sink="alerts", bound=0.1, statistic="p95")
+ALERTS = PathBound(sink="alerts", response_time=0.1, statistic=Statistic.P95)
 
 
 def a_snapshot(**sinks):

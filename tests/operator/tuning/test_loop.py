@@ -409,6 +409,39 @@ async def test_policies_are_trained_for_the_settings_that_will_be_in_force(setti
     assert request.train_incumbent is stays
 
 
+async def test_policies_are_trained_for_what_stays_where_the_best_may_be_known_to_fail(setting_of):
+    setting = setting_of(fallback_policy=True)
+    await setting.loop.attempt()
+    setting.note(late=True, times=2)
+
+    await setting.loop.attempt()
+
+    assert setting.version(1).standing is Standing.ROLLED_BACK
+    assert setting.tuner.calls[-1][0].train_incumbent
+    assert setting.sharing.tuned == UNTUNED
+
+
+@pytest.mark.parametrize("better", [True, False])
+async def test_what_was_trained_for_settings_that_are_not_taken_is_dropped(setting_of, better):
+    state = registry.build("hold", rng=np.random.default_rng(1)).state_dict()
+    answer = an_answer(BUDGETS, better=better).model_copy(
+        update={"trained": {"match": state, "count": state}}
+    )
+    setting = setting_of(answer, fallback_policy=True)
+
+    async def answer_after_the_mode_has_changed(work, *, name):
+        setting.directives = Directives(mode=Mode.ADVISE)
+        return answer
+
+    setting.tuner.tune = answer_after_the_mode_has_changed
+
+    await setting.loop.attempt()
+
+    assert setting.sharing.tuned == UNTUNED
+    assert bool(setting.loop.view.in_training) is better
+    assert ("TuningDropped" in setting.reasons) is better
+
+
 async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
     setting = setting_of()
     asked = asyncio.Event()

@@ -200,6 +200,14 @@ def test_it_plans_for_half_busy_replicas_once_they_are_far_from_that(rate, count
     assert decision.target == some(HIGH, count)
 
 
+def test_within_the_band_its_reason_is_how_busy_the_replicas_are():
+    # 10 of them are busy for 79 %; at a target of 50 %, 15.8 would be.
+    decision = live(build_default(), see(HIGH, 10, 790.0, each=100.0, hits=0.9))
+
+    assert "79 %" in decision.reason
+    assert "need" not in decision.reason
+
+
 def test_its_thresholds_are_settings():
     hits = see(LOW, 2, 350.0, each=100.0, hits=0.85)
 

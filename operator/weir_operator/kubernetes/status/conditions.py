@@ -67,7 +67,7 @@ def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
         if path.sink in late:
             sentence = (
                 f"{sentence}; at {path.sink} ({path.statistic}) {late[path.sink] * 1000:.0f} ms, "
-                f"bound {path.bound * 1000:.0f} ms"
+                f"bound {path.response_time * 1000:.0f} ms"
             )
     if tick.infeasible:
         sentence = f"{sentence}; {tick.infeasible}"
