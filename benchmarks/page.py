@@ -24,6 +24,7 @@ from benchmarks.flink import any_job
 from benchmarks.papers import (
     autrascale,
     edf,
+    edf_routes,
     reproduce_am,
     reproduce_deep,
     reproduce_encodings,
@@ -49,6 +50,7 @@ REPRODUCTIONS = {
     "reproduce-am": reproduce_am,
     "reproduce-mdp18": reproduce_mdp18,
     "edf": edf,
+    "edf-routes": edf_routes,
     "autrascale": autrascale,
 }
 

@@ -7,6 +7,8 @@ reproduced, only its orderings. `ql`, which learns from granted changes alone, s
 `ql-edf`. `EDF_PART=more` runs what goes beyond, as a result of its own: settings in which requests
 *conflict* over nodes, settings whose budgets were *profiled* in the simulated world by the paper's
 recipe (the others have those that it printed for its own application), and Figure 5.
+`EDF_PART=routes` measures the job of `examples/routes` on a real Flink and gives Table 1 for it
+(`edf_routes`).
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
 section 9, Table 1 and Figure 5.
@@ -18,9 +20,10 @@ import csv
 import multiprocessing
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -32,10 +35,11 @@ from rich.progress import track
 
 from benchmarks.choices import choose
 from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.papers import edf_routes
 from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_bars, draw_lines, draw_panels
-from benchmarks.rows import RESULTS, Row, write_rows
+from benchmarks.rows import RESULTS, Row, write_outcomes, write_rows
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import CostWeights
 from weir_simulator.beliefs import true_models
@@ -97,6 +101,11 @@ FIGURE_5 = (
 """Its panels a to f; its text does not say which weights the learners had."""
 SMOOTH = 4
 """Slots of Figure 5 that are averaged, 2 min."""
+ROUTES_RATES = tuple(0.3 * rate for rate in (PROFILED_AT, LOWEST, PROFILED_AT, HIGHEST))
+"""Records/s that the job of `examples/routes` is measured at, in turn: one replica that takes 4 ms
+is then 60 % busy at most."""
+ROUTES_SECONDS = 90.0
+"""How long each of them lasts; the first is left out, for Flink is still starting and compiling."""
 
 Key = tuple[str, bool]
 """A setting such as `TH 0.7` or `QL perf=res`, and whether the token bucket is used."""
@@ -235,29 +244,32 @@ def list_departures() -> list[Departure]:
 
 def result_name() -> str:
     """Return the name of the result: what goes beyond Table 1 has one of its own."""
-    return "edf-more" if _is_more() else "edf"
+    part = choose_part()
+    return "edf" if part == "table" else f"edf-{part}"
 
 
-def _is_more() -> bool:
-    return choose("EDF_PART", "table", ("table", "more")) == "more"
+def choose_part() -> str:
+    """Return which part the caller chose."""
+    return choose("EDF_PART", "table", ("table", "more", "routes"))
 
 
 def run() -> list[Figure]:
     """Run all settings, write the rows, draw the pictures; return what is promised."""
     published = read_published()
-    if _is_more():
+    part = choose_part()
+    if part == "routes":
+        return run_routes(published)
+    if part == "more":
         more = run_all(MORE, MORE_SEEDS)
         write_rows("edf", list_rows(more, published, MORE_SEEDS))
         draw_over_time()
-        return [*judge_budgets(), *judge_requests(more)]
+        profiled = describe("MB profiled perf=res", bucket=False, load=load_of(0))
+        return [*judge_budgets(profiled), *judge_requests(more)]
     ours = run_all([*published, *((f"ql {weights}", True) for weights in WEIGHTS)], SEEDS)
     write_rows("edf", list_rows(ours, published, SEEDS))
     draw(ours, published)
     return [
-        *judge_thresholds(ours, "settled"),
-        *judge_thresholds(ours, "unfiltered"),
-        *judge_bucket(ours),
-        *judge_learning(ours),
+        *judge(ours),
         Figure(
             figure="thresholds and full backup (perf=res): mean response time off the published, "
             "on which service times are calibrated",
@@ -271,23 +283,49 @@ def run() -> list[Figure]:
     ]
 
 
-def run_all(keys: Sequence[Key], seeds: Sequence[int]) -> dict[Key, Line]:
-    """Return the means over seeds, each run on one of all cores."""
+def run_routes(published: Mapping[Key, Line]) -> list[Figure]:
+    """Measure the job of `examples/routes`, give Table 1 for it; return what is promised."""
+    works = edf_routes.measure(ROUTES_RATES, seconds=ROUTES_SECONDS)
+    write_outcomes("edf", [asdict(each) for each in works.values()])
+    change = partial(edf_routes.put_in, works=works, profiled_at=PROFILED_AT)
+    ours = run_all([*published], SEEDS, change)
+    before = describe("MB perf=res", bucket=False, load=load_of(0))
+    experiment = change(before)
+    measured = edf_routes.list_rows(before, experiment, works, peak=HIGHEST)
+    write_rows("edf", [*measured, *list_rows(ours, published, SEEDS)])
+    return [
+        *edf_routes.list_figures(before, experiment, works),
+        *judge_budgets(experiment),
+        *judge(ours),
+    ]
+
+
+def run_all(
+    keys: Sequence[Key],
+    seeds: Sequence[int],
+    change: Callable[[Experiment], Experiment] = lambda experiment: experiment,
+) -> dict[Key, Line]:
+    """Return the means over seeds of 12 hours in each setting, each run on one of all cores.
+
+    Args:
+        keys: The settings.
+        seeds: Of each setting.
+        change: Makes another experiment of each setting's.
+    """
     write_loads()
     jobs = [(key, seed) for key in keys for seed in seeds]
+    experiments = [
+        change(describe(setting, bucket=bucket, load=load_of(seed)))
+        for (setting, bucket), seed in jobs
+    ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        lines = list(track(pool.map(run_job, jobs), "EDF", len(jobs), transient=True))
+        done = pool.map(run_once, experiments, [seed for _, seed in jobs])
+        lines = list(track(done, "EDF", len(jobs), transient=True))
     return {
         key: average([line for job, line in zip(jobs, lines, strict=True) if job[0] == key])
         for key in keys
     }
-
-
-def run_job(job: tuple[Key, int]) -> Line:
-    """Simulate 12 hours of a setting with a seed; its load is there."""
-    (setting, bucket), seed = job
-    return run_once(describe(setting, bucket=bucket, load=load_of(seed)), seed)
 
 
 def run_once(experiment: Experiment, seed: int) -> Line:
@@ -426,6 +464,16 @@ def format_line(line: Line, slots: Slots) -> str:
     )
 
 
+def judge(ours: Mapping[Key, Line]) -> list[Figure]:
+    """The paper's claims: orderings, and what the bucket changes."""
+    return [
+        *judge_thresholds(ours, "settled"),
+        *judge_thresholds(ours, "unfiltered"),
+        *judge_bucket(ours),
+        *judge_learning(ours),
+    ]
+
+
 def judge_thresholds(ours: Mapping[Key, Line], slots: Slots) -> list[Figure]:
     """A lower threshold is faster, breaks the bound less and takes more replicas."""
     swept: list[Measured] = [
@@ -436,19 +484,19 @@ def judge_thresholds(ours: Mapping[Key, Line], slots: Slots) -> list[Figure]:
     return [
         at_most(
             figure=f"{label}: greatest rise of the mean response time at a step",
-            value=max(after.mean - before.mean for before, after in steps),
+            value=take_max(after.mean - before.mean for before, after in steps),
             unit="ms",
             limit=0,
         ),
         at_most(
             figure=f"{label}: greatest rise of the violations at a step",
-            value=max(after.violations - before.violations for before, after in steps),
+            value=take_max(after.violations - before.violations for before, after in steps),
             unit="points",
             limit=0,
         ),
         at_least(
             figure=f"{label}: least rise of the replicas at a step",
-            value=min(after.replicas - before.replicas for before, after in steps),
+            value=take_min(after.replicas - before.replicas for before, after in steps),
             unit="replicas",
             limit=0,
         ),
@@ -476,8 +524,8 @@ def judge_bucket(ours: Mapping[Key, Line]) -> list[Figure]:
     return [
         at_most(
             figure=f"token bucket, {what}",
-            value=max(
-                attrgetter(column)(ours[each, True]) / attrgetter(column)(ours[each, False])
+            value=take_max(
+                share(attrgetter(column)(ours[each, True]), attrgetter(column)(ours[each, False]))
                 for each in settings
             ),
             unit="",
@@ -485,6 +533,25 @@ def judge_bucket(ours: Mapping[Key, Line]) -> list[Figure]:
         )
         for what, settings, column, limit in compared
     ]
+
+
+def share(part: float, whole: float) -> float:
+    """Return part / whole; of nothing, nothing is all, and anything is infinitely much."""
+    if whole == 0:
+        return 1.0 if part == 0 else np.inf
+    return part / whole
+
+
+def take_max(values: Iterable[float]) -> float | None:
+    """Return the greatest value; `None` where one is unknown, because no slot had settled."""
+    greatest = float(np.max([*values]))
+    return greatest if np.isfinite(greatest) else None
+
+
+def take_min(values: Iterable[float]) -> float | None:
+    """Return the least value; `None` where one is unknown."""
+    least = take_max(-value for value in values)
+    return None if least is None else -least
 
 
 def judge_learning(ours: Mapping[Key, Line]) -> list[Figure]:
@@ -516,8 +583,8 @@ def judge_learning(ours: Mapping[Key, Line]) -> list[Figure]:
         ),
         at_most(
             figure="full backup: downtime, of Q-learning's with the same weights",
-            value=max(
-                model.downtime / ours[f"QL {weights}", False].downtime
+            value=take_max(
+                share(model.downtime, ours[f"QL {weights}", False].downtime)
                 for weights, model in models.items()
             ),
             unit="",
@@ -525,29 +592,28 @@ def judge_learning(ours: Mapping[Key, Line]) -> list[Figure]:
         ),
         at_most(
             figure="full backup, perf=rcf: reconfigurations, of those with perf=res",
-            value=steady.downtime / cheap.downtime,
+            value=take_max([share(steady.downtime, cheap.downtime)]),
             unit="",
             limit=1,
         ),
         at_least(
             figure="full backup, perf=rcf: replicas more than with perf=res; published 1.87",
-            value=steady.settled.replicas - cheap.settled.replicas,
+            value=take_max([steady.settled.replicas - cheap.settled.replicas]),
             unit="replicas",
             limit=0,
         ),
         at_most(
             figure="full backup, perf=rcf: violations more than the fewest of thresholds and "
             "Q-learning, without the bucket; published -7.5",
-            value=steady.settled.violations - float(np.nanmin(rivals)),
+            value=take_max([steady.settled.violations - float(np.nanmin(rivals))]),
             unit="points",
             limit=0,
         ),
     ]
 
 
-def judge_budgets() -> list[Figure]:
+def judge_budgets(experiment: Experiment) -> list[Figure]:
     """What the recipe for latency budgets gives in the simulated world."""
-    experiment = describe("MB profiled perf=res", bucket=False, load=load_of(0))
     budgets = experiment.share_bound("full-backup", true_models(experiment))
     printed = {"partialRank": 210, "countByWindow": 5, "parser": 5}
     return [

@@ -9,9 +9,11 @@ import pytest
 
 from benchmarks.papers.edf import (
     EXPERIMENT,
+    NOTHING_LEFT,
     WARM_UP,
     average,
     describe,
+    judge,
     read_published,
     run_once,
 )
@@ -86,3 +88,19 @@ def test_a_run_that_never_settles_has_no_settled_slots(tmp_path):
     assert np.isnan(average([line, line]).settled.mean)
     assert average([line, settled]).settled == settled.settled
     assert line.unfiltered.violations > 0
+
+
+def test_what_never_settled_or_never_broke_the_bound_is_compared_all_the_same():
+    lines = read_published()
+    unbroken = lines["TH 0.3", False].settled._replace(violations=0.0)
+    lines["TH 0.3", True] = lines["TH 0.3", False] = replace(
+        lines["TH 0.3", False], settled=unbroken
+    )
+    lines["TH 0.7", False] = replace(lines["TH 0.7", False], settled=NOTHING_LEFT)
+
+    figures = {figure.figure: figure for figure in judge(lines)}
+
+    steps = figures["thresholds 0.7 to 0.3: greatest rise of the mean response time at a step"]
+    broken = figures["token bucket, threshold 0.3: violations, of those without it; published 0.48"]
+    assert steps.value is None
+    assert broken.value == 1
