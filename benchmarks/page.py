@@ -34,7 +34,7 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.departures import Departure
 from benchmarks.pictures import FOLDER as PICTURES
-from benchmarks.policies import live_policies
+from benchmarks.policies import live_policies, planner
 from benchmarks.quotes import QUOTES, quote
 from benchmarks.raw_results import FOLDER, Result, ResultError, Table, read_result
 from benchmarks.rows import Row
@@ -182,6 +182,7 @@ def render_pages(results: Path = FOLDER) -> dict[Path, str]:
             chaos_seeds=lambda *seeds: render_table(
                 compare_seeds([read_result(f"chaos-{seed}", results) for seed in seeds])
             ),
+            planner=lambda: render_table(planner.table_of(read_result("planner", results))),
             live_policies=lambda: render_table(
                 live_policies.table_of(read_result("live-policies", results))
             ),

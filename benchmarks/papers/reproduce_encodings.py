@@ -1,9 +1,10 @@
-"""Figure 27 of the 2023 paper: deep Q-learning with four encodings and one to three hidden layers.
+"""Figures 26 and 27 of the 2023 paper: encodings of the state, and what deep Q-learning costs.
 
-The figure was published as a picture without numbers, so nothing is promised; its text says that
-all combinations cost about the same, three layers slightly the least, that `large` is the best, and
-`reduced2` the most consistent of the others. `published: 1` also changes the one-hot encodings.
-The `large` encoding is run with three node types only, as there. Parts are kept in
+Figure 26 shows one state in each of the four encodings, Figure 27 the costs with one to three
+hidden layers. Both were published as pictures without numbers, so nothing is promised; the text
+says that all combinations cost about the same, three layers slightly the least, that `large` is the
+best, and `reduced2` the most consistent of the others. `published: 1` also changes the one-hot
+encodings. The `large` encoding is run with three node types only, as there. Parts are kept in
 `build/benchmarks/reproduce-encodings/`.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B.3.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 from rich.console import Console
 
 from benchmarks.figures import Figure
@@ -21,12 +23,12 @@ from benchmarks.papers.deep_parts import Part, run_parts
 from benchmarks.papers.departures import Departure
 from benchmarks.papers.reproduce_deep import ENCODING
 from benchmarks.papers.taas2023 import TYPES, Setting, describe_for
-from benchmarks.pictures import Axes, draw_bars
+from benchmarks.pictures import Axes, draw_bars, draw_cells
 from benchmarks.rows import RESULTS
-from weir_policies.deep.encodings import Encoding, make_scheme
+from weir_policies.deep.encodings import Encoding, encode, make_scheme
 from weir_policies.deep.parameters import DeepParameters
 
-ABOUT = "figure 27 (TAAS 2023): encodings and hidden layers of deep Q-learning, five seeds"
+ABOUT = "figures 26, 27 (TAAS 2023): encodings and hidden layers of deep Q-learning, five seeds"
 DURATION = "1 h"
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -51,6 +53,13 @@ def list_departures() -> list[Departure]:
             why="as in the tables",
         ),
         ENCODING,
+        Departure(
+            what="state shown in Figure 26",
+            paper="one of 2 node types, at most 3 replicas and 3 rate levels",
+            here="2 replicas of the first type and 1 of the second at the middle level, encoded "
+            "without `published: 1`",
+            why="which one it is, is not in our text",
+        ),
     ]
 
 
@@ -76,8 +85,28 @@ def run() -> list[Figure]:
             for types, encoding in combinations()
         ),
     ]
+    draw_example()
     draw(figures)
     return figures
+
+
+def draw_example() -> None:
+    """Draw Figure 26: a state as inputs of a network, in each encoding."""
+    draw_cells(
+        "figure-26",
+        {encoding.value: _inputs_of(encoding) for encoding in ENCODINGS},
+        "Figure 26: 2 and 1 replicas of two node types, at most 3, at the middle of 3 rate levels",
+    )
+
+
+def _inputs_of(encoding: Encoding) -> list[float]:
+    scheme = make_scheme(encoding, node_types=2, max_replicas=3, levels=3, published=False)
+    places = np.zeros(scheme.active, dtype=np.int64)
+    values = np.zeros(scheme.active, dtype=np.float32)
+    encode(scheme, np.array([2, 1]), 1, 0, places, values)
+    inputs = np.zeros(scheme.inputs)
+    np.add.at(inputs, places, values)
+    return list(inputs.tolist())
 
 
 def draw(figures: Sequence[Figure]) -> None:

@@ -24,6 +24,7 @@ from rich.progress import track
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.papers.taas2023 import Setting, describe, read_cells, settings
 from benchmarks.policies.clairvoyant import least_cost
+from benchmarks.raw_results import Result, Table
 from benchmarks.registry import BenchmarkError
 from weir_policies import registry
 from weir_policies.errors import ParameterError
@@ -39,6 +40,7 @@ OFFLINE = ("value-iteration",)
 """Knows the course of another month beforehand, so it is no competitor."""
 GOALS = {"taxi": 1.12, "tweets": 1.18}
 GOAL_ERRONEOUS = 1.2
+OWN, ONE_STEP = "each policy's own moves", "moves of one replica"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +156,7 @@ def _compare_with_others(
     columns: Sequence[Setting], others: Sequence[str], costs: Costs, *, one_step: bool
 ) -> Iterator[Figure]:
     """Yield the next best policy of each column, and in how many the planner costs least."""
-    moves = "moves of one replica" if one_step else "each policy's own moves"
+    moves = ONE_STEP if one_step else OWN
     lowest = 0
     for each in columns:
         ours = _cost(costs, Run(setting=each, one_step=one_step))
@@ -190,6 +192,38 @@ def _compare_with_published(columns: Sequence[Setting], costs: Costs) -> Figure:
         value=sum(_cost(costs, Run(setting=each)) < published[each] for each in columns),
         unit="",
         limit=len(columns),
+    )
+
+
+def table_of(result: Result) -> Table:
+    """Return what it came to in each setting, for the page."""
+    return Table(
+        columns=(
+            *("setting", "limit", "planner", "/ limit", "erroneous / limit", "best other"),
+            *("planner, ±1", "best other, ±1"),
+        ),
+        cells=tuple(_cells_of(str(each), result) for each in settings()),
+    )
+
+
+def _cells_of(setting: str, result: Result) -> tuple[str, ...]:
+    def say(figure: str) -> str:
+        value = result.find(f"{setting}: {figure}").value
+        return "not measured" if value is None else f"{value:.4f}".removeprefix("0")
+
+    def say_best(moves: str) -> str:
+        """Return the cost of the best of the others with its name, which its figure holds."""
+        [figure] = [
+            each.figure.removeprefix(f"{setting}: ")
+            for each in result.figures
+            if each.figure.startswith(f"{setting}: the best of") and each.figure.endswith(moves)
+        ]
+        return f"{say(figure)} `{figure.split(', ')[1]}`"
+
+    return (
+        *(setting, say("clairvoyant optimum"), say("planner"), say("planner / clairvoyant")),
+        *(say("started from an erroneous model / clairvoyant"), say_best(OWN)),
+        *(say(f"planner, {ONE_STEP}"), say_best(ONE_STEP)),
     )
 
 

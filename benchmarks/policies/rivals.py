@@ -10,9 +10,9 @@ with its published or default settings, which were chosen on nothing here. Four 
   behind: the rivals plan for throughput, and none of them knows response times;
 - those of 24 h in which a change costs most, with one operator that has state and three amounts of
   memory to choose from (`EFFECTS`): `justin`, `ds2`, and `justin` that changes replicas alone, its
-  own baseline. `planner` believes what memory does as it believes speeds, with an error; or, in
-  *memory, guessed*, what the live controller guesses from the misses with the first amount, for the
-  whole run. Live, a trial of an amount replaces the guess.
+  own baseline. `planner` believes what memory does as it believes speeds, with an error of either
+  sign for each amount; or, in *memory, guessed*, what the live controller guesses from the misses
+  with the first amount, for the whole run. Live, a trial of an amount replaces the guess.
 
 They know neither prices nor node types, and keep the mix that they start with. With memory, all
 start with the least: Justin's lowest level is the default amount, and DS2 knows no other.

@@ -2,7 +2,8 @@
 
 Source of the drawn errors: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6. The mean
 service time is off by a relative error of drawn size and sign. A speedup is drawn evenly within its
-error and between the true speedups of the next slower and the next faster type. Prices are exact.
+error and between the true speedups of the next slower and the next faster type; types that are
+equally fast do not limit one another. Prices are exact.
 
 All operators have the experiment's node types, so that all deployments have one shape. A type that
 an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
@@ -122,14 +123,12 @@ def draw_speedups(
         error: Greatest relative error.
         rng: One number is drawn per type, the slowest first.
     """
-    slowest_first = sorted(types, key=lambda each: each.speedup)
     estimates: dict[str, float] = {}
-    for place, each in enumerate(slowest_first):
-        low, high = each.speedup * (1 - error), each.speedup * (1 + error)
-        if place > 0:
-            low = max(low, slowest_first[place - 1].speedup)
-        if place + 1 < len(slowest_first):
-            high = min(high, slowest_first[place + 1].speedup)
+    for each in sorted(types, key=lambda each: each.speedup):
+        slower = (other.speedup for other in types if other.speedup < each.speedup)
+        faster = (other.speedup for other in types if other.speedup > each.speedup)
+        low = max([each.speedup * (1 - error), *slower])
+        high = min([each.speedup * (1 + error), *faster])
         estimates[each.name] = low + float(rng.random()) * (high - low)
     return estimates
 

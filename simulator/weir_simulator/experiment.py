@@ -877,7 +877,8 @@ class Believed(Section):
     speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t2": 0.8}])
     """Speedup by node type; what is left out is the truth."""
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
-    """Greatest relative error of the speedups, drawn between the true ones of the neighbours."""
+    """Greatest relative error of the speedups, drawn between the true ones of the next slower and
+    the next faster node type."""
     memory: Literal["known", "guessed"] = "known"
     """What is believed of memory that an operator has not: what it truly does, or the guess of the
     live controller from the misses with the first amount (`model.memory`), for the whole run."""

@@ -266,6 +266,15 @@ def test_drawn_speedups_stay_within_their_error_and_between_their_neighbours():
             assert max(0.8 * speed, slower) <= drawn[name] <= min(1.2 * speed, faster)
 
 
+def test_drawn_speedups_of_types_that_are_equally_fast_err_both_ways():
+    types = [NodeType(name=name, speedup=1.0, price=1.0) for name in ("t1", "t2", "t3")]
+
+    drawn = [draw_speedups(types, 0.2, np.random.default_rng(seed)) for seed in range(200)]
+
+    for name in ("t1", "t2", "t3"):
+        assert 0.3 < np.mean([each[name] > 1 for each in drawn]) < 0.7
+
+
 def test_a_made_up_trace_keeps_its_time_of_day_wherever_it_starts():
     whole = arrival_rates(TraceSource(kind=TraceKind.TAXI, slots=60))
     late = arrival_rates(TraceSource(kind=TraceKind.TAXI, start=50, slots=10))
