@@ -17,7 +17,8 @@ Policies are compared by their cost, which weighs minutes beyond the bound (.6),
 part of all replicas on the dearest type) and restarts (.2), as in `first-hours`; money and
 violations stand beside it. What `static peak` misses is not simulated: it counts as nothing.
 
-`NEXMARK_QUERIES` selects queries, separated by commas.
+A call runs the queries that `NEXMARK_QUERIES` lists (all, separated by commas). The figures are of
+all queries that have run, which `build/benchmarks/nexmark` keeps; remove the folder to begin anew.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from benchmarks.flink.nexmark_results import (
 )
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
+from benchmarks.policies.live.outcomes import load_outcomes, store_outcome
 from benchmarks.policies.planner import geometric_mean
 from benchmarks.rows import RESULTS, write_outcomes
 from weir_operator.clock import SystemClock, wait_until
@@ -67,11 +69,15 @@ FOLDER = RESULTS / "nexmark"
 RATE, SECONDS = 150, 50
 """Events/s of the runs that are rescaled, and for how long they come."""
 CHANGES = 3
-FAST = 600_000
+FAST = 3_000_000
 """Events, about, of the runs that go as fast as they can."""
+FAST_SECONDS = 50
+"""In which these events are due: five windows."""
 START = 1_700_000_000_000
 """When their events are due, Unix ms: long ago."""
 LIMIT = 240.0
+COUNTED_IN = 1 / os.sysconf("SC_CLK_TCK")
+"""Seconds in which the kernel counts CPU time: the least that a vertex is taken to need."""
 CONFIG = {"execution.checkpointing.interval": "1 s"}
 POLICIES = ("planner", "queueing", "threshold-cheapest", "ds2", "flink-autoscaler")
 STATIC = "static peak"
@@ -114,7 +120,7 @@ class VertexCost:
     service: float
     """Seconds of CPU per record."""
     inputs: tuple[int, ...]
-    """The vertices that it is fed by, by their places; none where the source feeds it."""
+    """Places of the vertices that it is fed by, each once; none where the source feeds it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,10 +159,7 @@ class QueryOutcome:
 def run() -> list[Figure]:
     """Run the chosen queries."""
     queries = choose_some("NEXMARK_QUERIES", QUERIES)
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
     jar = build_example("nexmark")
-    outcomes: list[QueryOutcome] = []
     for query in queries:
         done, lost, wrong, compared = asyncio.run(_rescale(query, jar))
         events, cpu, vertices = asyncio.run(_race(query, jar))
@@ -176,8 +179,10 @@ def run() -> list[Figure]:
             load=round(os.getloadavg()[0], 1),
         )
         print(outcome, flush=True)
-        outcomes.append(outcome)
-        write_outcomes("nexmark", [asdict(each) for each in outcomes])
+        store_outcome(FOLDER / "outcomes" / f"{query}.json", asdict(outcome))
+    kept = {each.query: each for each in load_outcomes(FOLDER / "outcomes", QueryOutcome)}
+    outcomes = [kept[query] for query in QUERIES if query in kept]
+    write_outcomes("nexmark", [asdict(each) for each in outcomes])
     return list(figures_of(outcomes))
 
 
@@ -234,8 +239,7 @@ def figures_of(outcomes: Sequence[QueryOutcome]) -> Iterator[Figure]:
 
 async def _rescale(query: str, jar: Path) -> tuple[int, int, int, int]:
     """Rescale a query; return the changes that succeeded, and rows lost, wrong and compared."""
-    folder = FOLDER / query
-    folder.mkdir()
+    folder = _make_anew(FOLDER / query)
     given = Input(rate=RATE, seconds=SECONDS, start=int(1000 * time.time()) + 10_000)
     expected = expected_rows(query, await asyncio.to_thread(list_events, given))
     out = folder / "out"
@@ -264,11 +268,16 @@ async def _rescale(query: str, jar: Path) -> tuple[int, int, int, int]:
     return done, (expected - rows).total(), (rows - expected).total(), expected.total()
 
 
+def _make_anew(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
 async def _race(query: str, jar: Path) -> tuple[int, float, list[VertexCost]]:
     """Run a query as fast as it goes; return events and CPU from the half on, and its vertices."""
-    folder = FOLDER / f"{query}-fast"
-    folder.mkdir()
-    given = Input(rate=FAST / 10, seconds=10, start=START)
+    folder = _make_anew(FOLDER / f"{query}-fast")
+    given = Input(rate=FAST / FAST_SECONDS, seconds=FAST_SECONDS, start=START)
     job = "1" * 32
     user = {**CONFIG, "metrics.fetcher.update-interval": "500"}
     async with (
@@ -336,8 +345,11 @@ def _costs(
         yield VertexCost(
             name=now["name"],
             read=int(read),
-            service=share * cpu.get(names[index], 0.0) / max(1.0, read),
-            inputs=tuple(place[each] - 1 for each in feeds[now["id"]] if place[each] > 0),
+            service=max(COUNTED_IN, share * cpu.get(names[index], 0.0)) / max(1.0, read),
+            # One that feeds another twice, as the two sides of a join, is one edge.
+            inputs=tuple(
+                dict.fromkeys(place[each] - 1 for each in feeds[now["id"]] if place[each] > 0)
+            ),
         )
 
 
