@@ -52,6 +52,7 @@ from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from benchmarks.policies.live.outcomes import load_outcomes, store_outcome
 from benchmarks.policies.planner import geometric_mean
+from benchmarks.raw_results import find_commit
 from benchmarks.rows import RESULTS, write_outcomes
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import build_example
@@ -151,6 +152,7 @@ class QueryOutcome:
     """By policy: percent of minutes beyond the bound."""
     load: float
     """Processes that wanted the machine's processors, mean over the last minute."""
+    commit: str | None
 
     @property
     def per_core(self) -> float:
@@ -179,6 +181,7 @@ def run() -> list[Figure]:
             money=money,
             violations=violations,
             load=round(os.getloadavg()[0], 1),
+            commit=find_commit(),
         )
         print(outcome, flush=True)
         store_outcome(FOLDER / "outcomes" / f"{query}.json", asdict(outcome))

@@ -543,13 +543,13 @@ def share(part: float, whole: float) -> float:
 
 
 def take_max(values: Iterable[float]) -> float | None:
-    """Return the greatest value; `None` where one is unknown, because no slot had settled."""
+    """Return the greatest value; `None` where one is infinite, or unknown: no slot had settled."""
     greatest = float(np.max([*values]))
     return greatest if np.isfinite(greatest) else None
 
 
 def take_min(values: Iterable[float]) -> float | None:
-    """Return the least value; `None` where one is unknown."""
+    """Return the least value; `None` where one is infinite or unknown."""
     least = take_max(-value for value in values)
     return None if least is None else -least
 

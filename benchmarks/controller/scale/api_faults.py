@@ -86,10 +86,14 @@ class _Relay:
         if self.away:
             writer.transport.abort()
             return
-        from_server, to_server = await asyncio.open_connection(self.host, self.port)
-        both = {writer, to_server}
+        both = {writer}
         self._writers |= both
         try:
+            from_server, to_server = await asyncio.open_connection(self.host, self.port)
+            both.add(to_server)
+            self._writers.add(to_server)
+            if writer.transport.is_closing():  # the server has gone away in between
+                return
             async with asyncio.TaskGroup() as group:
                 group.create_task(_hand_on(reader, to_server))
                 group.create_task(self._hand_on_later(from_server, writer))

@@ -161,7 +161,12 @@ class Jobs:
         number = int(request.match_info["job"], 16)
         operator = request.match_info["vertex"].removeprefix("v-")
         task_manager = pod_of(number, operator)
-        subtask = {"subtask": 0, "status": "RUNNING", "taskmanager-id": task_manager}
+        subtask = {
+            "subtask": 0,
+            "status": "RUNNING",
+            "taskmanager-id": task_manager,
+            "status-duration": {"RUNNING": 86_400_000},
+        }
         return web.json_response({"subtasks": [subtask]})
 
     async def checkpoints(self, request: web.Request) -> web.Response:

@@ -124,6 +124,8 @@ class Subtask:
     status: str
     task_manager: str | None
     """Id of the TaskManager; `None` while none is assigned."""
+    running_for: float = 0.0
+    """Seconds since its present attempt began to run; 0 where it does not run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +246,11 @@ def read_subtasks(answer: Json) -> tuple[Subtask, ...]:
             index=subtask["subtask"],
             status=subtask["status"],
             task_manager=_assigned(subtask.get("taskmanager-id")),
+            running_for=(
+                subtask.get("status-duration", {}).get("RUNNING", 0) / 1000
+                if subtask["status"] == "RUNNING"
+                else 0.0
+            ),
         )
         for subtask in answer["subtasks"]
     )

@@ -17,7 +17,8 @@ from types import MappingProxyType
 import yaml
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's, ten times as fast, where PyYAML was built with it; both write the same."""
+"""libyaml's, ten times as fast, where PyYAML was built with it. Both write the same for keys of up
+to 120 characters and values of up to 10,000."""
 
 RECOMMENDED: Mapping[str, str] = MappingProxyType(
     {

@@ -7,7 +7,6 @@ vertex runs on the TaskManagers of several operators, the job did not pin it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,8 +55,8 @@ class Topology:
     drained: frozenset[str] = frozenset()
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
-    started: float = math.inf
-    """Unix time, by Flink's clock, at which Flink began with the job; `inf` where unknown."""
+    running_for: float = 0.0
+    """Seconds for which all tasks have run that have not ended; 0 if one does not, or unknown."""
 
 
 async def discover(
@@ -150,7 +149,10 @@ def build_topology(
         for task in subtasks[entry]
         if task.status == FINISHED and task.task_manager is not None
     )
-    return replace(topology, drained=drained)
+    ran = [
+        task.running_for for tasks in subtasks.values() for task in tasks if task.status != FINISHED
+    ]
+    return replace(topology, drained=drained, running_for=min(ran, default=0.0))
 
 
 def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
@@ -167,7 +169,6 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
         for operator in operators
     }
     return Topology(
-        started=job.started,
         entries={operator: ids & entering for operator, ids in own.items()},
         exits={operator: ids & leaving or ids & ends for operator, ids in own.items()},
         operators=operators,

@@ -71,6 +71,7 @@ class LearnedStore:
     def begin_anew(self, reset_nonce: int) -> None:
         """Take what was learned before for another's, from now on."""
         self._key["resetNonce"] = reset_nonce
+        self._sharing.forget()
 
     def is_of_before_reset(self) -> bool:
         """Return whether the file was written under another `resetNonce`."""

@@ -83,8 +83,15 @@ class BudgetSharing:
             TypeError: It is damaged.
             ValueError: It is damaged.
         """
+        tail = float(state["tail"])
+        if not 1.0 <= tail < math.inf:
+            raise ValueError(f"Expected a tail of at least 1, got {tail}")
         if state["statistic"] == self._statistic:
-            self.tail = float(state["tail"])
+            self.tail = tail
+
+    def forget(self) -> None:
+        """Forget what was measured."""
+        self.tail = self._statistic.typical_tail
 
     def exceeds(self, dataflow: Dataflow, times: Mapping[str, float]) -> bool | None:
         """Return whether predicted times exceed a bound, the whole's or a sink's.

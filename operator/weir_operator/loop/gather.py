@@ -275,9 +275,14 @@ def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
     return found if math.isfinite(found) and found >= 0 else 1.0
 
 
-def _find_first(window: Window) -> float:
-    """Return the Unix time of the first sample in a window, `inf` where it has none."""
-    return min((series.times[0] for series in window.series), default=math.inf)
+def _find_first(window: Window, job: str) -> float:
+    """Return the Unix time of the first sample of a job's tasks in a window, `inf` without any."""
+    times = (
+        series.times[0]
+        for series in window.series
+        if "task_id" in series.labels and series.labels.get("job_id") == job
+    )
+    return min(times, default=math.inf)
 
 
 def _cut(window: Window, since: float) -> Window:
@@ -463,9 +468,10 @@ class Gatherer:
         if not known:
             first, self._topology_of = self._topology_of is None, run
             self._run_since = self._clock.now()
-            if first and not _restarted_by(status):
-                since = self._topology.started + WORKED_OFF * self._settings.interval
-                self._run_since = min(self._run_since, max(since, _find_first(window)))
+            if first:
+                ran = self._topology.running_for - WORKED_OFF * self._settings.interval
+                seen = _find_first(window, status.job_id)
+                self._run_since = min(self._run_since, max(self._run_since - ran, seen))
             self._note_edges(self._topology)
         return layout_of(status.job_id, self._topology, replicas)
 

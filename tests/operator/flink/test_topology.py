@@ -61,6 +61,7 @@ def test_a_recorded_job_is_found_operator_by_operator():
         OperatorEdge(source="numbers", target="work", keyed=True, balanced=False),
     )
     assert [vertex.parallelism for vertex in topology.vertices["work"]] == [2]
+    assert topology.running_for == 4.111
 
 
 def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
@@ -126,6 +127,19 @@ def test_a_task_manager_whose_subtask_of_the_first_vertex_has_ended_is_drained()
     )
 
     assert topology.drained == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("status", "running_for"), [("RUNNING", 3.0), ("FINISHED", 60.0), ("INITIALIZING", 0.0)]
+)
+def test_a_job_runs_since_the_last_of_its_tasks_that_have_not_ended(status, running_for):
+    job = a_job(["read", "parse"], [("read", "parse", "FORWARD")])
+    old = replace(on("a")[0], running_for=60.0)
+    other = replace(old, status=status, running_for=3.0 if status == "RUNNING" else 0.0)
+
+    topology = build_topology(job, {"read": (other,), "parse": (old,)}, {"a": "job"})
+
+    assert topology.running_for == running_for
 
 
 def test_a_vertex_runs_though_one_of_its_subtasks_has_come_to_its_own_end():

@@ -1,7 +1,6 @@
 """A controller over a miniature Flink, under a load that the test sets."""
 
 import asyncio
-import math
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -87,7 +86,7 @@ class Stage:
         self.changes = []
         self.loads = steady_loads(20)
         self.poison = None
-        self.started_at = math.inf
+        self.running_for = 0.0
         self.phase = None
         self.app = a_stream_app(
             **{
@@ -126,7 +125,7 @@ class Stage:
         """Nothing is held."""
 
     async def topology(self, job_id):
-        return replace(TOPOLOGY, started=self.started_at)
+        return replace(TOPOLOGY, running_for=self.running_for)
 
     async def started(self):
         jobs = JobsOf(self.world)

@@ -66,7 +66,21 @@ async def test_the_measured_tail_survives_a_restart_of_the_controller(
     assert (after.mean_bound == before.mean_bound) is survives
 
 
-@pytest.mark.parametrize("damaged", [{}, {"statistic": "p95", "tail": None}])
+async def test_a_reset_forgets_the_measured_tail(stage_of):
+    stage = await stage_of().started()
+    sharing = BudgetSharing(bound=0.5, statistic="p95", paths=())
+    typical = sharing.mean_bound
+    sharing.note_output(mean=0.1, quantile=0.15)
+
+    a_store(stage, sharing=sharing).begin_anew(1)
+
+    assert sharing.mean_bound == typical
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{}, *({"statistic": "p95", "tail": tail} for tail in (None, 0.0, -1.0, math.nan, math.inf))],
+)
 async def test_a_damaged_tail_is_measured_again(stage_of, damaged):
     stage = await stage_of().started()
     await stage.ticks(1)

@@ -159,7 +159,7 @@ def from_the_last_second(window: Window) -> Window:
             times=series.times[-2:],
             values=series.values[-2:],
         ),
-        where=lambda _: True,
+        where=lambda series: "task_id" in series.labels,
     )
 
 
@@ -167,16 +167,17 @@ def from_the_last_second(window: Window) -> Window:
     ("has_run", "poison", "held"),
     [
         (60.0, None, ""),
+        # The machines' series are as old as the window.
         (60.0, from_the_last_second, "The job has just been restarted"),
-        (3.0, None, "The job has just been restarted"),
-        (-math.inf, None, "The job has just been restarted"),
+        (11.0, None, "The job has just been restarted"),
+        (0.0, None, "The job has just been restarted"),
     ],
 )
 async def test_a_controller_that_finds_a_running_job_decides_once_enough_of_it_was_measured(
     stage_of, has_run, poison, held
 ):
     stage = await stage_of().started()
-    stage.started_at = stage.clock.now() - has_run
+    stage.running_for = has_run
     stage.controller = stage.controller_over(stage.lifecycle)
     stage.poison = poison
 
