@@ -285,7 +285,12 @@ async def _race(query: str, jar: Path) -> tuple[int, float, list[VertexCost]]:
     given = Input(rate=FAST, seconds=LONG if query in QUICK else SHORT, start=START)
     half = given.rate * given.seconds / 2
     job = "1" * 32
-    user = {**CONFIG, "metrics.fetcher.update-interval": "500"}
+    user = {
+        **CONFIG,
+        # Flink's default keeps checkpoints of at most 5 MB, and restarts the job over larger ones.
+        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+        "metrics.fetcher.update-interval": "500",
+    }
     async with (
         PlainFlink(folder=folder / "flink", memory=1728, user=user) as flink,
         FlinkRest(flink.url) as rest,
