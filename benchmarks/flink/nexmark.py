@@ -369,8 +369,8 @@ def _metric(vertex: VertexJson, name: str) -> float:
 
 
 def _thread_name(vertex: str) -> str:
-    """Return how the kernel calls a vertex's threads: it keeps 15 characters."""
-    return vertex[:15].strip()
+    """Return how the kernel calls the thread of a vertex's one subtask: it keeps 15 characters."""
+    return f"{vertex} (1/1)#0"[:15].strip()
 
 
 def _cpu(pid: int) -> dict[str, float]:
