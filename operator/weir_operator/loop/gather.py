@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -298,9 +298,7 @@ def _cut(window: Window, since: float) -> Window:
         ]
         if pairs:
             times, values = zip(*pairs, strict=True)
-            kept.append(
-                type(series)(name=series.name, labels=series.labels, times=times, values=values)
-            )
+            kept.append(replace(series, times=times, values=values))
     return Window(start=since, end=window.end, series=tuple(kept))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -27,12 +28,7 @@ def without_samples(window: Window) -> Window:
 def with_nan_busy_time(window: Window) -> Window:
     return changed(
         window,
-        lambda series: type(series)(
-            name=series.name,
-            labels=series.labels,
-            times=series.times,
-            values=(*series.values[:-1], math.nan),
-        ),
+        lambda series: replace(series, values=(*series.values[:-1], math.nan)),
         where=is_of("match", names.BUSY_MS),
     )
 
@@ -40,12 +36,7 @@ def with_nan_busy_time(window: Window) -> Window:
 def with_records_from_nothing(window: Window) -> Window:
     return changed(
         window,
-        lambda series: type(series)(
-            name=series.name,
-            labels=series.labels,
-            times=series.times,
-            values=(0.0,) * len(series.times),
-        ),
+        lambda series: replace(series, values=(0.0,) * len(series.times)),
         where=is_of("match", names.RECORDS_IN),
     )
 
@@ -153,12 +144,7 @@ def from_the_last_second(window: Window) -> Window:
     """What a source has that began to scrape only then."""
     return changed(
         window,
-        lambda series: type(series)(
-            name=series.name,
-            labels=series.labels,
-            times=series.times[-2:],
-            values=series.values[-2:],
-        ),
+        lambda series: replace(series, times=series.times[-2:], values=series.values[-2:]),
         where=lambda series: "task_id" in series.labels,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -40,10 +41,7 @@ async def with_a_slow_node(stage):
     slow = {names.mangle(each.id) for each in stage.world.alive.values() if each.node == "n2"}
 
     def slow_down(series):
-        values = tuple(3 * each for each in series.values)
-        return type(series)(
-            name=series.name, labels=series.labels, times=series.times, values=values
-        )
+        return replace(series, values=tuple(3 * each for each in series.values))
 
     def is_slow(series):
         return series.name == names.SERVICE_US and series.labels.get("tm_id") in slow
