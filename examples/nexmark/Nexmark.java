@@ -78,10 +78,13 @@ public final class Nexmark {
                                 "source",
                                 Types.POJO(Trip.class))
                         .setParallelism(1)
+                        // A reader without the split would hold back the watermark.
+                        .setMaxParallelism(1)
                         .uid("source")
                         .process(generator)
                         .returns(Types.POJO(Event.class))
                         .setParallelism(1)
+                        .setMaxParallelism(1)
                         .name("events")
                         .uid("events");
         DataStream<String> lines =
