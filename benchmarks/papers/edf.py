@@ -509,7 +509,8 @@ def judge_bucket(ours: Mapping[Key, Line]) -> list[Figure]:
     low, learners = ["TH 0.3"], [f"QL {weights}" for weights in WEIGHTS]
     compared = (
         ("all settings: downtime, of that without it", every, "downtime", 1),
-        ("threshold 0.3: downtime, of that without it", low, "downtime", 0.5),
+        # "Half" in the paper's text; its table, which all others are of, says 3.18 % of 6.12 %.
+        ("threshold 0.3: downtime, of that without it; published 0.52", low, "downtime", 0.52),
         ("threshold 0.3: violations, of those without it; published 0.48", low,
          "settled.violations", 1),
         ("Q-learning: downtime, of that without it; published 0.14 at most", learners,

@@ -30,7 +30,7 @@ from weir_simulator.beliefs import true_models
 from weir_simulator.comparison import Interval, estimate
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
-from weir_simulator.goals import find_late, take_statistic
+from weir_simulator.goals import find_late, take_statistics
 from weir_simulator.processes import run_in_processes
 from weir_simulator.run import simulate
 from weir_simulator.what_if import with_bound, with_emphasis
@@ -77,8 +77,8 @@ def _least_times(experiment: Experiment) -> Floats:
             above = behind[edge.source]
             slowest = np.where(above[0] > slowest[0], above, slowest)
         behind[model.name] = slowest + here
-        statistic, times = experiment.objective.statistic, behind[model.name].T.tolist()
-        reached = np.maximum(reached, [take_statistic(each, statistic) for each in times])
+        times = take_statistics(behind[model.name], experiment.objective.statistic)
+        reached = np.maximum(reached, times)
     return reached
 
 

@@ -108,6 +108,31 @@ def take_statistic(reached: Sequence[float], statistic: Statistic) -> float:
     return find_percentile(mean, variance, constant, statistic.quantile, normal)
 
 
+def take_statistics(reached: Floats, statistic: Statistic) -> Floats:
+    """Return a statistic of many times, s, `(slots,)`, as `take_statistic` does of each.
+
+    Args:
+        reached: Mean, variance and constant part of each, `(3, slots)`.
+        statistic: Which.
+    """
+    if statistic.quantile is None:
+        mean: Floats = reached[0]
+        return mean
+    found = np.empty(reached.shape[1])
+    normal = normal_quantile(statistic.quantile)
+    _fill_percentiles(np.ascontiguousarray(reached), statistic.quantile, normal, found)
+    return found
+
+
+@compiled_apart
+def _fill_percentiles(reached: Floats, quantile: float, normal: float, found: Floats) -> None:
+    """Write a percentile of each time, s; `reached` has mean, variance and constant part."""
+    for slot in range(found.size):
+        found[slot] = find_percentile(
+            reached[0, slot], reached[1, slot], reached[2, slot], quantile, normal
+        )
+
+
 def find_late(history: Floats, bound: float) -> Floats:
     """Return 1 for each slot of a history that violates the objective, else 0, `(slots,)`.
 

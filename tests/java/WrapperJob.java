@@ -4,6 +4,9 @@ import dev.weir.Weir;
 import java.time.Duration;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Supplier;
+import org.apache.flink.api.common.eventtime.Watermark;
+import org.apache.flink.api.common.eventtime.WatermarkGenerator;
+import org.apache.flink.api.common.eventtime.WatermarkOutput;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichFlatMapFunction;
@@ -52,7 +55,7 @@ public final class WrapperJob {
         SingleOutputStreamOperator<Long> numbered =
                 env.fromSequence(0, 9)
                         .assignTimestampsAndWatermarks(
-                                WatermarkStrategy.<Long>forMonotonousTimestamps()
+                                WatermarkStrategy.<Long>forGenerator(context -> new AtOnce())
                                         .withTimestampAssigner((value, time) -> at(value)))
                         .process(Weir.timed(new Twice()))
                         .name("twice")
@@ -75,6 +78,17 @@ public final class WrapperJob {
     /** Half of the records are older than every bucket, half come from the future. */
     static long at(long value) {
         return value < 5 ? value : FUTURE + value;
+    }
+
+    /** A watermark behind every record, so that timers fire between the records. */
+    static final class AtOnce implements WatermarkGenerator<Long> {
+        @Override
+        public void onEvent(Long value, long timestamp, WatermarkOutput output) {
+            output.emitWatermark(new Watermark(timestamp));
+        }
+
+        @Override
+        public void onPeriodicEmit(WatermarkOutput output) {}
     }
 
     static void count(String name) {
@@ -123,8 +137,10 @@ public final class WrapperJob {
         }
 
         @Override
-        public void onTimer(long time, OnTimerContext context, Collector<String> out) {
+        public void onTimer(long time, OnTimerContext context, Collector<String> out)
+                throws InterruptedException {
             count("counting.timers");
+            Thread.sleep(Duration.ofMillis(20).toMillis());
         }
     }
 

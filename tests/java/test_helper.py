@@ -100,6 +100,14 @@ def test_service_time_is_counted_with_its_square(told):
     assert squares >= total**2 / 20  # no variance is negative
 
 
+def test_time_in_a_timer_is_part_of_the_next_records_service(told):
+    total = int(told["counting.weir_service_us_sum"])
+    squares = float(told["counting.weir_service_us2_sum"])
+
+    assert total >= 9 * 20_000  # each of ten timers sleeps 20 ms; the last fires after all records
+    assert squares >= 9 * 20_000**2
+
+
 def test_time_spent_in_the_collector_is_not_the_functions_own(told):
     before = int(told["before-slow.weir_service_us_sum"])
 

@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weir_policies.model.objective import Statistic
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment, Objective, PathBound
 from weir_simulator.experiment_files import load_experiment, write_experiment
+from weir_simulator.goals import take_statistic, take_statistics
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_SINKS, AT_TIME
 from weir_simulator.testing import an_experiment
@@ -42,6 +45,24 @@ def run(rates, tmp_path, *, objective, operators=(EXPONENTIAL,), edges=(), **cha
 
 def bound(time, statistic):
     return {"bound": time, "statistic": statistic}
+
+
+MOMENTS = st.tuples(
+    st.just(0.0) | st.floats(1e-6, 1e6) | st.just(np.inf),
+    st.just(0.0) | st.floats(1e-12, 1e12),
+    st.just(0.0) | st.floats(1e-6, 1e2),
+)
+"""Mean, variance and constant part of a time, of which the mean has the constant part in it."""
+
+
+@given(times=st.lists(MOMENTS, max_size=20), statistic=st.sampled_from(Statistic))
+def test_statistics_of_many_times_are_those_of_each(times, statistic):
+    reached = np.array(times, dtype=float).reshape(-1, 3).T
+    reached[0] += reached[2]
+
+    found = take_statistics(reached, statistic)
+
+    assert found.tolist() == [take_statistic(each, statistic) for each in reached.T.tolist()]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,8 @@ public final class Weir {
     /**
      * Counts the service time of a function: {@code weir_service_n}, {@code weir_service_us_sum}
      * and {@code weir_service_us2_sum} (microseconds, and their squares). The time inside the
-     * collector is left out: it is back-pressure, or the work of a chained function.
+     * collector is left out: it is back-pressure, or the work of a chained function. The time in
+     * {@code onTimer} counts as part of the next record's, which waits for it.
      *
      * <p>Where records carry a timestamp, also their age on entry: {@code weir_age_n}, {@code
      * weir_age_us_sum}. Timestamps are whole milliseconds, so an age is exact to 1 ms at best: 0.5
@@ -299,6 +300,7 @@ public final class Weir {
         private transient Counter latencyCount;
         private transient Counter latencySum;
         private transient Counter[] buckets;
+        private transient long timerNanos; // since the last record
         // Doubles: squares of microseconds would overflow a long within minutes of overload.
         private transient double serviceSquares;
         private transient double latencySquares;
@@ -333,8 +335,13 @@ public final class Weir {
             }
         }
 
+        void fired(long nanos) {
+            timerNanos += nanos;
+        }
+
         void served(long nanos, Long timestamp) {
-            long service = (nanos + 500) / 1000;
+            long service = (nanos + timerNanos + 500) / 1000;
+            timerNanos = 0;
             serviceCount.inc();
             serviceSum.inc(service);
             serviceSquares += (double) service * service;
@@ -437,8 +444,8 @@ public final class Weir {
             implements Wrapper<O> {
         private final Function function;
         private final Class<?> kind;
-        private final Meter meter;
-        private transient Outlet<O> outlet;
+        final Meter meter;
+        transient Outlet<O> outlet;
 
         Metered(Function function, Class<?> kind, Meter meter) {
             this.function = function;
@@ -502,7 +509,10 @@ public final class Weir {
 
         @Override
         public void onTimer(long time, OnTimerContext context, Collector<O> out) throws Exception {
-            function.onTimer(time, context, out);
+            outlet.into(out);
+            long start = System.nanoTime();
+            function.onTimer(time, context, outlet);
+            meter.fired(System.nanoTime() - start - outlet.nanos);
         }
     }
 
@@ -527,7 +537,10 @@ public final class Weir {
 
         @Override
         public void onTimer(long time, OnTimerContext context, Collector<O> out) throws Exception {
-            function.onTimer(time, context, out);
+            outlet.into(out);
+            long start = System.nanoTime();
+            function.onTimer(time, context, outlet);
+            meter.fired(System.nanoTime() - start - outlet.nanos);
         }
 
         @Override

@@ -265,6 +265,10 @@ class AppState:
         if sample is not None:
             self._records.note_interval(sample)
 
+    def last_tick(self, now: float) -> float:
+        """Return the Unix time of the last tick up to `now`, of these loops or earlier ones."""
+        return self._records.last_tick(until=now)
+
     def note_tick(self, tick: JobTick) -> None:
         """Store what the decisions of a tick have in common."""
         self._records.note_tick(tick)

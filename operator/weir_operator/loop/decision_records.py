@@ -471,6 +471,10 @@ class Records(Protocol):
         """Write with what the loops begin."""
         ...
 
+    def last_tick(self, *, until: float) -> float:
+        """Return the Unix time of the last tick up to one; `-inf` where none is known."""
+        ...
+
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""
         ...
@@ -652,6 +656,11 @@ class RecordStore:
             row[0]
             for row in self._rows("SELECT time FROM ticks WHERE time <= ? ORDER BY time", until)
         )
+
+    def last_tick(self, *, until: float) -> float:
+        """Return the Unix time of the last tick up to one; `-inf` without."""
+        [[found]] = self._rows("SELECT max(time) FROM ticks WHERE time <= ?", until)
+        return -math.inf if found is None else float(found)
 
     def job_ticks(self, *, until: float) -> Iterator[JobTick]:
         """Yield the ticks up to a Unix time, oldest first."""
@@ -837,6 +846,17 @@ class TolerantRecords:
     def note_start(self, start: LoopStart) -> None:
         """Write with what the loops begin."""
         self._do(lambda store: store.note_start(start))
+
+    def last_tick(self, *, until: float) -> float:
+        """Return the Unix time of the last tick up to one; `-inf` where it cannot be read."""
+        found = -math.inf
+
+        def read(store: RecordStore) -> None:
+            nonlocal found
+            found = store.last_tick(until=until)
+
+        self._do(read)
+        return found
 
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""

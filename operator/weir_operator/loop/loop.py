@@ -70,7 +70,7 @@ from weir_operator.loop.separation import (
     measured_over,
 )
 from weir_operator.loop.shadow import Bill, RealInterval
-from weir_operator.loop.tick import Tick, find_first_wait
+from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
@@ -353,10 +353,12 @@ class ApplicationController:
 
     async def _run_ticks(self) -> None:
         clock, interval = self._clock, self._settings.interval
-        wait = find_first_wait(clock.now(), interval, self._settings.phase)
-        due = clock.monotonic() + wait
-        # The first interval may have begun before the loops did: its samples may be there.
-        self._last_tick = (clock.now() + wait - interval, due - interval)
+        now, steady = clock.now(), clock.monotonic()
+        start, end = find_first_window(
+            now, interval, self._settings.phase, judged_until=self._memory.last_tick(now)
+        )
+        due = steady + end - now
+        self._last_tick = (start, steady + start - now)
         while True:
             await clock.sleep(max(0.0, due - clock.monotonic()))
             # Ticks keep their places in time; one that took too long skips the ones it missed.

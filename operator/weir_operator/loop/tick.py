@@ -55,3 +55,25 @@ class Tick:
 def find_first_wait(now: float, interval: float, phase: float | None) -> float:
     """Return the seconds until the first tick: an interval, or until its place within one."""
     return interval if phase is None else (phase * interval - now) % interval
+
+
+def find_first_window(
+    now: float, interval: float, phase: float | None, *, judged_until: float
+) -> tuple[float, float]:
+    """Return when the first interval begins, and when its tick is due, Unix seconds.
+
+    It may begin before the loops do, because its samples may be there. What other loops judged
+    before, with an interval of another length, is left out of it, and if less than half is left,
+    that is joined to the next interval.
+
+    Args:
+        now: When the loops begin.
+        interval: Seconds between two ticks.
+        phase: See `LoopSettings.phase`.
+        judged_until: The time of the last tick before, at most `now`; `-inf` without.
+    """
+    due = now + find_first_wait(now, interval, phase)
+    start = max(due - interval, judged_until)
+    if due - start < interval / 2:
+        due += interval
+    return start, due

@@ -273,7 +273,7 @@ def measure_output(
     joined = [_join(each, identity, window, counted) for identity, each in latencies]
     arrived = [counter_rise(each).amount for each in joined if each.name == names.LATENCY_N]
     output = measure_sinks([], [{each.name: (each,)} for each in joined], worked={})
-    length = window.end - window.start
+    length = _observed(window) if counted is None else window.end - window.start
     known = [records for records in arrived if not math.isnan(records)]
     throughput = sum(known) / length if known and length else math.nan
     latest = {identity: (each.times[-1], each.values[-1]) for identity, each in latencies}
@@ -285,6 +285,13 @@ def measure_output(
         < (FORGOTTEN_AFTER if not present or identity[0] in present else ENDED_AFTER)
     }
     return replace(output, throughput=throughput), kept | latest
+
+
+def _observed(window: Window) -> float:
+    """Return the seconds between the first and the last sample of anything."""
+    first = min((each.times[0] for each in window.series), default=window.end)
+    last = max((each.times[-1] for each in window.series), default=window.end)
+    return last - first
 
 
 def _join(series: Series, identity: Identity, window: Window, counted: Counted | None) -> Series:

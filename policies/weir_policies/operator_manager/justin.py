@@ -276,7 +276,7 @@ def is_in_band(o: int, view: View, own: JustinMemory, true_rate: float) -> bool:
 
 @compiled
 def count_wanted(o: int, view: View, own: JustinMemory) -> int:
-    """Return DS2's replicas, at most as many as there may be; 0 where nothing was processed."""
+    """Return DS2's replicas, even without room for them; 0 where nothing was processed."""
     true_rate, size = measure_true_rate(o, view), total(view.counts[o])
     if true_rate <= 0:
         return 0
@@ -284,7 +284,7 @@ def count_wanted(o: int, view: View, own: JustinMemory) -> int:
         return size
     replicas = view.seen[o].rate / true_rate
     wanted = np.ceil(replicas / own.target * (1 - ROUNDING))
-    return min(max(int(min(wanted, BEYOND)), 1), view.model[o].max_replicas)
+    return max(int(min(wanted, BEYOND)), 1)
 
 
 @compiled
@@ -309,7 +309,8 @@ def choose_step(o: int, view: View, own: JustinMemory) -> int:
 def decide(o: int, view: View, memory: Memory) -> None:
     """Do the step, where it can be done."""
     own = JustinMemory(memory[o])
-    size, wanted = total(view.counts[o]), count_wanted(o, view, own)
+    size = total(view.counts[o])
+    wanted = min(count_wanted(o, view, own), view.model[o].max_replicas)
     if wanted in (0, size):
         choose_action(o, view, STAY)
         return
@@ -345,7 +346,10 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
         f"{figures} and a target of {format_share(own.target)} need {wanted} "
         f"replica{'s' if wanted > 1 else ''}"
     )
-    if wanted != size:
+    allowed = min(wanted, observation.model.max_replicas)
+    if allowed < wanted:
+        reason += f", but there may be only {allowed}"
+    if allowed != size:
         reason += _explain_step(observation, target, view, own)
     return explain_rule(observation, target, reason)
 

@@ -173,12 +173,8 @@ async def test_a_controller_that_finds_a_running_job_decides_once_enough_of_it_w
     assert set(tick.proposals) == (set() if held else {"match", "count"})
 
 
-async def test_the_first_interval_is_a_whole_one_however_soon_its_tick_is_due(
-    stage_of, monkeypatch
-):
-    stage = await stage_of().started()
-    stage.clock.time = 1001.0
-    stage.phase = 0.6  # of 5 s: due at 1003
+async def first_window_of(stage, monkeypatch):
+    """Run new loops until they ask for samples; return of when."""
     stop, asked = asyncio.Event(), []
 
     async def window(*, start, end):
@@ -187,10 +183,31 @@ async def test_the_first_interval_is_a_whole_one_however_soon_its_tick_is_due(
         return await asyncio.Event().wait()
 
     monkeypatch.setattr(stage, "window", window)
-
     await stage.controller_over(stage.lifecycle).run(stop)
+    return asked
 
-    assert asked == [(998.0, 1003.0)]
+
+async def test_the_first_interval_is_a_whole_one_however_soon_its_tick_is_due(
+    stage_of, monkeypatch
+):
+    stage = await stage_of().started()
+    stage.clock.time = 1001.0
+    stage.phase = 0.6  # of 5 s: due at 1003
+
+    assert await first_window_of(stage, monkeypatch) == [(998.0, 1003.0)]
+
+
+async def test_no_time_is_judged_twice_after_an_edit_of_the_interval(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    [*_, last] = await stage.ticks(4)
+    stage.app = stage_of(operatorManager={"interval": "20s"}).app
+    stage.clock.time += 1.0
+    stage.phase = 0.75  # of 20 s: due at 1035
+
+    [(start, end)] = await first_window_of(stage, monkeypatch)
+
+    assert start == last.snapshot.now
+    assert end == 1035.0
 
 
 async def test_a_policy_learns_what_came_of_the_restart_that_it_asked_for(stage_of, monkeypatch):

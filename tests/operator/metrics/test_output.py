@@ -29,7 +29,37 @@ def test_the_first_look_counts_from_the_first_sample():
     output, _ = measure_output(seen)
 
     assert output.mean == pytest.approx(8 / 80)
-    assert output.throughput == pytest.approx(80 / 10)
+    assert output.throughput == pytest.approx(80 / 8)
+
+
+def test_the_first_throughput_is_that_since_samples_are_taken():
+    # A controller that has just begun to scrape the job looks back a whole interval.
+    seen = window(0, 60, *counters("a", times=(45, 60), records=(500, 650), seconds=(50, 65)))
+
+    output, _ = measure_output(seen)
+
+    assert output.throughput == pytest.approx(10)
+
+
+def test_the_first_throughput_counts_the_time_before_and_after_a_run():
+    up = Series(name=names.UP, labels={}, times=(0, 30, 60), values=(1, 1, 1))
+    run = counters("a", times=(20, 50), records=(0, 300), seconds=(0, 30))
+
+    output, _ = measure_output(window(0, 60, up, *run))
+
+    assert output.throughput == pytest.approx(300 / 60)
+
+
+def test_the_next_throughput_is_that_of_the_whole_window():
+    first = window(0, 60, *counters("a", times=(45, 60), records=(500, 650), seconds=(50, 65)))
+    _, counted = measure_output(first)
+
+    output, _ = measure_output(
+        window(60, 120, *counters("a", times=(110, 120), records=(1150, 1250), seconds=(1, 2))),
+        counted,
+    )
+
+    assert output.throughput == pytest.approx((1250 - 650) / 60)
 
 
 def test_what_came_between_two_windows_belongs_to_the_later_one():

@@ -208,6 +208,15 @@ def test_within_the_band_its_reason_is_how_busy_the_replicas_are():
     assert "need" not in decision.reason
 
 
+@pytest.mark.parametrize(("size", "hits"), [(4, 0.9), (10, 0.9), (10, 0.1)])
+def test_its_reason_names_all_that_are_needed_though_fewer_may_run(size, hits):
+    # 1,500 records/s take 30 replicas at a target of 50 %; the model allows 10.
+    decision = live(build_default(), see(LOW, size, 1500.0, each=100.0, hits=hits))
+
+    assert decision.target == some(LOW, 10)
+    assert "30 replicas" in decision.reason
+
+
 def test_its_thresholds_are_settings():
     hits = see(LOW, 2, 350.0, each=100.0, hits=0.85)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.opening import phase_of
-from weir_operator.loop.tick import find_first_wait
+from weir_operator.loop.tick import find_first_wait, find_first_window
 
 
 def a_resource(number):
@@ -31,3 +33,32 @@ def test_ticks_of_many_apps_are_spread_over_the_interval():
 )
 def test_when_the_first_tick_is_due(now, phase, wait):
     assert find_first_wait(now, 60.0, phase) == wait
+
+
+@pytest.mark.parametrize(
+    ("interval", "judged_until", "window"),
+    [
+        (60.0, -math.inf, (1020.0, 1080.0)),
+        (60.0, 1020.0, (1020.0, 1080.0)),
+        (60.0, 1020.3, (1020.3, 1080.0)),
+        (60.0, 500.0, (1020.0, 1080.0)),
+        (120.0, 1020.0, (1020.0, 1080.0)),
+        (600.0, 1020.0, (1020.0, 1200.0 + 600.0)),
+        (30.0, 1020.0, (1020.0, 1050.0)),
+        (20.0, 1030.0, (1030.0, 1040.0)),
+        (20.0, 1030.5, (1030.5, 1060.0)),
+    ],
+    ids=[
+        "the first ever: it began before the loops",
+        "that which follows the last one",
+        "after a tick that was late",
+        "a whole one, however long ago the last one was",
+        "what was not judged, of a longer one",
+        "too little of a longer one is not judged: joined to the next",
+        "a shorter one",
+        "half of a shorter one",
+        "less than half of a shorter one: joined to the next",
+    ],
+)
+def test_the_first_interval_leaves_out_what_was_judged_before(interval, judged_until, window):
+    assert find_first_window(1031.0, interval, 0.0, judged_until=judged_until) == window
