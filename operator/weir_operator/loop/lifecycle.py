@@ -454,7 +454,9 @@ class Lifecycle:
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
         progress = None if restarted else await self._jobs.progress(job)
-        if progress is not None and await self._came_to_its_end(status, job):
+        # Only of one that finished: a check asks the JobManager no more than it has to.
+        finished = progress is not None and progress.state == FINISHED
+        if finished and await self._came_to_its_end(status, job):
             await self._store.save(status.model_copy(update={"finished": True}))
             await self._runtime.keep_standby({})
             return Health.FINISHED

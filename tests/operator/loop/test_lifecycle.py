@@ -67,6 +67,21 @@ async def test_a_controller_that_comes_back_finds_the_job_and_leaves_it_alone(st
     assert stage.exact()
 
 
+async def test_a_check_asks_once_for_a_job_that_runs(stage, monkeypatch):
+    asked, progress = [], stage.world.progress
+
+    async def count(job_id):
+        asked.append(job_id)
+        return await progress(job_id)
+
+    monkeypatch.setattr(stage.world, "progress", count)
+    lifecycle = await stage.running()
+    asked.clear()
+
+    assert await lifecycle.heal() is Health.RUNS
+    assert asked == stage.world.running()
+
+
 async def test_a_change_left_half_done_is_finished_first(stage):
     await stage.running()
     status = stage.store.load()

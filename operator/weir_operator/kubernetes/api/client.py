@@ -24,6 +24,8 @@ from copy import copy
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Self, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
@@ -117,7 +119,16 @@ async def open_client() -> kubernetes_client.ApiClient:
     configuration.connection_pool_maxsize = CONNECTIONS
     # From Python 3.13 on, a CA without key usage is refused by default; clusters have such ones.
     configuration.disable_strict_ssl_verification = True
+    # Else the session reads ~/.netrc for every request, in a thread: credentials are never there.
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.proxy = configuration.proxy or find_proxy(configuration.host)
     return kubernetes_client.ApiClient(configuration)
+
+
+def find_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for an address: `HTTPS_PROXY`, `NO_PROXY`."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 async def exchange(

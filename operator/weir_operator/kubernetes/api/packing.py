@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping
 
 from pydantic.types import JsonValue
+from pydantic_core import from_json
 
 
 def pack(values: Mapping[str, JsonValue]) -> bytes:
@@ -16,5 +17,10 @@ def pack(values: Mapping[str, JsonValue]) -> bytes:
 
 def unpack(packed: bytes) -> dict[str, JsonValue]:
     """Return an object that was packed."""
-    values: dict[str, JsonValue] = json.loads(zlib.decompress(packed))
+    text = zlib.decompress(packed)
+    values: dict[str, JsonValue]
+    try:
+        values = from_json(text)  # in a third of the time
+    except ValueError:
+        values = json.loads(text)  # what is nested too deeply for the other
     return values

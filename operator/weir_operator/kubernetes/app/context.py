@@ -21,6 +21,7 @@ from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflict
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.app.library_pages import release_library_pages
 from weir_operator.kubernetes.app.policy_probe import PolicyProbe
+from weir_operator.kubernetes.app.turns import Turns
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.loop.restart_limits import SharedRestarts
@@ -122,6 +123,5 @@ class ControllerContext:
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
     """All StreamApps; the more there are, the less often each is checked."""
-    opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
-    """Bounds how many StreamApps are opened at once at the start, when all are new: the Lease must
-    be renewed meanwhile."""
+    turns: Turns = field(default_factory=Turns)
+    """Bounds how many StreamApps are brought up at once, as at the start, when all are new."""

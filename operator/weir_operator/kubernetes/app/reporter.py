@@ -125,6 +125,7 @@ class StatusWriter:
         pause = 1.0
         while True:
             await self._dirty.wait()
+            await self._clock.sleep(pause)  # what changes meanwhile goes into the same write
             self._dirty.clear()
             try:
                 await self.flush()
@@ -140,7 +141,6 @@ class StatusWriter:
             except Exception:  # a defect of Weir must not end the telling: the next may be right
                 log.exception("status not rendered")
                 pause = min(60.0, 2 * pause)
-            await self._clock.sleep(pause)  # what changes meanwhile goes into the next write
 
     async def flush(self) -> None:
         """Write now, if something has changed.

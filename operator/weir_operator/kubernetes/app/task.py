@@ -41,6 +41,7 @@ from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
 from weir_operator.kubernetes.app.opening import AppStores, open_loops, open_stores, phase_of
 from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
+from weir_operator.kubernetes.app.turns import Turn
 from weir_operator.kubernetes.status.conditions import Aspect
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
 from weir_operator.kubernetes.status.store import StatusClient
@@ -172,15 +173,18 @@ class AppTask:
     async def run(self) -> None:
         """Open the StreamApp and run it, again after each failure, until `stop` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
-        pause = FIRST_PAUSE
+        pause, turn = FIRST_PAUSE, self._context.turns.turn()
         while not self._stopping:
             began = self._context.clock.monotonic()
             self._changed.clear()  # read now, so it must not shorten the next pause
             try:
-                async with self._context.opening:
-                    await self._writer.open()
-                await self._writer.settle()
-                await self._run_once(self._writer)
+                await turn.begin()
+                await self._writer.open()
+                if self._writer.is_unsettled:
+                    turn.end()
+                    await self._writer.settle()
+                    await turn.begin()
+                await self._run_once(self._writer, turn)
                 pause = FIRST_PAUSE
                 continue
             except LeaseLostError as error:
@@ -197,6 +201,8 @@ class AppTask:
             except Exception as error:  # a defect of Weir must not end the task of an app
                 log.exception("defect")
                 kind, failure = "defect", describe_unexpected(error)
+            finally:
+                turn.end()
             if self._context.clock.monotonic() - began > HEALTHY_AFTER:
                 pause = FIRST_PAUSE
             pause = choose_pause(kind, pause, mid_change=is_mid_change(self._writer.status))
@@ -223,8 +229,11 @@ class AppTask:
                 "task ended badly", app=str(self.resource.key), exc_info=self._task.exception()
             )
 
-    async def _run_once(self, writer: StatusClient) -> None:
-        """Steer until the spec asks for other loops, or the job is at its end."""
+    async def _run_once(self, writer: StatusClient, turn: Turn) -> None:
+        """Steer until the spec asks for other loops, or the job is at its end.
+
+        The turn ends once the job was brought up.
+        """
         stop = self._stop = asyncio.Event()
         self._lost.clear()
         self._changed.clear()
@@ -250,7 +259,8 @@ class AppTask:
                         self._watching_autoscalers(app, reporter),
                         open_stores(context, self.resource, writer, reporter) as stores,
                     ):
-                        await _unless(self._lost, self._steer(app, stores, reporter, stop))
+                        await _unless(self._lost, self._steer(app, stores, reporter, stop, turn))
+                turn.end()
                 await _unless(self._lost, self._wait_for_change())
                 if self._lost.is_set():
                     writer.check()
@@ -279,10 +289,16 @@ class AppTask:
                 self._asked = directives_of(self._app, refused=self._refused)
 
     async def _steer(
-        self, app: StreamApp, stores: AppStores, reporter: StatusReporter, stop: asyncio.Event
+        self,
+        app: StreamApp,
+        stores: AppStores,
+        reporter: StatusReporter,
+        stop: asyncio.Event,
+        turn: Turn,
     ) -> None:
         context = self._context
         if app.spec.flink.ref is not None:
+            turn.end()
             if app.spec.mode is Mode.AUTO:
                 reporter.set_ready(
                     "True", "ScalingInPlace", "Weir scales the job's vertices where the job runs"
@@ -292,18 +308,17 @@ class AppTask:
             await self._run_external(app, stores, reporter, stop)
             return
         async with AsyncExitStack() as stack:
-            async with context.opening:
-                loops = await stack.enter_async_context(
-                    open_loops(
-                        context,
-                        app,
-                        self.resource,
-                        stores,
-                        reporter,
-                        lambda: self._asked,
-                        self._plan,
-                    )
+            loops = await stack.enter_async_context(
+                open_loops(
+                    context,
+                    app,
+                    self.resource,
+                    stores,
+                    reporter,
+                    lambda: self._asked,
+                    self._plan,
                 )
+            )
             if self._runs:
                 reporter.set_ready(
                     "True", "JobRunning", "The job is running; Weir is applying a new spec"
@@ -320,6 +335,7 @@ class AppTask:
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
             await _unless(stop, loops.steering.lifecycle.bring_up())
+            turn.end()
             if stop.is_set():
                 return
             self._failure, self._runs = "", True

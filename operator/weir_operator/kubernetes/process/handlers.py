@@ -16,7 +16,8 @@ Why each setting is as it is:
 - The deletion is tried until it is done.
 - No timers: with one, kopf keeps the newest object of each StreamApp, and a task that waits.
   Passes that nothing asks for are the reconciler's.
-- Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`.
+- Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`. Nor does it
+  see that only a status is new; see `status_filter`.
 - No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
   limit would keep every other StreamApp from being handled.
 - Nothing of a spec is kept in the annotation of what was handled last: an annotation holds 256 KiB
@@ -35,9 +36,12 @@ from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSettings
+from weir_operator.kubernetes.process.status_filter import StatusFilter
 
 PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
+HANDLED = f"{PREFIX}/last-handled-configuration"
+"""Annotation in which kopf marks an object as handled."""
 DELETION_TAKES = 60.0
 """Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
 LOOK_AT_DELETION = 5.0
@@ -63,7 +67,10 @@ def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSett
         instance: Name of this process, such as the pod's.
         shard: Decides which StreamApps kopf gets to see.
     """
-    settings = ShardSettings(admits_event=shard.admits_event)
+    statuses = StatusFilter(finalizer=FINALIZER, handled=HANDLED)
+    settings = ShardSettings(
+        admits_event=lambda event: shard.admits_event(event) and statuses.admits_event(event)
+    )
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)

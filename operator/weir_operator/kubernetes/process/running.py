@@ -29,6 +29,7 @@ from weir_operator.kubernetes.process.settings import ControllerSettings, TunerA
 from weir_operator.runtime.kubernetes.changes import Changes
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.job import JobTuner
 
@@ -57,6 +58,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
     changes = Changes(api, settings.namespaces)
+    lists = SharedLists(api)
 
     def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
         return KubernetesRuntime.of(
@@ -65,6 +67,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             api=api.guarded(guard),
             nodes=nodes,
             changes=changes,
+            lists=lists,
             controller_namespace=settings.own_namespace,
             agent=settings.agent,
         )

@@ -75,7 +75,11 @@ _watch_all = watching.infinite_watch
 async def watch_shard(
     *, settings: kopf.OperatorSettings, **arguments: Any
 ) -> AsyncGenerator[watching.Bookmark | RawEvent, None]:
-    """Do what kopf's `infinite_watch` does, without the events that the settings do not admit."""
+    """Do what kopf's `infinite_watch` does, without the events that the settings do not admit.
+
+    Nor with the status and the fields' managers, most of an object: no handler reads them, and kopf
+    keeps and copies objects whole.
+    """
     events = cast(
         AsyncGenerator[watching.Bookmark | RawEvent, None],
         _watch_all(settings=settings, **arguments),
@@ -86,9 +90,11 @@ async def watch_shard(
                 isinstance(settings, ShardSettings)
                 and not isinstance(event, watching.Bookmark)
                 and event["type"] != "BOOKMARK"
-                and not settings.admits_event(event)
             ):
-                continue
+                if not settings.admits_event(event):
+                    continue
+                event["object"].pop("status", None)
+                cast(dict[str, Any], event["object"]["metadata"]).pop("managedFields", None)
             yield event
 
 

@@ -95,13 +95,18 @@ class StatusClient:
         async with self._lock:
             await self._fetch()
             await self._check_home()
-            controller = self._controller()
+            controller = _controller(self.status)
             before = controller.get(HOME, self._fence.home)
             claim = {**controller, **self._mark}
             if claim != controller:
                 await self._write({"controller": claim}, claiming=True)
             if not is_same_installation(before, self._fence.home):
                 self._settled_at = _now() + SETTLE
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether `settle` would wait."""
+        return self._settled_at > _now()
 
     async def settle(self) -> None:
         """Wait until an installation that this StreamApp was taken from must have noticed."""
@@ -203,8 +208,9 @@ class StatusClient:
         """Store the object as the API server had it after `began`."""
         self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
-        self._status = pack(body.get("status") or {})
-        self._term = self._controller().get(WRITER)
+        status = body.get("status") or {}
+        self._status = pack(status)
+        self._term = _controller(status).get(WRITER)
         self._annotations = body["metadata"].get("annotations") or {}
 
     @property
@@ -212,11 +218,7 @@ class StatusClient:
         return {WRITER: self._fence.term, HOME: self._fence.home}
 
     async def _check_home(self) -> None:
-        await self._home.check(self._controller().get(HOME), self._annotations)
-
-    def _controller(self) -> dict[str, JsonValue]:
-        kept = self.status.get("controller")
-        return kept if isinstance(kept, dict) else {}
+        await self._home.check(_controller(self.status).get(HOME), self._annotations)
 
     def _body(self, status: Mapping[str, JsonValue]) -> Body:
         key = self._resource.key
@@ -237,6 +239,12 @@ class StatusClient:
     @property
     def _path(self) -> str:
         return self._resource.key.path
+
+
+def _controller(status: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what a status has for the controller itself."""
+    kept = status.get("controller")
+    return kept if isinstance(kept, dict) else {}
 
 
 class KubernetesStatusStore:

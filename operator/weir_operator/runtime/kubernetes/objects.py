@@ -12,6 +12,7 @@ from weir_operator.kubernetes.api.client import FIELD_MANAGER, Body, KubernetesA
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
 from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY, FlinkPods
+from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 
 _PLURALS: Mapping[str, str] = {
     "ConfigMap": "configmaps",
@@ -37,9 +38,16 @@ _POLL = 0.25  # seconds between two checks of what is being deleted
 class AppObjects:
     """The objects of one StreamApp in its namespace."""
 
-    def __init__(self, api: KubernetesApi, pods: FlinkPods, changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        pods: FlinkPods,
+        changes: Changes | None = None,
+        lists: SharedLists | None = None,
+    ) -> None:
         self.api = api
         self._changes = changes
+        self._lists = lists
         self._key = Key(pods.namespace, pods.name)
         self._namespace = pods.namespace
         self._owner = pods.owner
@@ -80,6 +88,29 @@ class AppObjects:
         for each in changed:
             await self.api.apply(self.path_of(each), each)
 
+    async def apply_unlisted(self, *things: Body) -> None:
+        """Do what `apply` does with those that a list of the last seconds does not have so.
+
+        Raises:
+            TemporaryError, PermanentError: See `apply`.
+        """
+        await self.apply(*[thing for thing in things if not await self._is_listed(thing)])
+
+    async def find_listed(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
+        """Return an object that this StreamApp owns, as a list of the last seconds has it."""
+        if self._lists is None:
+            return None
+        found = await self._lists.find(self.path(kind, group=group), name)
+        return found if found is not None and self._owns(found) else None
+
+    async def _is_listed(self, thing: Body) -> bool:
+        kind, group = thing["kind"], thing["apiVersion"]
+        found = await self.find_listed(kind, thing["metadata"]["name"], group=group)
+        # Objects of a list do not say again of which kind they are.
+        return found is not None and _has(
+            {**found, "kind": kind, "apiVersion": group}, _with_digest(thing)
+        )
+
     async def check(self, thing: Body) -> None:
         """Have the API server judge an object without storing it.
 
@@ -100,10 +131,10 @@ class AppObjects:
             PermanentError: It is not Weir's.
         """
         meta, owner = found["metadata"], self._owner
+        if self._owns(found):
+            return
         owners = meta.get("ownerReferences") or ()
         has_label = (meta.get("labels") or {}).get(APP) == self._key.name
-        if has_label and owner.uid in {each["uid"] for each in owners}:
-            return
         if has_label and not owners and _was_applied_by_weir(meta):
             return  # `kubectl delete --cascade=orphan` takes the references off
         if has_label and (owner.kind, owner.name) in {
@@ -117,6 +148,13 @@ class AppObjects:
             f"{kind} {meta['name']} exists in {self._namespace}, but Weir did not "
             "create it; rename or delete it, or rename the StreamApp"
         )
+
+    def _owns(self, found: Body) -> bool:
+        """Return whether an object has this StreamApp as an owner, and its label."""
+        meta = found["metadata"]
+        owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
+        has_label: bool = (meta.get("labels") or {}).get(APP) == self._key.name
+        return has_label and self._owner.uid in owners
 
     async def find(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
         """Return an object, or `None`."""

@@ -23,6 +23,7 @@ from weir_operator.kubernetes.api.client import (
     KubernetesApi,
     NotFoundError,
     RefusedByKubernetesError,
+    find_proxy,
 )
 from weir_operator.kubernetes.api.leader import LeaseLostError
 
@@ -132,6 +133,32 @@ async def test_an_object_is_read_with_the_kubeconfigs_token(connected):
     method, path, headers, _ = server.asked[0]
     assert (method, path) == ("GET", f"{PODS}/a")
     assert headers["authorization"] == "Bearer first"
+
+
+async def test_credentials_that_other_programs_keep_for_the_server_are_not_sent(
+    connected, tmp_path, monkeypatch
+):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password secret")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server = Server(answers(200, {"kind": "Pod"}))
+
+    async with connected(server) as api:
+        await api.get(f"{PODS}/a")
+
+    assert server.asked[0][2]["authorization"] == "Bearer first"
+
+
+@pytest.mark.parametrize(
+    ("bypassed", "proxy"), [("", "http://proxy:3128"), ("api.example.com", None)]
+)
+def test_the_proxy_is_that_of_the_environment(monkeypatch, bypassed, proxy):
+    for name in ("HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", bypassed)
+
+    assert find_proxy("https://api.example.com:6443") == proxy
 
 
 async def test_requests_of_many_at_once_share_a_few_connections(connected):

@@ -19,7 +19,13 @@ from weir_operator.kubernetes.api.shards import ONLY, Shard
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process import shard_filter
-from weir_operator.kubernetes.process.handlers import Connection, build_registry, operator_settings
+from weir_operator.kubernetes.process.handlers import (
+    FINALIZER,
+    HANDLED,
+    Connection,
+    build_registry,
+    operator_settings,
+)
 from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.rescale.testing import FakeClock
 
@@ -92,6 +98,31 @@ async def test_kopf_sees_the_apps_of_its_shard_the_canary_and_the_end_of_the_lis
     own = [each for each in apps if shard.owns(Key("streams", each["object"]["metadata"]["name"]))]
     assert 0 < len(own) < len(apps)
     assert seen == [*own, canary, watching.Bookmark.LISTED, bookmark]
+
+
+async def test_kopf_is_shown_no_status_and_not_that_only_a_status_is_new(monkeypatch):
+    settled = {"finalizers": [FINALIZER], "annotations": {HANDLED: "{}"}}
+
+    async def watch(**_):
+        for version in range(3):
+            event = an_event("trips")
+            event["object"]["metadata"] |= settled | {
+                "resourceVersion": str(version),
+                "managedFields": [{"manager": "weir", "time": str(version)}],
+            }
+            event["object"] |= {"spec": {"mode": "Auto"}, "status": {"replicas": version}}
+            yield event
+
+    monkeypatch.setattr(shard_filter, "_watch_all", watch)
+    settings = operator_settings(instance="weir-0", shard=a_filter(ONLY))
+
+    kind = Resource(GROUP, VERSION, PLURAL)
+    stream: Any = watching.infinite_watch(settings=settings, resource=kind, namespace=None)
+    [seen] = [event["object"] async for event in stream]
+
+    assert seen["metadata"]["resourceVersion"] == "0"
+    assert "managedFields" not in seen["metadata"]
+    assert (seen["spec"], "status" in seen) == ({"mode": "Auto"}, False)
 
 
 async def test_kopf_keeps_no_object_and_a_streamapp_keeps_only_its_spec():

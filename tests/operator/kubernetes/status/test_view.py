@@ -321,6 +321,38 @@ async def test_nothing_is_written_where_nothing_changed(facts):
     assert len(status.written) == 1
 
 
+class HeldClock(FakeClock):
+    """Lets nobody wake up before `passed` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.sleeps = asyncio.Event()
+        self.passed = asyncio.Event()
+
+    async def sleep(self, seconds):
+        self.sleeps.set()
+        await self.passed.wait()
+
+
+async def test_what_changes_soon_after_another_change_is_written_with_it(facts):
+    status = WrittenStatus(facts)
+    status.clock = clock = HeldClock()
+    await status.open()
+    writing = asyncio.create_task(status.writer.run())
+    await clock.sleeps.wait()
+
+    for replicas in (1, 2):
+        status.writer.note(replace(facts, deployments={"match": {"small/1": replicas}}))
+        await asyncio.sleep(0)
+    clock.sleeps.clear()
+    clock.passed.set()
+    while len(status.written) < 2:
+        await asyncio.sleep(0)
+    writing.cancel()
+
+    assert [each.replicas for each in status.written] == [status.written[0].replicas, 2]
+
+
 async def test_what_is_not_known_any_more_leaves_the_status(facts):
     advised = replace(facts, mode=Mode.ADVISE, advice="would save 3 a day")
     status = await WrittenStatus(advised).open()
