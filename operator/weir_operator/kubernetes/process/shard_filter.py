@@ -93,8 +93,9 @@ async def watch_shard(
             ):
                 if not settings.admits_event(event):
                     continue
-                event["object"].pop("status", None)
-                cast(dict[str, Any], event["object"]["metadata"]).pop("managedFields", None)
+                body = cast(dict[str, Any], event["object"])
+                body.pop("status", None)
+                body["metadata"].pop("managedFields", None)
             yield event
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from kopf._cogs.structs.bodies import RawEvent
 
@@ -36,8 +36,9 @@ class StatusFilter:
 
     def admits_event(self, event: RawEvent) -> bool:
         """Return whether kopf is to see an event; what it is shown is remembered."""
-        meta: Mapping[str, Any] = event["object"]["metadata"]
-        uid = meta["uid"]
+        body = cast(Mapping[str, Any], event["object"])
+        meta: Mapping[str, Any] = body["metadata"]
+        uid: str = meta["uid"]
         if event["type"] == "DELETED":
             self._shown.pop(uid, None)
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def statuses():
     return StatusFilter(finalizer=FINALIZER, handled=HANDLED)
 
 
-def an_event(kind="MODIFIED", *, version=1, **meta):
+def an_event(kind: str | None = "MODIFIED", *, version=1, **meta) -> Any:
     """Return an event of a StreamApp to which kopf has written all that it writes."""
     kept = {"name": "trips", "uid": "uid-1", "generation": 1, "resourceVersion": str(version)}
     return {"type": kind, "object": {"metadata": {**kept, **deepcopy(WRITTEN_BY_KOPF), **meta}}}
