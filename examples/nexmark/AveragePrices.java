@@ -29,6 +29,9 @@ final class AveragePrices {
     /** Returns lines of seller and mean price. */
     static DataStream<String> of(DataStream<Event> events) {
         return events.filter(event -> event.person == null)
+                // With the source, so that no bid overtakes its auction.
+                .setParallelism(1)
+                .setMaxParallelism(1)
                 .keyBy(event -> event.bid == null ? event.auction.id : event.bid.auction, Types.LONG)
                 .process(new Closing())
                 .name("closing")
