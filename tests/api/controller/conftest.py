@@ -136,10 +136,6 @@ class RunningController:
             await run_terms(make, stop)
         finally:
             await api.close()
-            # kopf closes its watches, but does not wait for the API server to end TLS.
-            for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
-                transport.abort()
-            await asyncio.sleep(0)  # lets what was aborted close its socket
 
     @property
     def ended(self):
