@@ -8,13 +8,11 @@ kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus 
 machine was is reported beside each part.
 
 One part after the other: the start of all together, the calm, a JobManager that answers nobody,
-an API server that takes two seconds for each answer, one that is away for 20 s, and the restart.
+an API server that takes two seconds for each answer, one that is away for 20 s, the calm with
+plans, and the restart. Planners have no plan in their first twenty minutes, so the calm with plans
+begins 25 minutes after all were decided on.
 A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=calm,restart` measures only
 these, after a start that is not measured.
-
-Planners have no plan in their first twenty minutes: `WEIR_SCALE_WARM=25` measures the calm so many
-minutes after the start. The memory of a planner that has a plan is reported by
-`make bench NAME=scale-memory`.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer.
 """
@@ -43,11 +41,13 @@ from tests.api.control_plane import ControlPlane, running_control_plane
 from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
-DURATION = "15 min"
+DURATION = "45 min"
 
 APPS = int(os.environ.get("WEIR_SCALE_APPS", "1000"))
-WARM = float(os.environ.get("WEIR_SCALE_WARM", "0.5"))
-"""Minutes between the start and the calm that is measured."""
+WARM = 30.0
+"""Seconds between the start and the calm that is measured."""
+PLANNED = 25 * 60.0
+"""Seconds between the start and the calm with plans."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
 MEASURED = 3
@@ -73,6 +73,7 @@ DECIDED_LIMIT = 180.0
 """Seconds after a start within which all have been decided on."""
 PAUSE_LIMIT = 30.0
 """Seconds between two renewals: before those after which a holder stops acting."""
+WITH_PLANS = ", with plans"
 TERM_OVER = "term over"
 """What the controller says when it has lost its Lease."""
 
@@ -127,6 +128,8 @@ class Bench:
         self._folder = folder
         self._port = port
         self._process: Process | None = None
+        self.decided = 0.0
+        """When all had been decided on, by the monotonic clock."""
 
     @property
     def process(self) -> Process:
@@ -197,7 +200,8 @@ class Bench:
             if ready >= APPS:
                 found.setdefault("ready", time.monotonic() - began)
             if "ready" in found and len(deciding) >= APPS:
-                return found | {"decided": time.monotonic() - began}
+                self.decided = time.monotonic()
+                return found | {"decided": self.decided - began}
             time.sleep(LOOK_EVERY)
         raise RuntimeError(
             f"Expected {APPS} StreamApps to be ready and decided on, got {ready:g} and "
@@ -310,12 +314,15 @@ def measure_start(bench: Bench, name: str) -> list[Figure]:
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
+        at_most(figure=f"{name}: longest pause between renewals of the Lease",
+                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
+        at_most(figure=f"{name}: terms lost", value=float(bench.terms_lost()), unit="", limit=0),
     ]  # fmt: skip
 
 
 def measure_calm(bench: Bench) -> list[Figure]:
-    """Measure while nothing happens."""
-    time.sleep(WARM * 60)
+    """Measure while nothing happens, before there are plans."""
+    time.sleep(WARM)
     calm = bench.watch(MEASURED * INTERVAL)
     asked = {
         kind: count / APPS * 60 / calm.seconds
@@ -324,12 +331,7 @@ def measure_calm(bench: Bench) -> list[Figure]:
     }
     frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
     return [
-        at_most(figure="CPU of the controller", value=calm.cores, unit="cores", limit=CPU_LIMIT),
-        at_most(figure="memory of the controller", value=calm.highest, unit="MiB",
-                limit=MEMORY_LIMIT),
-        Figure(figure="of it: not in files", value=calm.anonymous, unit="MiB"),
-        at_most(figure="tick lag, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
-        Figure(figure="machine busy meanwhile", value=100 * calm.busy, unit="%"),
+        *judge_calm(calm, ""),
         Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
         Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
                unit="1/min"),
@@ -337,6 +339,25 @@ def measure_calm(bench: Bench) -> list[Figure]:
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
         *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
+    ]  # fmt: skip
+
+
+def measure_planned(bench: Bench) -> list[Figure]:
+    """Measure while nothing happens, when planners have plans."""
+    time.sleep(max(bench.decided + PLANNED - time.monotonic(), 0.0))
+    return judge_calm(bench.watch(MEASURED * INTERVAL), WITH_PLANS)
+
+
+def judge_calm(calm: Stretch, when: str) -> list[Figure]:
+    """Return what is judged of a stretch in which nothing happens."""
+    return [
+        at_most(figure=f"CPU of the controller{when}", value=calm.cores, unit="cores",
+                limit=CPU_LIMIT),
+        at_most(figure=f"memory of the controller{when}", value=calm.highest, unit="MiB",
+                limit=MEMORY_LIMIT),
+        Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
+        at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
+        Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
 
 
@@ -392,6 +413,10 @@ PARTS = (
          {"API server slow: terms lost": (0.0, "")}),
     Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
          {"API server away: terms lost": (0.0, "")}),
+    Part("planned", measure_planned,
+         {f"CPU of the controller{WITH_PLANS}": (CPU_LIMIT, "cores"),
+          f"memory of the controller{WITH_PLANS}": (MEMORY_LIMIT, "MiB"),
+          f"tick lag{WITH_PLANS}, p99": (LAG_LIMIT, "s")}),
     Part("restart", partial(measure_start, name="restart"),
          {"restart until all had been decided on": (DECIDED_LIMIT, "s")}),
 )  # fmt: skip
