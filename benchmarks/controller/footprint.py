@@ -11,21 +11,26 @@ includes the report, which comes last.
 A first start waits for Flink, then for control intervals to pass. What Weir adds to that by the
 clock is the sum of three parts:
 
-1. from the start of the process until it starts the first JVM: imports, manifest, folders;
+1. from the start of the process until it starts the JobManager: imports, manifest, the check of
+   Java, folders;
 2. from the end of Flink's start until the first tick, less the interval: what is not loaded yet;
 3. from the time of the tick that decides first until its record is written.
 
 The policy's functions are loaded beside Flink's start. That costs no time by the clock unless it
 takes longer, which is the second part, but processor time: so the CPU time of the process until the
-first decision is reported, too. It includes looking after Flink while that starts.
+first decision is reported, too. It includes looking after Flink while that starts. The machine is
+shared: how long the process waited for a processor in the first part, as the kernel counts it, is
+reported and not taken off.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -52,6 +57,13 @@ START_LIMIT = 5.0
 INTERVAL = 5.0
 """Seconds between two ticks, as the manifest says."""
 MANIFEST = REPOSITORY / "examples" / "trips" / "morning.yaml"
+IMPORTS = """
+import json, os
+from benchmarks.controller.scale.machine import Process
+from weir_operator.kubernetes.process import running
+print(json.dumps(Process(os.getpid()).resident()))
+"""
+"""Imports what the controller's process does, and prints how much memory it then has."""
 
 
 def run() -> list[Figure]:
@@ -68,11 +80,17 @@ def measure_controller() -> list[Figure]:
             bench.wait_until_all_decided()
         start = bench.process.highest
         calm = bench.watch(WATCHED)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS], check=True, cwd=REPOSITORY, stdout=subprocess.PIPE
+    )
+    imported: dict[str, float] = json.loads(done.stdout)
     return [
         at_most(figure="controller: memory", value=calm.highest, unit="MiB",
                 limit=CONTROLLER_LIMIT),
         Figure(figure="controller: of it, not in files", value=calm.anonymous, unit="MiB"),
         Figure(figure="controller: memory until the first decision", value=start, unit="MiB"),
+        Figure(figure="controller: memory after its imports", value=imported["VmRSS"], unit="MiB"),
+        Figure(figure="controller: of that, not in files", value=imported["RssAnon"], unit="MiB"),
     ]  # fmt: skip
 
 
@@ -91,12 +109,13 @@ def measure_local(folder: Path) -> list[Figure]:
     ]
     with stage.running(command, log, {"NUMBA_CACHE_DIR": str(folder / "numba")}) as weir:
         process, began = Process(weir.pid), psutil.Process(weir.pid).create_time()
-        memory = cpu = written = 0.0
+        memory = waited = cpu = written = 0.0
         flink: float | None = None
         decision: TickRecord | None = None
         while weir.poll() is None:
             memory = max(memory, process.resident().get("VmHWM", 0.0))
-            flink = find_first_jvm(weir.pid) if flink is None else flink
+            if flink is None and (flink := find_start_of_flink(weir.pid)) is not None:
+                waited = read_waiting(weir.pid)
             if decision is None and (decision := find_decision(read_lines(log))) is not None:
                 written, cpu = time.time(), process.cpu()
             time.sleep(LOOK_EVERY)
@@ -115,6 +134,8 @@ def measure_local(folder: Path) -> list[Figure]:
                 value=sum(parts.values()), unit="s", limit=START_LIMIT),
         *(Figure(figure=f"weir local: of it, {part}", value=seconds, unit="s")
           for part, seconds in parts.items()),
+        Figure(figure="weir local: waiting for a processor until it starts Flink", value=waited,
+               unit="s"),
         Figure(figure="weir local: CPU time until the first decision", value=cpu, unit="s"),
         Figure(figure="weir local: first decision after the start, Flink and intervals included",
                value=written - began, unit="s"),
@@ -133,9 +154,16 @@ def find_decision(record: RecordedRun) -> TickRecord | None:
     return next((tick for tick in record.ticks if any(op.policy for op in tick.operators)), None)
 
 
-def find_first_jvm(pid: int) -> float | None:
-    """Return when the first JVM of a process started, Unix seconds; `None` while it has none."""
-    started = [
-        child.create_time() for child in psutil.Process(pid).children() if child.name() == "java"
-    ]
+def find_start_of_flink(pid: int) -> float | None:
+    """Return when a process started its first JVM of Flink, Unix seconds; `None` before that."""
+    started = []
+    for child in psutil.Process(pid).children():
+        with suppress(psutil.NoSuchProcess):  # one that only tells its version ends at once
+            if "--configDir" in child.cmdline():
+                started.append(child.create_time())
     return min(started, default=None)
+
+
+def read_waiting(pid: int) -> float:
+    """Return for how many seconds a process's main thread was ready and had no processor."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
