@@ -25,7 +25,6 @@ reported and not taken off.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -57,13 +56,8 @@ START_LIMIT = 5.0
 INTERVAL = 5.0
 """Seconds between two ticks, as the manifest says."""
 MANIFEST = REPOSITORY / "examples" / "trips" / "morning.yaml"
-IMPORTS = """
-import json, os
-from benchmarks.controller.scale.machine import Process
-from weir_operator.kubernetes.process import running
-print(json.dumps(Process(os.getpid()).resident()))
-"""
-"""Imports what the controller's process does, and prints how much memory it then has."""
+IMPORTS = "import sys, benchmarks.controller.scale.controller; print(flush=True); sys.stdin.read()"
+"""Imports what the controller's process does, says so, and waits to be measured."""
 
 
 def run() -> list[Figure]:
@@ -80,10 +74,7 @@ def measure_controller() -> list[Figure]:
             bench.wait_until_all_decided()
         start = bench.process.highest
         calm = bench.watch(WATCHED)
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS], check=True, cwd=REPOSITORY, stdout=subprocess.PIPE
-    )
-    imported: dict[str, float] = json.loads(done.stdout)
+    imported = measure_imports()
     return [
         at_most(figure="controller: memory", value=calm.highest, unit="MiB",
                 limit=CONTROLLER_LIMIT),
@@ -92,6 +83,18 @@ def measure_controller() -> list[Figure]:
         Figure(figure="controller: memory after its imports", value=imported["VmRSS"], unit="MiB"),
         Figure(figure="controller: of that, not in files", value=imported["RssAnon"], unit="MiB"),
     ]  # fmt: skip
+
+
+def measure_imports() -> dict[str, float]:
+    """Return MiB in memory of a process that has imported what a controller does, and no more."""
+    command = [sys.executable, "-c", IMPORTS]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=REPOSITORY) as process:
+        if process.stdout is None or process.stdout.readline() != b"\n":
+            raise RuntimeError("Expected a process that imports what a controller does")
+        found = Process(process.pid).resident()
+        process.communicate()
+    return found
 
 
 def measure_local(folder: Path) -> list[Figure]:
