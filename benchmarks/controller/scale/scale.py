@@ -120,7 +120,10 @@ class Stretch:
 class Bench:
     """One run."""
 
-    def __init__(self, plane: ControlPlane, server: ApiServer, folder: Path, port: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, server: ApiServer, folder: Path, *, port: int, apps: int
+    ) -> None:
+        self.apps = apps
         self.plane = plane
         self.server = server
         self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
@@ -197,14 +200,14 @@ class Bench:
                 if labels["type"] == "Ready" and value == 1.0
             )
             deciding = {labels["app"] for labels, _ in stage.samples(page, "weir_decisions_total")}
-            if ready >= APPS:
+            if ready >= self.apps:
                 found.setdefault("ready", time.monotonic() - began)
-            if "ready" in found and len(deciding) >= APPS:
+            if "ready" in found and len(deciding) >= self.apps:
                 self.decided = time.monotonic()
                 return found | {"decided": self.decided - began}
             time.sleep(LOOK_EVERY)
         raise RuntimeError(
-            f"Expected {APPS} StreamApps to be ready and decided on, got {ready:g} and "
+            f"Expected {self.apps} StreamApps to be ready and decided on, got {ready:g} and "
             f"{len(deciding)} after {LONGEST_START:g} s"
         )
 
@@ -243,19 +246,7 @@ class Bench:
 
 def run() -> list[Figure]:
     """Set the stage, start the controller, measure it, start it again."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-scale-")))
-        plane = stack.enter_context(running_control_plane(find_or_build_assets(), folder / "plane"))
-        world_port, prometheus_port, port = free_ports(3)
-        world = stack.enter_context(stage.running_world(folder, world_port))
-        asyncio.run(stage.until_answers(f"{world}/metrics/0"))
-        prometheus = stack.enter_context(
-            stage.running_prometheus(folder, prometheus_port, world=world, apps=range(APPS))
-        )
-        asyncio.run(stage.set_stage(plane, APPS))
-        server = stack.enter_context(reachable_api_server(plane))
-        bench = Bench(plane, server, folder, port)
-        bench.world, bench.prometheus = world, prometheus
+    with running_bench(APPS) as bench:
         with bench.controller():
             figures = measure_parts(bench, PARTS[:-1])
         if "restart" in CHOSEN:
@@ -266,6 +257,25 @@ def run() -> list[Figure]:
         Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
         *figures,
     ]
+
+
+@contextmanager
+def running_bench(apps: int) -> Iterator[Bench]:
+    """Run all but the controller while the block runs, with so many StreamApps."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-scale-")))
+        plane = stack.enter_context(running_control_plane(find_or_build_assets(), folder / "plane"))
+        world_port, prometheus_port, port = free_ports(3)
+        world = stack.enter_context(stage.running_world(folder, world_port))
+        asyncio.run(stage.until_answers(f"{world}/metrics/0"))
+        prometheus = stack.enter_context(
+            stage.running_prometheus(folder, prometheus_port, world=world, apps=range(apps))
+        )
+        asyncio.run(stage.set_stage(plane, apps))
+        server = stack.enter_context(reachable_api_server(plane))
+        bench = Bench(plane, server, folder, port=port, apps=apps)
+        bench.world, bench.prometheus = world, prometheus
+        yield bench
 
 
 @dataclass(frozen=True, slots=True)
