@@ -247,7 +247,7 @@ class Bench:
 
 def result_name() -> str:
     """Return the name of the result: the calm with plans alone has one of its own."""
-    return "scale-planned" if CHOSEN == {"planned"} else "scale"
+    return "scale" if CHOSEN - {"planned"} else "scale-planned"
 
 
 def run() -> list[Figure]:
