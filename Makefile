@@ -68,7 +68,7 @@ build/demo/trace.txt: $(READY)
 	$(call taxi,14100,1140,960,15,70)
 
 .PHONY: demo
-demo: jars build/demo/morning.txt ## Scale a real Flink job through a morning of taxi trips; report in build/demo
+demo: jars kernels build/demo/morning.txt ## Scale a real Flink job through a morning of taxi trips; report in build/demo
 	rm -rf build/demo/out
 	$(BIN)/weir local examples/trips/morning.yaml --duration 285s --fresh --state build/demo/state \
 		--job-args "--trace $(CURDIR)/build/demo/morning.txt --out $(CURDIR)/build/demo/out" \

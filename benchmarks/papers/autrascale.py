@@ -514,8 +514,10 @@ def list_departures() -> list[Departure]:
         ),
         Departure(
             what="Table IV and Figures 8 and 9",
-            paper="measured; in the text that we have, rows of WordCount are lost or shifted",
-            here=f"simulated, seed {TABLE_4_SEED}; published rows as far as they can be told",
+            paper="measured; in the text that we have, rows of WordCount and Yahoo are lost or "
+            "shifted",
+            here=f"simulated, seed {TABLE_4_SEED}; published rows as far as they can be told, "
+            "Yahoo's by inference",
             why="the numbers are those of their cluster",
         ),
         Departure(
@@ -743,17 +745,29 @@ def find_bound(truth: ContendedApplication, rate: float) -> float:
     return SLACK * least
 
 
+def format_bound(bound: float, published: float) -> str:
+    """Return a bound of ours, s, in ms, and the published one where that is another."""
+    ours = f"{1000 * bound:.0f} ms"
+    return ours if bound == published else f"{ours} (published: {1000 * published:.0f} ms)"
+
+
 def _elasticity(rows: list[Row]) -> Iterator[Figure]:
     """Table IV, and Figures 8 and 9, which show its latencies and its parallelisms."""
     redis = yahoo(REDIS)
+    bounds = {
+        "WordCount": (WORD_COUNT_BOUND, WORD_COUNT_BOUND),
+        "Yahoo": (find_bound(redis, REDIS), 0.3),
+    }
     jobs = (
-        ("WordCount", word_count(), WORD_COUNT_RATE, WORD_COUNT_BOUND, (1, 3, 12, 2), SCALE_DOWN),
-        ("Yahoo", redis, REDIS, find_bound(redis, REDIS), (4, 2, 1, 1, 4), (40,) * 5),
+        ("WordCount", word_count(), WORD_COUNT_RATE, (1, 3, 12, 2), SCALE_DOWN),
+        ("Yahoo", redis, REDIS, (4, 2, 1, 1, 4), (40,) * 5),
     )
     totals: dict[str, list[float]] = {}
     latencies: dict[str, list[float]] = {}
-    for job, truth, rate, bound, up, down in jobs:
+    for job, truth, rate, up, down in jobs:
+        bound, published_bound = bounds[job]
         uniform = BOOTSTRAP[job] - len(up)
+        lean = search_throughput(truth, rate, (1,) * len(up)).target
         for way, start in (("up", up), ("down", down)):
             begins = search_throughput(truth, rate, start).target if way == "up" else start
             found = {
@@ -786,21 +800,28 @@ def _elasticity(rows: list[Row]) -> Iterator[Figure]:
                 rows.append(
                     Row(
                         table="Table IV: parallelism, rate (1,000/s) / latency (ms) / benefit "
-                        "score / iterations, whether the targets are met",
-                        row=f"{job}, {way} from {start}, at most {1000 * bound:.0f} ms: {method}",
+                        "score by the pi^t of AuTraScale+'s search / iterations, whether the "
+                        "targets are met",
+                        row=f"{job}, {way} from {start}, at most "
+                        f"{format_bound(bound, published_bound)}: {method}",
                         beside=TABLE_4.get((job, way, method), "lost"),
                         ours=f"{each.parallelism}, {through / 1e3:.1f} / {1000 * late:.0f} / "
                         f"{worth:.3f} / {ours}, {verdict}",
                         holds=None,
                     )
                 )
-                if method == "AuTraScale+":
-                    yield Figure(
-                        figure=f"Table IV, {job} {way}: benefit score of AuTraScale+ by the true "
-                        f"pi^t {floor}",
-                        value=worth,
-                        unit="",
-                    )
+            plo, label = found["AuTraScale+"].parallelism, f"Table IV, {job} {way}: benefit score"
+            yield Figure(
+                figure=f"{label} of AuTraScale+ by the pi^t that it was searched with, {floor}",
+                value=score(truth, rate, bound, plo, floor),
+                unit="",
+            )
+            if lean != floor:
+                yield Figure(
+                    figure=f"{label} by the pi^t that TO ends at from one replica each, {lean}",
+                    value=score(truth, rate, bound, plo, lean),
+                    unit="",
+                )
     groups = [f"{job[0]} {way}" for job in jobs for way in ("up", "down")]
     for number, what, bars in ((8, "latency, ms", latencies), (9, "replicas in all", totals)):
         draw_bars(
@@ -815,9 +836,9 @@ def _transfers(rows: list[Row]) -> Iterator[Figure]:
     """Figure 10: both transfers on the four jobs of Table V."""
     jobs = (
         ("WordCount", word_count(), 150e3, 200e3, 0.25),
-        ("Yahoo", yahoo(REDIS), 20e3, 30e3, None),
-        ("Nexmark Q5", nexmark_q5(), 8e3, 10e3, None),
-        ("Nexmark Q11", nexmark_q11(), 60e3, 80e3, None),
+        ("Yahoo", yahoo(REDIS), 20e3, 30e3, 0.13),
+        ("Nexmark Q5", nexmark_q5(), 8e3, 10e3, 0.1),
+        ("Nexmark Q11", nexmark_q11(), 60e3, 80e3, 0.1),
     )
     published = {
         "WordCount": "about 30 % less / one more",
@@ -828,8 +849,8 @@ def _transfers(rows: list[Row]) -> Iterator[Figure]:
     ways = (Transfer.TRADITIONAL, Transfer.LIGHTWEIGHT)
     speedups = []
     counts: dict[str, list[float]] = {}
-    for job, truth, old_rate, rate, printed in jobs:
-        bound = find_bound(truth, rate) if printed is None else printed
+    for job, truth, old_rate, rate, published_bound in jobs:
+        bound = published_bound if job == "WordCount" else find_bound(truth, rate)
         floors = [
             search_throughput(truth, each, (1,) * len(truth.bounds)).target
             for each in (old_rate, rate)
@@ -855,7 +876,8 @@ def _transfers(rows: list[Row]) -> Iterator[Figure]:
             Row(
                 table="Figure 10: replicas / runs / CPU time of a decision (ms) / met, traditional "
                 "and lightweight; published: lightweight against traditional",
-                row=f"{job}, {old_rate / 1e3:g}k/s to {rate / 1e3:g}k/s, {1000 * bound:.0f} ms",
+                row=f"{job}, {old_rate / 1e3:g}k/s to {rate / 1e3:g}k/s, "
+                f"{format_bound(bound, published_bound)}",
                 beside=published[job],
                 ours=" and ".join(
                     f"{replicas:.1f} / {runs:.1f} / {spent:.0f} / {met} of {TRANSFER_SEEDS}"

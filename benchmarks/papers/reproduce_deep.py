@@ -112,6 +112,11 @@ def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
     done = {cell: kept for cell, kept in runs.items() if kept}
     within = sum(is_within(cell, kept) for cell, kept in done.items())
     best = sum(float(cell.cost) >= min(costs_of(kept)) for cell, kept in done.items())
+    above = sum(float(cell.cost) > max(costs_of(kept)) for cell, kept in done.items())
+    near = sum(is_near(cell, kept) for cell, kept in done.items())
+    by_chance = [
+        kept for cell, kept in done.items() if holds(cell, kept) and not is_near(cell, kept)
+    ]
     figures = [
         Figure(
             figure=f"Table {table}: cells that were run",
@@ -130,6 +135,23 @@ def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
             figure="the published cost lies within our seeds, or above",
             value=best,
             unit=f"of {len(done)}",
+        ),
+        Figure(
+            figure="the published cost lies above all our seeds",
+            value=above,
+            unit=f"of {len(done)}",
+        ),
+        Figure(figure="within 30 % or lower", value=near, unit=f"of {len(done)}"),
+        Figure(
+            figure="explained by chance alone",
+            value=len(by_chance),
+            unit=f"of {len(done)}",
+        ),
+        Figure(
+            figure="explained by chance alone, where any published cost would be: the interval of "
+            "a single run reaches below 0",
+            value=sum(fmean(costs_of(kept)) <= reach_of(kept) for kept in by_chance),
+            unit=f"of {len(by_chance)}",
         ),
     ]
     if done:

@@ -239,12 +239,16 @@ def run() -> list[Figure]:
     """Make the pictures, write the rows, count what holds."""
     figures: list[Figure] = []
     if _is_more():
-        draw_deep_convergence()
-        figures += [*sweep_weights(), *draw_tables(), *draw_course()]
+        figures += [
+            *draw_deep_convergence(),
+            *sweep_weights(),
+            *draw_tables(),
+            *draw_course(),
+        ]
         rows = [*compare_single(), *measure_memory()]
     else:
         rows = [*compare_baselines(), *compare_changes()]
-        draw_convergence()
+        figures += draw_convergence()
     write_rows("reproduce-figures", rows)
     for table in dict.fromkeys(row.table for row in rows):
         figures += count_table(
@@ -434,8 +438,8 @@ def _changing(policy: str, **sections: Any) -> Experiment:
     return describe(A3, first_type=first, **sections)
 
 
-def draw_convergence() -> None:
-    """Figure 23: the mean cost so far, three types, ten replicas."""
+def draw_convergence() -> Iterator[Figure]:
+    """Figure 23: the mean cost so far, three types, ten replicas, and where it ends."""
     jobs = [(policy, _changing(policy)) for policy in OVER_TIME]
     results = run_all(jobs, "Figure 23")
     curves = {
@@ -453,9 +457,15 @@ def draw_convergence() -> None:
             log_up=True,
         ),
     )
+    for policy, result in zip(OVER_TIME, results, strict=True):
+        yield Figure(
+            figure=f"Figure 23: mean cost at the end, {policy}",
+            value=result.average_cost,
+            unit="",
+        )
 
 
-def draw_deep_convergence() -> None:
+def draw_deep_convergence() -> Iterator[Figure]:
     """Figure 23, the deep half: the mean cost so far of the kept runs, mean over seeds."""
     cells = [cell for cell in deep_cells((2,)) if cell.setting == A3]
     kept = {cell.policy: read_runs(cell) for cell in cells}
@@ -479,6 +489,13 @@ def draw_deep_convergence() -> None:
                 log_up=True,
             ),
         )
+    for policy, runs in kept.items():
+        if runs:
+            yield Figure(
+                figure=f"Figure 23: mean cost at the end, {policy}, mean of {len(runs)} seeds",
+                value=float(np.mean([run.average_cost for run in runs])),
+                unit="",
+            )
 
 
 def sweep_weights() -> Iterator[Figure]:

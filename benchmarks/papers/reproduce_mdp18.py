@@ -175,6 +175,13 @@ def list_departures() -> list[Departure]:
             "came to 0.184, 0.176 and 0.199 with 0.6, 0.7 and 0.8, up to commit 83e82e36a",
         ),
         Departure(
+            what="rate levels that have not been seen (equation 5)",
+            paper="P is the share of transitions that were counted",
+            here="`mdp-rl` begins with one transition of every level to itself, which stays "
+            "counted; `mdp` takes a level without a transition to stay",
+            why="the share of nothing is not defined",
+        ),
+        Departure(
             what="rate at the operators",
             paper="the source's at every one",
             here="no more than those before it pass on",

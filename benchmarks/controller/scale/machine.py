@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Process:
-    """What the kernel says of the controller's process."""
+    """What the kernel says of a process of Weir."""
 
     pid: int
     highest: float = 0.0
@@ -40,12 +40,12 @@ class Process:
         return (int(words[11]) + int(words[12])) / _TICKS
 
     def resident(self) -> dict[str, float]:
-        """Return MiB in memory: of everything, and of what only it has and no file holds."""
+        """Return MiB in memory: of everything, the most so far, and what no file holds."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         values = dict(line.split(":", 1) for line in lines)
         return {
             name: int(values[name].split()[0]) * 1024 / MIB
-            for name in ("VmRSS", "RssAnon")
+            for name in ("VmRSS", "VmHWM", "RssAnon")
             if name in values  # one that has ended holds nothing
         }
 

@@ -12,9 +12,8 @@ an API server that takes two seconds for each answer, one that is away for 20 s,
 A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=calm,restart` measures only
 these, after a start that is not measured.
 
-Planners have no plan in their first twenty minutes: `WEIR_SCALE_WARM=25` measures the calm so many
-minutes after the start. The memory of a planner that has a plan is reported by
-`make bench NAME=scale-memory`.
+Planners have no plan in their first twenty minutes. `WEIR_SCALE_PARTS=planned` measures the calm
+25 minutes after all were decided on, and has a result of its own, `scale-planned`.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer.
 """
@@ -46,8 +45,10 @@ ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick
 DURATION = "15 min"
 
 APPS = int(os.environ.get("WEIR_SCALE_APPS", "1000"))
-WARM = float(os.environ.get("WEIR_SCALE_WARM", "0.5"))
-"""Minutes between the start and the calm that is measured."""
+WARM = 30.0
+"""Seconds between the start and the calm that is measured."""
+PLANNED = 25 * 60.0
+"""Seconds between the start and the calm with plans."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
 MEASURED = 3
@@ -73,6 +74,7 @@ DECIDED_LIMIT = 180.0
 """Seconds after a start within which all have been decided on."""
 PAUSE_LIMIT = 30.0
 """Seconds between two renewals: before those after which a holder stops acting."""
+WITH_PLANS = ", with plans"
 TERM_OVER = "term over"
 """What the controller says when it has lost its Lease."""
 
@@ -119,7 +121,10 @@ class Stretch:
 class Bench:
     """One run."""
 
-    def __init__(self, plane: ControlPlane, server: ApiServer, folder: Path, port: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, server: ApiServer, folder: Path, *, port: int, apps: int
+    ) -> None:
+        self.apps = apps
         self.plane = plane
         self.server = server
         self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
@@ -127,6 +132,8 @@ class Bench:
         self._folder = folder
         self._port = port
         self._process: Process | None = None
+        self.decided = 0.0
+        """When all had been decided on, by the monotonic clock."""
 
     @property
     def process(self) -> Process:
@@ -194,13 +201,14 @@ class Bench:
                 if labels["type"] == "Ready" and value == 1.0
             )
             deciding = {labels["app"] for labels, _ in stage.samples(page, "weir_decisions_total")}
-            if ready >= APPS:
+            if ready >= self.apps:
                 found.setdefault("ready", time.monotonic() - began)
-            if "ready" in found and len(deciding) >= APPS:
-                return found | {"decided": time.monotonic() - began}
+            if "ready" in found and len(deciding) >= self.apps:
+                self.decided = time.monotonic()
+                return found | {"decided": self.decided - began}
             time.sleep(LOOK_EVERY)
         raise RuntimeError(
-            f"Expected {APPS} StreamApps to be ready and decided on, got {ready:g} and "
+            f"Expected {self.apps} StreamApps to be ready and decided on, got {ready:g} and "
             f"{len(deciding)} after {LONGEST_START:g} s"
         )
 
@@ -237,21 +245,14 @@ class Bench:
         return self.log.read_text().count(TERM_OVER)
 
 
+def result_name() -> str:
+    """Return the name of the result: the calm with plans alone has one of its own."""
+    return "scale" if CHOSEN - {"planned"} else "scale-planned"
+
+
 def run() -> list[Figure]:
     """Set the stage, start the controller, measure it, start it again."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-scale-")))
-        plane = stack.enter_context(running_control_plane(find_or_build_assets(), folder / "plane"))
-        world_port, prometheus_port, port = free_ports(3)
-        world = stack.enter_context(stage.running_world(folder, world_port))
-        asyncio.run(stage.until_answers(f"{world}/metrics/0"))
-        prometheus = stack.enter_context(
-            stage.running_prometheus(folder, prometheus_port, world=world, apps=range(APPS))
-        )
-        asyncio.run(stage.set_stage(plane, APPS))
-        server = stack.enter_context(reachable_api_server(plane))
-        bench = Bench(plane, server, folder, port)
-        bench.world, bench.prometheus = world, prometheus
+    with running_bench(APPS) as bench:
         with bench.controller():
             figures = measure_parts(bench, PARTS[:-1])
         if "restart" in CHOSEN:
@@ -262,6 +263,25 @@ def run() -> list[Figure]:
         Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
         *figures,
     ]
+
+
+@contextmanager
+def running_bench(apps: int) -> Iterator[Bench]:
+    """Run all but the controller while the block runs, with so many StreamApps."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-scale-")))
+        plane = stack.enter_context(running_control_plane(find_or_build_assets(), folder / "plane"))
+        world_port, prometheus_port, port = free_ports(3)
+        world = stack.enter_context(stage.running_world(folder, world_port))
+        asyncio.run(stage.until_answers(f"{world}/metrics/0"))
+        prometheus = stack.enter_context(
+            stage.running_prometheus(folder, prometheus_port, world=world, apps=range(apps))
+        )
+        asyncio.run(stage.set_stage(plane, apps))
+        server = stack.enter_context(reachable_api_server(plane))
+        bench = Bench(plane, server, folder, port=port, apps=apps)
+        bench.world, bench.prometheus = world, prometheus
+        yield bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,12 +330,15 @@ def measure_start(bench: Bench, name: str) -> list[Figure]:
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
+        at_most(figure=f"{name}: longest pause between renewals of the Lease",
+                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
+        at_most(figure=f"{name}: terms lost", value=float(bench.terms_lost()), unit="", limit=0),
     ]  # fmt: skip
 
 
 def measure_calm(bench: Bench) -> list[Figure]:
-    """Measure while nothing happens."""
-    time.sleep(WARM * 60)
+    """Measure while nothing happens, before there are plans."""
+    time.sleep(WARM)
     calm = bench.watch(MEASURED * INTERVAL)
     asked = {
         kind: count / APPS * 60 / calm.seconds
@@ -324,12 +347,7 @@ def measure_calm(bench: Bench) -> list[Figure]:
     }
     frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
     return [
-        at_most(figure="CPU of the controller", value=calm.cores, unit="cores", limit=CPU_LIMIT),
-        at_most(figure="memory of the controller", value=calm.highest, unit="MiB",
-                limit=MEMORY_LIMIT),
-        Figure(figure="of it: not in files", value=calm.anonymous, unit="MiB"),
-        at_most(figure="tick lag, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
-        Figure(figure="machine busy meanwhile", value=100 * calm.busy, unit="%"),
+        *judge_calm(calm, ""),
         Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
         Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
                unit="1/min"),
@@ -337,6 +355,25 @@ def measure_calm(bench: Bench) -> list[Figure]:
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
         *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
+    ]  # fmt: skip
+
+
+def measure_planned(bench: Bench) -> list[Figure]:
+    """Measure while nothing happens, when planners have plans."""
+    time.sleep(max(bench.decided + PLANNED - time.monotonic(), 0.0))
+    return judge_calm(bench.watch(MEASURED * INTERVAL), WITH_PLANS)
+
+
+def judge_calm(calm: Stretch, when: str) -> list[Figure]:
+    """Return what is judged of a stretch in which nothing happens."""
+    return [
+        at_most(figure=f"CPU of the controller{when}", value=calm.cores, unit="cores",
+                limit=CPU_LIMIT),
+        at_most(figure=f"memory of the controller{when}", value=calm.highest, unit="MiB",
+                limit=MEMORY_LIMIT),
+        Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
+        at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
+        Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
 
 
@@ -392,12 +429,15 @@ PARTS = (
          {"API server slow: terms lost": (0.0, "")}),
     Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
          {"API server away: terms lost": (0.0, "")}),
+    Part("planned", measure_planned,
+         {f"CPU of the controller{WITH_PLANS}": (CPU_LIMIT, "cores"),
+          f"memory of the controller{WITH_PLANS}": (MEMORY_LIMIT, "MiB"),
+          f"tick lag{WITH_PLANS}, p99": (LAG_LIMIT, "s")}),
     Part("restart", partial(measure_start, name="restart"),
          {"restart until all had been decided on": (DECIDED_LIMIT, "s")}),
 )  # fmt: skip
-CHOSEN = frozenset(
-    os.environ.get("WEIR_SCALE_PARTS", ",".join(part.name for part in PARTS)).split(",")
-)
+USUAL = ",".join(part.name for part in PARTS if part.name != "planned")
+CHOSEN = frozenset(os.environ.get("WEIR_SCALE_PARTS", USUAL).split(","))
 
 
 def total(page: str, name: str) -> float:

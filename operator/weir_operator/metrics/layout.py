@@ -7,7 +7,7 @@ so it notices a replica that should report and does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from weir_operator.errors import PermanentError
@@ -51,9 +51,11 @@ class JobLayout:
     job_id: str
     """Flink's id of the present run; every rescale makes a new one."""
     operators: Mapping[str, OperatorLayout]
+    order: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    """All operators, each after everything that feeds it."""
 
     def __post_init__(self) -> None:
-        """Refuse an unknown upstream and a circle."""
+        """Refuse an unknown upstream and a circle; put the operators in order."""
         for name, operator in self.operators.items():
             for upstream in operator.upstream:
                 if upstream not in self.operators:
@@ -61,11 +63,13 @@ class JobLayout:
                         f"Expected the upstream of {name!r} out of {sorted(self.operators)}, "
                         f"got {upstream!r}"
                     )
+        graph = {name: operator.upstream for name, operator in self.operators.items()}
         try:
-            self.downstream_order()
+            order = tuple(TopologicalSorter(graph).static_order())
         except CycleError as error:
             circle = " -> ".join(error.args[1])
             raise PermanentError(f"Expected a dataflow without a circle, got {circle}") from error
+        object.__setattr__(self, "order", order)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -84,8 +88,3 @@ class JobLayout:
             for feeder in operator.upstream:
                 fed[feeder].append(name)
         return {name: tuple(receivers) for name, receivers in fed.items()}
-
-    def downstream_order(self) -> tuple[str, ...]:
-        """Return all operators, each after everything that feeds it."""
-        graph = {name: operator.upstream for name, operator in self.operators.items()}
-        return tuple(TopologicalSorter(graph).static_order())

@@ -71,7 +71,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
             splits=_splits(layout.operators[name], series.of_operator(layout, name)),
         )
-        for name in layout.downstream_order()
+        for name in layout.order
     }
 
 

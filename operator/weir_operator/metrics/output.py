@@ -66,7 +66,7 @@ class Flow:
         What sources do counts as none: no time of theirs is part of a response time.
         """
         done: dict[str, float] = {}
-        for name in self.layout.downstream_order():
+        for name in self.layout.order:
             fed = self.layout.operators[name].upstream
             done[name] = self.left_feeders(name, done) if fed else 0.0
         return done

@@ -236,7 +236,7 @@ def pass_down(
     """
     downstream = layout.downstream()
     reaching: dict[str, float] = {}
-    for name in layout.downstream_order():
+    for name in layout.order:
         upstream = layout.operators[name].upstream
         if not upstream:
             reaching[name] = at_sources[name]

@@ -30,8 +30,8 @@ from weir_policies.kernels.compiled import compiled
 from weir_policies.model.arrays import Counts, Floats
 
 STATES_AT_MOST = 1_000_000
-PAIRS_AT_MOST = 200_000
-"""States times actions of a joint plan: three operators of five replicas at 52 levels are below."""
+PAIRS_AT_MOST = 3_000_000
+"""States times actions of a joint plan: four operators of five replicas at 52 levels are below."""
 
 
 def refuse_large_plans(sizes: Sequence[int], *, levels: int, policy: str) -> None:
@@ -43,7 +43,7 @@ def refuse_large_plans(sizes: Sequence[int], *, levels: int, policy: str) -> Non
         policy: Its name, for the refusal.
 
     Raises:
-        ParameterError: Above a million states, or jointly above 200,000 states times actions.
+        ParameterError: Above a million states, or jointly above three million states times actions.
     """
     states = levels * int(np.prod([int(size) for size in sizes], dtype=object))
     pairs = states * 3 ** len(sizes)

@@ -13,6 +13,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api import background
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.api.shards import Shard, shard_of
+from weir_operator.kubernetes.app import task
 from weir_operator.kubernetes.process import process
 
 pytestmark = pytest.mark.kubernetes_api
@@ -240,3 +241,153 @@ async def test_another_number_of_shards_begins_when_the_last_of_the_old_has_ende
     assert len(bench.dependencies.of["app-late"].running()) == 1
     await bench.kube.delete(f"{bench.kube.stream_apps}/app-late")
     await until_gone(bench, "app-late")
+
+
+class HeldChange:
+    """A change of a job in which Flink leaves one call unanswered.
+
+    It is the first call of its kind after the job was stopped.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    """That of the controller whose call is held, once it is."""
+
+    def __init__(self, world, held):
+        """Hold a call to `world`: one of `STEPS`."""
+        self.world = world
+        self.reached: list[str] = []
+        """Stops and submissions that reached Flink, from the first start on."""
+        self.in_mid_change = threading.Event()
+        self._held = held
+        self._stop, self._savepoint = world.stop_with_savepoint, world.savepoint
+        self._submit = world.submit
+        world.stop_with_savepoint, world.savepoint = self._note_stop, self._find_savepoint
+        world.submit = self._note_submission
+
+    async def _hold(self, call):
+        if call == self._held and "stop" in self.reached and not self.in_mid_change.is_set():
+            self.loop = asyncio.get_running_loop()
+            self.in_mid_change.set()
+            await asyncio.Event().wait()
+
+    def _note_stop(self, *arguments):
+        self.reached.append("stop")
+        self._stop(*arguments)
+
+    async def _find_savepoint(self, *arguments):
+        await self._hold("savepoint")
+        return await self._savepoint(*arguments)
+
+    async def _note_submission(self, *arguments, **named):
+        await self._hold("submission")
+        self.reached.append("submit")
+        await self._submit(*arguments, **named)
+        await self._hold("answer to submission")
+
+
+STEPS = {
+    "savepoint": "Stopping",
+    "submission": "Submitting",
+    "answer to submission": "Submitting",
+}
+"""Calls that can be held, and the step of a change in which they are."""
+
+
+def name_in(bench, shards):
+    """Return the name of a StreamApp in these shards; each is of another number of shards."""
+    return next(
+        name
+        for name in (f"app-{number}" for number in range(100))
+        if all(shard.owns(Key(bench.kube.namespace, name)) for shard in shards)
+    )
+
+
+def fixed(replicas):
+    return {"operators": [{"name": "match", "fixed": {"small/1": replicas}}]}
+
+
+async def until_rescaled(bench, name):
+    """Return the journal of the app's rescale, once that is done."""
+
+    async def done():
+        journal = (await bench.app(name))["status"]["rescale"]
+        return journal if (journal["kind"], journal["step"]) == ("Rescale", "Done") else None
+
+    return await bench.until(done, f"expected {name} to be rescaled")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dies"),
+    [(2, 3, False), (3, 2, False), (2, 3, True)],
+    ids=["more", "fewer", "more-after-deaths"],
+)
+async def test_changes_in_flight_are_completed_once_by_another_number_of_shards(
+    bench, freezer, monkeypatch, before, after, dies
+):
+    monkeypatch.setattr(task, "STOP_TIMEOUT", 1.0)  # a change that is held does not end in it
+    # The first one moves to a shard of another number.
+    places = [(Shard(0, 2), Shard(2, 3)), (Shard(1, 2), Shard(1, 3)), (Shard(0, 2), Shard(0, 3))]
+    apps = [name_in(bench, place) for place in places]
+    changes = {
+        name: HeldChange(bench.dependencies.make(name), call)
+        for name, call in zip(apps, STEPS, strict=True)
+    }
+    old = [f"old-{number}" for number in range(before)]
+    for process_name in old:
+        bench.start(process_name, shards=before)
+    await until_shards_are_held(bench, before)
+    for name in apps:
+        await bench.create(name, **fixed(1))
+    for name in apps:
+        await bench.until_ready(name=name)
+        changes[name].world.process(100)
+        await bench.kube.merge(f"{bench.kube.stream_apps}/{name}", {"spec": fixed(2)})
+    for change in changes.values():
+        assert await asyncio.to_thread(change.in_mid_change.wait, 90.0)
+    begun = {name: (await bench.app(name))["status"]["rescale"] for name in apps}
+    new = {f"new-{number}" for number in range(after)}
+    for process_name in new:
+        bench.start(process_name, shards=after)
+
+    if dies:
+        for loop in {change.loop for change in changes.values()}:
+            loop.call_soon_threadsafe(freezer.stop_here)
+    else:
+        await asyncio.gather(*[bench.stop(each) for each in old])
+
+    held = await until_shards_are_held(bench, after)
+    ended = {}
+    for name in apps:
+        shard = Shard(shard_of(Key(bench.kube.namespace, name), after), after)
+        await until_managed(bench, name, held[shard])
+        ended[name] = await until_rescaled(bench, name)
+        await bench.until_ready(name=name)
+    assert {*held.values()} == new
+    # Processes that come back to life must touch nothing, and stand by.
+    freezer.thaw()
+
+    async def stand_by():
+        return all(
+            each.terms == 2 and not each.controller.leads
+            for name, each in bench.running.items()
+            if name not in new
+        )
+
+    await bench.until(stand_by, "expected the old processes to stand by")
+    for name, step in zip(apps, STEPS.values(), strict=True):
+        world, status = changes[name].world, (await bench.app(name))["status"]
+        assert (begun[name]["kind"], begun[name]["step"]) == ("Rescale", step)
+        assert status["rescale"] == ended[name]
+        for field in ("id", "trigger", "old_job", "new_job", "failure"):
+            assert ended[name].get(field) == begun[name].get(field), "it is the same change"
+        assert changes[name].reached == ["submit", "stop", "submit"]
+        [job] = world.running()
+        assert job == ended[name]["new_job"] == status["controller"]["job_id"]
+        assert len(world.alive) == 2
+        [savepoint] = world.stops
+        assert world.jobs[job].restored == savepoint
+        assert status["controller"]["savepoints"] == [savepoint]
+        assert savepoint in world.positions
+        world.process(10)
+        assert world.lost_and_doubled() == (0, 0)
+        assert await managed_by(bench, name) in new

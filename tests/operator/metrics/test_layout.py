@@ -32,7 +32,7 @@ def test_an_operator_comes_after_everything_that_feeds_it():
         },
     )
 
-    order = layout.downstream_order()
+    order = layout.order
 
     assert order[0] == "gen"
     assert order[-1] == "join"

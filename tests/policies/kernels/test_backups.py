@@ -151,11 +151,11 @@ def test_repaired_estimates_fall_with_replicas_and_rise_with_the_rate(updates):
     assert (np.diff(table, axis=1) >= 0).all()
 
 
-def test_the_papers_joint_plan_is_not_refused_and_a_fourth_operator_is():
-    refuse_large_plans([5, 5, 5], levels=52, policy="mdp")
+def test_the_papers_joint_plans_are_not_refused_and_a_fifth_operator_is():
+    refuse_large_plans([5, 5, 5, 5], levels=52, policy="mdp")
 
     with pytest.raises(ParameterError, match=r"mdp with centralised = 1 .* give centralised = 0"):
-        refuse_large_plans([5, 5, 5, 5], levels=52, policy="mdp")
+        refuse_large_plans([5, 5, 5, 5, 5], levels=52, policy="mdp")
 
 
 def test_more_than_a_million_states_are_refused():
