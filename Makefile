@@ -107,7 +107,7 @@ pyflink: $(READY_DEV) jars build/pyflink/.ready ## Run the tests of PyFlink prog
 
 .PHONY: e2e
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
-	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m cluster tests/cluster $(ARGS)
 
 # Builds an image; its name, the context and options follow.
 IMAGE_BUILD ?= docker build -t
