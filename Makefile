@@ -107,7 +107,7 @@ pyflink: $(READY_DEV) jars build/pyflink/.ready ## Run the tests of PyFlink prog
 
 .PHONY: e2e
 e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
-	$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m cluster tests/cluster $(ARGS)
 
 # Builds an image; its name, the context and options follow.
 IMAGE_BUILD ?= docker build -t
@@ -119,17 +119,23 @@ images: jars ## Build the images weir:dev and trips:dev (IMAGE_BUILD="docker bui
 
 .PHONY: check
 check: $(READY_DEV) ## Lint, format, types, layers, the site's links, and whether what is generated is fresh
+	$(MAKE) --jobs=2 --output-sync check-style check-mypy check-pyright check-generated docs
+
+.PHONY: check-style check-mypy check-pyright check-generated
+check-style: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
 	$(BIN)/lint-imports
+check-mypy: $(READY_DEV)
+	$(BIN)/mypy
+check-pyright: $(READY_DEV)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
+check-generated: $(READY_DEV)
 	$(BIN)/weir crd --check
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python -m dashboards --check
 	$(BIN)/python scripts/references.py --check
 	$(BIN)/python -m benchmarks.page --check
-	$(MAKE) docs
 
 .PHONY: docs
 docs: $(READY_DEV) ## Build the site of the documentation into build/site, strict about its links

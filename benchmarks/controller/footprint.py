@@ -40,6 +40,7 @@ from benchmarks.controller.scale.scale import running_bench
 from benchmarks.figures import Figure, at_most
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.run_record import RecordedRun, TickRecord, read_run
+from weir_operator.streamapp.loading import load_manifest
 
 ABOUT = "memory of a controller with one StreamApp and of `weir local`, and its first start"
 DURATION = "6 min"
@@ -53,11 +54,17 @@ LOOK_EVERY = 0.05
 CONTROLLER_LIMIT = 200.0
 LOCAL_LIMIT = 350.0
 START_LIMIT = 5.0
-INTERVAL = 5.0
-"""Seconds between two ticks, as the manifest says."""
 MANIFEST = REPOSITORY / "examples" / "trips" / "morning.yaml"
-IMPORTS = "import sys, benchmarks.controller.scale.controller; print(flush=True); sys.stdin.read()"
-"""Imports what the controller's process does, says so, and waits to be measured."""
+IMPORTS = "import sys, benchmarks.controller.scale.controller"
+"""What the controller's process imports."""
+PLANNER = """
+import numpy as np
+from weir_policies import registry
+registry.build("planner", rng=np.random.default_rng(0)).compile()
+"""
+"""Loads the functions that a planner computes with."""
+SAID = "print(flush=True); sys.stdin.read()"
+"""Says that all is there, and waits to be measured."""
 
 
 def run() -> list[Figure]:
@@ -74,7 +81,7 @@ def measure_controller() -> list[Figure]:
             bench.wait_until_all_decided()
         start = bench.process.highest
         calm = bench.watch(WATCHED)
-    imported = measure_imports()
+    imported, loaded = measure_process(IMPORTS), measure_process(f"{IMPORTS}\n{PLANNER}")
     return [
         at_most(figure="controller: memory", value=calm.highest, unit="MiB",
                 limit=CONTROLLER_LIMIT),
@@ -82,16 +89,20 @@ def measure_controller() -> list[Figure]:
         Figure(figure="controller: memory until the first decision", value=start, unit="MiB"),
         Figure(figure="controller: memory after its imports", value=imported["VmRSS"], unit="MiB"),
         Figure(figure="controller: of that, not in files", value=imported["RssAnon"], unit="MiB"),
+        Figure(figure="controller: memory with the planner's functions", value=loaded["VmRSS"],
+               unit="MiB"),
+        Figure(figure="controller: of it, not in files, with the planner's functions",
+               value=loaded["RssAnon"], unit="MiB"),
     ]  # fmt: skip
 
 
-def measure_imports() -> dict[str, float]:
-    """Return MiB in memory of a process that has imported what a controller does, and no more."""
-    command = [sys.executable, "-c", IMPORTS]
+def measure_process(program: str) -> dict[str, float]:
+    """Return MiB in memory of a process that has run a program in Python, and has not ended."""
+    command = [sys.executable, "-c", f"{program}\n{SAID}"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=REPOSITORY) as process:
         if process.stdout is None or process.stdout.readline() != b"\n":
-            raise RuntimeError("Expected a process that imports what a controller does")
+            raise RuntimeError(f"Expected a process that has run a program: {program}")
         found = Process(process.pid).resident()
         process.communicate()
     return found
@@ -126,9 +137,10 @@ def measure_local(folder: Path) -> list[Figure]:
         raise RuntimeError(f"Expected a run that decides, got: {log.read_text()[-2000:]}")
     record = read_lines(log)
     [started] = [each.time for each in record.events if each.message.startswith("StartDone:")]
+    interval = load_manifest(MANIFEST).spec.operator_manager.interval.seconds
     parts = {
         "until it starts Flink": flink - began,
-        "first tick late": max(0.0, record.ticks[0].time - started - INTERVAL),
+        "first tick late": max(0.0, record.ticks[0].time - started - interval),
         "tick of the first decision": written - decision.time,
     }
     return [
@@ -137,6 +149,10 @@ def measure_local(folder: Path) -> list[Figure]:
                 value=sum(parts.values()), unit="s", limit=START_LIMIT),
         *(Figure(figure=f"weir local: of it, {part}", value=seconds, unit="s")
           for part, seconds in parts.items()),
+        Figure(figure="weir local: beside it, until Flink and the job have started",
+               value=started - flink, unit="s"),
+        Figure(figure="weir local: beside it, intervals until one with a decision",
+               value=decision.time - started, unit="s"),
         Figure(figure="weir local: waiting for a processor until it starts Flink", value=waited,
                unit="s"),
         Figure(figure="weir local: CPU time until the first decision", value=cpu, unit="s"),

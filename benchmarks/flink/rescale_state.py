@@ -11,6 +11,12 @@ backends are arguments:
 
 Without them all of those; a size for which the disk has no room is left out, and the figures say
 so. A GB is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
+
+Two things that Weir does not do, to see what they would save: `claim` has Flink claim what a job is
+restored from, `local` keeps a copy of state on the disks of TaskManagers for a restore. They are
+measured beside what Weir does, with a result of their own:
+
+    STATE_VARIANTS=usual,claim,local STATE_GB=1 STATE_BACKENDS=rocksdb make bench NAME=rescale-state
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlparse
 
 from benchmarks.choices import choose_some
@@ -33,6 +40,7 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
+from weir_operator.flink import rest
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
 
@@ -56,6 +64,17 @@ CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
 WAYS = ("Savepoint", "Checkpoint")
 BACKENDS = ("rocksdb", "forst")
+LOCAL_COPIES = {
+    "execution.checkpointing.local-backup.enabled": "true",
+    "execution.state-recovery.from-local": "true",
+}
+VARIANTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "usual": (rest.CLAIM_MODE, {}),
+    "claim": ("CLAIM", {}),
+    "local": (rest.CLAIM_MODE, LOCAL_COPIES),
+}
+"""Claim mode, and Flink's configuration beside the job's."""
+USUAL = "usual"
 
 TWO = deployments({"large/1": 1}, {"large/1": 2})
 THREE = deployments({"large/1": 1}, {"large/1": 3})
@@ -77,6 +96,11 @@ class Rescaled:
     """How long that one took."""
 
 
+def result_name() -> str:
+    """Return the name of the result: what Weir does not do has one of its own."""
+    return "rescale-state" if _variants() == [USUAL] else "rescale-state-variants"
+
+
 def run() -> list[Figure]:
     """Rescale with each of the sizes, by each of the ways."""
     figures = []
@@ -93,9 +117,16 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        for backend, way in product(backends, WAYS):
-            figures += asyncio.run(_measure(size, backend, way))
+        for backend, way, variant in product(backends, WAYS, _variants()):
+            with patch.object(rest, "CLAIM_MODE", VARIANTS[variant][0]):
+                figures += asyncio.run(_measure(size, backend, way, variant))
     return figures
+
+
+def _variants() -> list[str]:
+    return (
+        choose_some("STATE_VARIANTS", list(VARIANTS)) if "STATE_VARIANTS" in os.environ else [USUAL]
+    )
 
 
 def _sizes() -> tuple[float, ...]:
@@ -103,9 +134,9 @@ def _sizes() -> tuple[float, ...]:
     return SIZES if asked is None else tuple(float(each) for each in asked.split(","))
 
 
-async def _measure(size: float, backend: str, way: str) -> list[Figure]:
+async def _measure(size: float, backend: str, way: str, variant: str) -> list[Figure]:
     records = max(1, round(size * GB / RECORD))
-    trips = _job(records, backend, way)
+    trips = _job(records, backend, way, VARIANTS[variant][1])
     trips.clear()
     try:
         async with TripsCluster(trips) as cluster:
@@ -117,6 +148,7 @@ async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     finally:
         trips.clear()  # several GB
     name = f"{size:g} GB{' in ForSt' if backend == 'forst' else ''} by {way.lower()}"
+    name += "" if variant == USUAL else f", {variant}"
     return [
         *_figures(name, done, arrivals),
         at_most(
@@ -132,7 +164,7 @@ async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     ]
 
 
-def _job(records: int, backend: str, way: str) -> Trips:
+def _job(records: int, backend: str, way: str, more: Mapping[str, str]) -> Trips:
     slots = -(-records // int(FILL_RATE * SLOT))
 
     def patient(settings: RescaleSettings) -> RescaleSettings:
@@ -153,6 +185,7 @@ def _job(records: int, backend: str, way: str) -> Trips:
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.timeout": "10 min",
             "execution.checkpointing.num-retained": "1",
+            **more,
         },
         rescale=patient,
         managed_memory={"aggregate": "160Mi"},

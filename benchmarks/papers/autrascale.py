@@ -535,6 +535,18 @@ def list_departures() -> list[Departure]:
             "behind Redis took 7 iterations without it",
         ),
         Departure(
+            what="end of the search by DRS",
+            paper="the latency meets the bound, or resources run out",
+            here=f"also if the same allocation comes twice, and after {CAP} rounds",
+            why="nothing would change after that",
+        ),
+        Departure(
+            what="iterations of AuTraScale+ in Table IV",
+            paper="not said whether those of TO count",
+            here="those of the latency search, without the bootstrap and without those of TO",
+            why="TO finds where that search begins",
+        ),
+        Departure(
             what="rate that equation 3 passes on",
             paper="the capacity upstream",
             here="the rate that is required",

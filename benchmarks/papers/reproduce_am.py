@@ -9,7 +9,7 @@ not say.
 
 Here each search is repeated with several seeds. It tunes on the first slots of the taxi trace and
 takes the best that it saw there. That is judged on another stretch, by which nothing was chosen;
-the naive point is simulated beside it, and is not among what is chosen from. A policy begins each
+the naive point, the first that a search evaluates, is simulated beside it. A policy begins each
 stretch untrained. The year as a whole was known when the joint search was made.
 
 With budgets alone (Figure 20) fewer settings saved on that stretch than the paper says. A short

@@ -8,10 +8,10 @@ beginning of further parts after so many minutes (0 runs none, and reports what 
 
 A cell holds when its mean cost is within 30 % of the published one, or lower. Where it does not,
 chance explains it if the published cost lies where a single run of ours may lie. Costs of single
-runs differ by up to a factor of ten, because a network settles early on one deployment or another,
-and the published means seem to be of one network each: the program behind them falls back to one
-and the same seed for weights and replay where the configured one is no integer, as in its files
-(`1234L`), and the greedy policies draw nothing else.
+runs differ by a factor of ten and more, because a network settles early on one deployment or
+another, and the published means seem to be of one network each: the program behind them falls back
+to one and the same seed for weights and replay where the configured one is no integer, as in its
+files (`1234L`), and the greedy policies draw nothing else.
 
 Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
 """
@@ -82,7 +82,7 @@ def list_departures() -> list[Departure]:
             paper="",
             here=f"a mean of at most {TOLERANCE:g} times the printed cost, or a printed cost where "
             "a single run of ours may lie (95 %, Student's t)",
-            why="single runs differ tenfold",
+            why="single runs differ tenfold and more",
         ),
     ]
 

@@ -161,6 +161,12 @@ def list_departures() -> list[Departure]:
             "service alone; the mean, and 630 ms, were chosen because they give the printed costs",
         ),
         Departure(
+            what="levels of the rate",
+            paper="not said how rates become levels",
+            here=f"the nearest multiple of {QUANTUM} tuples per minute, which is the level's rate",
+            why="the simplest reading",
+        ),
+        Departure(
             what="another reading of that bound with these costs",
             paper="650 ms",
             here="650 ms, of the sum of queue length over service rate: up to commit 83e82e36a",

@@ -401,7 +401,7 @@ def table_of(result: Result) -> Table:
     costs = [each.cost for each in outcomes if each.policy == PLANNER]
     columns = (
         *("policy", "cost per hour", f"of `{PLANNER}`'s", "intervals over the bound"),
-        *("restarts", "decisions", "to change", "lost or doubled", "load"),
+        *("came out", "restarts", "decisions", "to change", "lost or doubled", "load"),
     )
     missing = [each for each in POLICIES if each not in {outcome.policy for outcome in outcomes}]
     return Table(
@@ -413,6 +413,7 @@ def table_of(result: Result) -> Table:
                     f"{each.cost:.3f}",
                     f"{each.cost / costs[0]:.0%}" if costs else "",
                     f"{each.violations * LINES:.0f} of {LINES} ({each.violations:.0%})",
+                    str(each.records),
                     str(each.restarts),
                     str(each.decisions),
                     str(each.asked),

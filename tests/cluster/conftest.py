@@ -18,7 +18,8 @@ from benchmarks.cluster.installation import RELEASE, apply_definition, install_c
 from benchmarks.cluster.place import Place, open_place
 from tests.helm.program import find_or_build_helm
 
-_TOLD = pytest.StashKey[list[str]]()
+_TOLD = "told"
+"""Name of the property of a test that goes to the report, also from another process."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +28,16 @@ def _cluster_or_skip():
         pytest.skip("KUBECONFIG names no cluster: start one and run `make e2e`")
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the tests told, in front of the closing line."""
-    lines = config.stash.get(_TOLD, [])
+    lines = [
+        str(line)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "teardown"
+        for name, line in report.user_properties
+        if name == _TOLD
+    ]
     if lines:
         terminalreporter.section("on the cluster")
         for line in lines:
@@ -39,10 +45,9 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture
-def tell(request) -> Callable[[str], None]:
+def tell(record_property) -> Callable[[str], None]:
     """Say something at the end of the run."""
-    lines: list[str] = request.config.stash.setdefault(_TOLD, [])
-    return lines.append
+    return lambda line: record_property(_TOLD, line)
 
 
 @pytest.fixture

@@ -417,24 +417,38 @@ def measure_hanging(bench: Bench) -> list[Figure]:
     ]  # fmt: skip
 
 
+def goals_of_lease(name: str) -> dict[str, tuple[float, str]]:
+    """Return limits and units of what is judged of the Lease in a part."""
+    return {
+        f"{name}: longest pause between renewals of the Lease": (PAUSE_LIMIT, "s"),
+        f"{name}: terms lost": (0.0, ""),
+    }
+
+
+def goals_of_start(name: str) -> dict[str, tuple[float, str]]:
+    """Return limits and units of what is judged of a start or restart."""
+    decided = {f"{name} until all had been decided on": (DECIDED_LIMIT, "s")}
+    return decided | goals_of_lease(name)
+
+
 PARTS = (
     Part("start", partial(measure_start, name="start"),
-         {"start until all had been decided on": (DECIDED_LIMIT, "s")}),
+         goals_of_start("start")),
     Part("calm", measure_calm,
          {"CPU of the controller": (CPU_LIMIT, "cores"),
           "memory of the controller": (MEMORY_LIMIT, "MiB"), "tick lag, p99": (LAG_LIMIT, "s")}),
     Part("hanging", measure_hanging,
          {"tick lag with one JobManager hanging, p99": (LAG_LIMIT, "s")}),
     Part("slow", partial(measure_fault, name="slow", seconds=SLOW_FOR),
-         {"API server slow: terms lost": (0.0, "")}),
+         goals_of_lease("API server slow")),
     Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
-         {"API server away: terms lost": (0.0, "")}),
+         goals_of_lease("API server away")),
     Part("planned", measure_planned,
          {f"CPU of the controller{WITH_PLANS}": (CPU_LIMIT, "cores"),
           f"memory of the controller{WITH_PLANS}": (MEMORY_LIMIT, "MiB"),
           f"tick lag{WITH_PLANS}, p99": (LAG_LIMIT, "s")}),
     Part("restart", partial(measure_start, name="restart"),
-         {"restart until all had been decided on": (DECIDED_LIMIT, "s")}),
+         goals_of_start("restart")),
 )  # fmt: skip
 USUAL = ",".join(part.name for part in PARTS if part.name != "planned")
 CHOSEN = frozenset(os.environ.get("WEIR_SCALE_PARTS", USUAL).split(","))

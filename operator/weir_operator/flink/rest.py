@@ -44,6 +44,9 @@ from weir_operator.flink.transport import (
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""
+CLAIM_MODE = "NO_CLAIM"
+"""Of what a job is restored from: Flink must neither own nor delete what Weir may have to go back
+to."""
 SUBMIT_LIMIT = 60.0
 """Seconds for a submission: the job's `main` runs inside the request. One that outlives its
 controller's term does no harm: the next controller submits under the same id, of which Flink takes
@@ -251,8 +254,7 @@ class FlinkRest:
         if configuration:
             body["flinkConfiguration"] = dict(configuration)
         if savepoint_path is not None:
-            # Flink must neither own nor delete what Weir may have to go back to.
-            body |= {"savepointPath": savepoint_path, "claimMode": "NO_CLAIM"}
+            body |= {"savepointPath": savepoint_path, "claimMode": CLAIM_MODE}
         try:
             await self._transport.ask(
                 "POST",
