@@ -29,7 +29,13 @@ TOGETHER = {
     "chromium": "chromium",
 }
 """Fixtures of a session that take long to start, by the name of the group that shares one."""
-LONGEST = ("Flink end to end", "API server", "Flink")
+LONGEST = (
+    "Flink end to end",
+    "API server",
+    "Flink",
+    "tests/cluster/test_weir_on_kubernetes.py",
+    "tests/cluster/test_kubernetes_runtime.py",
+)
 """Groups that take minutes. They begin first, so that none is left over at the end."""
 
 
