@@ -197,6 +197,7 @@ class AppState:
         learned: LearnedStore,
         advisor: Advisor,
         save_every: float,
+        phase: float | None = None,
         start: LoopStart,
     ) -> None:
         """Create the store.
@@ -212,6 +213,9 @@ class AppState:
             save_every: Seconds between two writes of what was learned: packing the tables of one
                 planner takes some 10 ms, too much for every tick of a thousand StreamApps. A crash
                 loses as much.
+            phase: Part of `save_every` from `restore` to the first write, so that a thousand
+                StreamApps that start together do not all write in the same minutes; `None` writes
+                at the first tick.
             start: With what the loops begin; its time is that of `restore`.
         """
         self._policy = policy
@@ -222,6 +226,7 @@ class AppState:
         self._learned = learned
         self.advisor = advisor
         self._save_every = save_every
+        self._phase = phase
         self._start = start
         self._saved_at = -math.inf
         self._unrestored = ""  # why the file holds more than the managers know
@@ -239,6 +244,8 @@ class AppState:
             learned |= self._learned.restore(self._managers)
         except TemporaryError as error:
             self._unrestored = f"Weir does not use what it had learned: {error}"
+        if self._phase is not None:
+            self._saved_at = now - (1 - self._phase) * self._save_every
         self._records.note_start(replace(self._start, time=now, learned=learned))
 
     def save(self, now: float) -> str:

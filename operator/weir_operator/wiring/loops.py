@@ -297,6 +297,7 @@ def _memory(
             reset_nonce=app.spec.reset_nonce,
         ),
         save_every=loops.save_learned_every * loops.interval,
+        phase=loops.phase,
         start=LoopStart(
             time=around.clock.now(),
             app=assembly.what_decides(app),

@@ -200,6 +200,7 @@ class Stage:
                 reset_nonce=self.app.spec.reset_nonce,
             ),
             save_every=settings.save_learned_every * settings.interval,
+            phase=settings.phase,
             start=LoopStart(
                 time=self.clock.now(),
                 app=assembly.what_decides(self.app),

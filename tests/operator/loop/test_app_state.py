@@ -109,6 +109,22 @@ async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(st
     assert path.stat().st_ino != first
 
 
+async def test_streamapps_that_start_together_write_what_was_learned_one_after_the_other(stage_of):
+    stage = stage_of()
+    stage.phase = 0.5
+    await stage.started()
+    stage.memory.restore(stage.clock.time)
+    path = stage.folder / "learned.json"
+    path.unlink(missing_ok=True)
+
+    await stage.ticks(4)
+    before_its_turn = path.exists()
+    await stage.ticks(2)
+
+    assert not before_its_turn
+    assert path.exists()
+
+
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
 async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_again(stage_of, text):
     stage = await stage_of().started()
