@@ -359,7 +359,13 @@ def measure_calm(bench: Bench) -> list[Figure]:
 
 
 def measure_planned(bench: Bench) -> list[Figure]:
-    """Measure while nothing happens, when planners have plans."""
+    """Measure while nothing happens, when planners have plans.
+
+    Raises:
+        RuntimeError: Not all had been decided on, so nobody knows when they have.
+    """
+    if not bench.decided:
+        raise RuntimeError("Expected a start after which all had been decided on")
     time.sleep(max(bench.decided + PLANNED - time.monotonic(), 0.0))
     return judge_calm(bench.watch(MEASURED * INTERVAL), WITH_PLANS)
 
