@@ -290,6 +290,7 @@ class ApplicationController:
             self._notices.report(
                 "LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch"
             )
+        self._managers.fetch_tables()  # while metrics are waited for
         try:
             snapshot = await self._gatherer.gather(start, now, set_by=start - last)
         except TemporaryError:

@@ -164,6 +164,9 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     def compile(self) -> None:
         """Compile policies before they are asked, where they are compiled: it may take a minute."""
 
+    def fetch_tables(self) -> None:
+        """Begin to bring policies' tables into memory, because `propose` comes next."""
+
     @abstractmethod
     def store_tables(self, storage: TableStorage) -> None:
         """Store large tables of policies in `storage`."""
@@ -278,6 +281,11 @@ class SeparateManagers(Managers):
         """Compile the policy of every operator."""
         for manager in self._managers.values():
             manager.compile()
+
+    def fetch_tables(self) -> None:
+        """Begin to bring the tables of all managers into memory."""
+        for manager in self._managers.values():
+            manager.fetch_tables()
 
     def store_tables(self, storage: TableStorage) -> None:
         """Store large tables of every operator's policy in `storage`."""

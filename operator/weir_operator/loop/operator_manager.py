@@ -378,6 +378,11 @@ class OperatorManager(ObservedOperator):
         if isinstance(self._policy, KernelPolicy):
             self._policy.keep_in(storage)
 
+    def fetch_tables(self) -> None:
+        """Begin to bring the policy's tables into memory, because it is about to decide."""
+        if isinstance(self._policy, KernelPolicy):
+            self._policy.fetch_tables()
+
     @property
     def neighbourhood(self) -> Neighbourhood:
         """Which targets the policy proposes; one that does not say so may propose any."""

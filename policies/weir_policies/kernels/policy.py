@@ -127,6 +127,11 @@ class _PolicyState:
         else:
             self._stored.store()
 
+    def fetch_pages(self) -> None:
+        """Begin to bring into memory what `load` copies; other tables are read here and there."""
+        if self._stored is not None:
+            self._stored.fetch_pages()
+
     def release_pages(self) -> None:
         """Release the pages of its tables: they are not used for a while."""
         for place in (self._allocation, self._stored):
@@ -154,6 +159,11 @@ class KernelPolicy:
         self._storage = storage
         if self._state is not None:
             self._state.settle(self._state.load(), storage)
+
+    def fetch_tables(self) -> None:
+        """Begin to bring tables into memory that the next decision copies; returns at once."""
+        if self._state is not None:
+            self._state.fetch_pages()
 
     def warm_start(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.

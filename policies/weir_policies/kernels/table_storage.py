@@ -43,6 +43,10 @@ class Allocation(Protocol):
         """The bytes of each table, at first all zero."""
         ...
 
+    def fetch_pages(self) -> None:
+        """Begin to bring the pages into memory, all at once: the tables are about to be used."""
+        ...
+
     def release_pages(self) -> None:
         """Release the pages: the tables are not used for a while."""
         ...
@@ -135,6 +139,11 @@ class StoredMemory:
         workspace.spans, workspace.holds = self._used(row), None
         self._write(row)
         workspace.holds = self
+
+    def fetch_pages(self) -> None:
+        """Begin to bring the pages of the storage into memory."""
+        if self._allocation is not None:
+            self._allocation.fetch_pages()
 
     def release_pages(self) -> None:
         """Release the pages of the storage: they are not used for a while."""

@@ -42,6 +42,9 @@ class ShelfAllocation:
         self.arrays = [np.zeros(size, dtype=np.uint8) for size in sizes]
         self.asked = []
 
+    def fetch_pages(self):
+        self.asked.append("fetch_pages")
+
     def release_pages(self):
         self.asked.append("release_pages")
 
@@ -181,6 +184,18 @@ def test_a_policy_asks_before_it_writes_and_releases_its_pages_after_each_use():
     live(policy, intervals(2))
 
     assert shelf.allocations[0].asked == ["release_pages"] * 3
+
+
+def test_a_policy_brings_its_tables_into_memory_when_it_is_about_to_decide():
+    shelf, policy = Shelf(), a_planner()
+    policy.keep_in(shelf)
+    policy.fetch_tables()  # there are none yet
+    live(policy, intervals(2))
+    shelf.allocations[0].asked.clear()
+
+    policy.fetch_tables()
+
+    assert shelf.allocations[0].asked == ["fetch_pages"]
 
 
 def test_a_policy_that_is_gone_leaves_its_place():

@@ -153,6 +153,9 @@ class MemoryAllocation:
             np.zeros(size, dtype=np.uint8) for size in sizes
         ]
 
+    def fetch_pages(self) -> None:
+        """Do nothing: the pages are in memory."""
+
     def release_pages(self) -> None:
         """Do nothing: the pages have no other place."""
 
@@ -170,6 +173,11 @@ class MappedAllocation:
             chunk.content[begin : begin + size]
             for (chunk, begin, _), size in zip(areas, sizes, strict=True)
         ]
+
+    def fetch_pages(self) -> None:
+        """Begin to read what is not in memory, in large pieces: a use would read page by page."""
+        for chunk, begin, length in self._areas:
+            chunk.mapped.madvise(mmap.MADV_WILLNEED, begin, length)
 
     def release_pages(self) -> None:
         """Release the pages; what was written to them stays in the files.

@@ -1,9 +1,12 @@
 """Tables of policies in mapped files."""
 
+import ctypes
 import errno
+import mmap
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +58,43 @@ def test_no_page_stays_in_memory_after_a_rest_a_neighbours_neither(tmp_path):
     assert read == 7
     assert held > 0
     assert resident(tmp_path) == 0
+
+
+def cached(allocation):
+    """Return how many pages of an allocation's first table are in memory, mapped or not."""
+    array = allocation.arrays[0]
+    pages = -(-array.nbytes // mmap.PAGESIZE)
+    found = (ctypes.c_ubyte * pages)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    address = ctypes.c_void_p(array.ctypes.data)
+    assert libc.mincore(address, ctypes.c_size_t(array.nbytes), found) == 0
+    return sum(each & 1 for each in found)
+
+
+def evict(allocation):
+    """Write the pages of an allocation to the disk and take them out of memory."""
+    allocation.release_pages()
+    for chunk, begin, length in allocation._areas:
+        os.fsync(chunk.descriptor)
+        os.posix_fadvise(chunk.descriptor, begin, length, os.POSIX_FADV_DONTNEED)
+
+
+def test_pages_on_the_disk_alone_are_brought_back_together(tmp_path):
+    allocation = MappedTables(tmp_path).allocate([4 * 2**20])
+    allocation.arrays[0][:] = 7
+    evict(allocation)
+    before = cached(allocation)
+    if before:
+        pytest.skip("this file system keeps its files in memory")
+
+    allocation.fetch_pages()
+
+    deadline = time.monotonic() + 10
+    while cached(allocation) < 1024 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert cached(allocation) == 1024
+    assert resident(tmp_path) == 0
+    assert (allocation.arrays[0] == 7).all()
 
 
 def test_tables_of_two_policies_do_not_touch(tmp_path):
