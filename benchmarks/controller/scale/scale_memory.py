@@ -1,8 +1,11 @@
-"""What a planner with a plan takes: memory of the process, and disk where its tables are in files.
+"""What a planner with a plan takes: memory, disk where its tables are in files, and time.
 
 A controller's first twenty minutes show nothing of it (`make bench NAME=scale`), so here planners
 live through an hour of intervals each, once with their tables in the process and once in mapped
 files as the controller has them. Each kind is measured in a process of its own.
+
+Where they are in files, one more interval is timed: with their pages in memory, and with those on
+the disk alone, as the kernel leaves them when memory is short.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +33,11 @@ DURATION = "1 min"
 
 OPERATORS = 40
 INTERVALS = 60
+TOGETHER = 10
+"""Operators of a StreamApp."""
+IN_MEMORY = "pages in memory"
+FETCHED = "pages on the disk, fetched together before"
+PAGE_BY_PAGE = "pages on the disk, read one by one"
 KIB = 1024
 LIMIT = 30.0
 """KiB per operator: 512 MiB for ten thousand, less 200 MiB that the controller takes by itself."""
@@ -42,6 +52,8 @@ def run() -> list[Figure]:
         Figure(figure="disk per operator, tables in files", value=in_files["disk"], unit="KiB"),
         Figure(figure="memory per operator, tables in the process", value=in_process["resident"],
                unit="KiB"),
+        *(Figure(figure=f"an interval of an operator, {pages}", value=in_files[pages], unit="ms")
+          for pages in (IN_MEMORY, FETCHED, PAGE_BY_PAGE)),
     ]  # fmt: skip
 
 
@@ -60,10 +72,18 @@ def _live(kind: str, folder: Path) -> dict[str, float]:
         _live_one(room, number)
     before, held = _resident(), _on_disk()
     policies = [_live_one(room, number) for number in range(OPERATORS)]
-    return {
+    found = {
         "resident": (_resident() - before) / KIB / len(policies),
         "disk": (_on_disk() - held) / KIB / len(policies),
     }
+    if room is None:
+        return found
+    found[IN_MEMORY] = _time_interval(policies, INTERVALS, fetch=False)
+    _evict()
+    found[FETCHED] = _time_interval(policies, INTERVALS + 1, fetch=True)
+    _evict()
+    found[PAGE_BY_PAGE] = _time_interval(policies, INTERVALS + 2, fetch=False)
+    return found
 
 
 def _live_one(room: MappedTables | None, number: int) -> KernelPolicy:
@@ -73,15 +93,45 @@ def _live_one(room: MappedTables | None, number: int) -> KernelPolicy:
         raise TypeError(f"Expected the planner to be compiled, got {type(policy).__name__}")
     if room is not None:
         policy.keep_in(room)
-    before = None
     for interval in range(INTERVALS):
-        rate = 100 * (1 + 0.5 * math.sin(interval / 20 + number))
-        seen = an_observation(rate=rate, time=60.0 * interval, time_of_week=interval / 10_080)
-        if before is not None:
-            policy.learn(a_transition(before, seen))
-        policy.decide(seen)
-        before = seen
+        _live_on(policy, number, interval)
     return policy
+
+
+def _live_on(policy: KernelPolicy, number: int, interval: int) -> None:
+    """Let a planner learn from one interval, and decide."""
+    before, seen = (
+        an_observation(
+            rate=100 * (1 + 0.5 * math.sin(each / 20 + number)),
+            time=60.0 * each,
+            time_of_week=each / 10_080,
+        )
+        for each in (interval - 1, interval)
+    )
+    if interval > 0:
+        policy.learn(a_transition(before, seen))
+    policy.decide(seen)
+
+
+def _time_interval(policies: Sequence[KernelPolicy], interval: int, *, fetch: bool) -> float:
+    """Return the mean milliseconds that an interval of one of them takes."""
+    began = time.perf_counter()
+    for first in range(0, len(policies), TOGETHER):
+        group = policies[first : first + TOGETHER]
+        for policy in group:
+            if fetch:
+                policy.fetch_tables()
+        for number, policy in enumerate(group, start=first):
+            _live_on(policy, number, interval)
+    return 1000 * (time.perf_counter() - began) / len(policies)
+
+
+def _evict() -> None:
+    """Take out of memory what open files without a name have there."""
+    for each in list(Path("/proc/self/fd").iterdir()):
+        if each.is_symlink() and str(each.readlink()).endswith("(deleted)"):
+            os.fsync(int(each.name))
+            os.posix_fadvise(int(each.name), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _resident() -> int:
