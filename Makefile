@@ -121,7 +121,6 @@ images: jars ## Build the images weir:dev and trips:dev (IMAGE_BUILD="docker bui
 check: $(READY_DEV) ## Lint, format, types, layers, the site's links, and whether what is generated is fresh
 	$(MAKE) --jobs=2 --output-sync check-style check-mypy check-pyright check-generated docs
 
-.PHONY: check-style check-mypy check-pyright check-generated
 check-style: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -212,7 +212,8 @@ def test_the_table_has_the_planner_first_and_costs_of_its_own():
         ("`planner`", "0.400", "100%", f"{LINES // 4} of {LINES} (25%)"),
         ("`ql`", "0.500", "125%", f"{LINES // 4} of {LINES} (25%)"),
     ]
-    assert [row[7] for row in table.cells[:2]] == ["0", "unknown"]
+    assert [row[4] for row in table.cells[:2]] == [str(OUTCOME.records)] * 2
+    assert [row[8] for row in table.cells[:2]] == ["0", "unknown"]
     assert table.cells[2][:2] == ("`ql-pds`", "not run yet")
     assert {len(row) for row in table.cells} == {len(table.columns)}
 
