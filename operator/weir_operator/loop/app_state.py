@@ -7,9 +7,11 @@ and reported.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,8 @@ class LearnedStore:
         self._path = path
         self._sharing = sharing
         self._vertices = {name: list(parts) for name, parts in (vertices or {}).items()}
+        self._turn = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None  # a task that nobody has may be collected
         self._key: dict[str, Any] = {
             "version": VERSION,
             "policy": policy,
@@ -83,8 +87,11 @@ class LearnedStore:
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` reports what is wrong with it
 
-    def save(self, managers: Managers) -> None:
-        """Replace the file in one step.
+    async def save(self, managers: Managers) -> None:
+        """Replace the file in one step, in another thread: that waits for the disk.
+
+        What is written is what the managers know when this is called. It is written to the end, and
+        before whatever is saved later, even if nobody waits for it any more.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
@@ -99,7 +106,12 @@ class LearnedStore:
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
-        write_atomically(self._path, json.dumps(learned))
+        self._writing = asyncio.create_task(self._write(json.dumps(learned)))
+        await asyncio.shield(self._writing)
+
+    async def _write(self, text: str) -> None:
+        async with self._turn:
+            await asyncio.to_thread(write_atomically, self._path, text)
 
     def restore(self, managers: Managers) -> bool:
         """Give every manager what it had learned; one whose state does not fit starts over.
@@ -211,8 +223,8 @@ class AppState:
             learned: Of what was learned.
             advisor: Keeps the forecast.
             save_every: Seconds between two writes of what was learned: packing the tables of one
-                planner takes some 10 ms, too much for every tick of a thousand StreamApps. A crash
-                loses as much.
+                planner takes some milliseconds, too much for every tick of a thousand StreamApps.
+                A crash loses as much.
             phase: Part of `save_every` from `restore` to the first write, so that a thousand
                 StreamApps that start together do not all write in the same minutes; `None` writes
                 at the first tick.
@@ -229,6 +241,7 @@ class AppState:
         self._phase = phase
         self._start = start
         self._saved_at = -math.inf
+        self._decided = False  # since then
         self._unrestored = ""  # why the file holds more than the managers know
         self._unsaved = ""
 
@@ -248,10 +261,10 @@ class AppState:
             self._saved_at = now - (1 - self._phase) * self._save_every
         self._records.note_start(replace(self._start, time=now, learned=learned))
 
-    def save(self, now: float) -> str:
+    async def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
-        self._saved_at = now
-        self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
+        self._saved_at, self._decided = now, False
+        self._unsaved = self._unrestored or await self._save_learned()
         return self._unsaved
 
     async def forget(self, nonce: int, now: float) -> None:
@@ -261,9 +274,10 @@ class AppState:
         self._unrestored = ""
         self._learned.begin_anew(nonce)
         # A file that cannot be replaced stands under the nonce before, and is not read again.
-        self._unsaved = self._try(lambda: self._learned.save(self._managers))
+        self._unsaved = await self._save_learned()
         self._records.forget_intervals()
-        self._try(lambda: self.advisor.forget(nonce))
+        with suppress(WeirError):  # as in `_save_learned`
+            self.advisor.forget(nonce)
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
@@ -280,23 +294,30 @@ class AppState:
         """Store what the decisions of a tick have in common."""
         self._records.note_tick(tick)
 
-    async def shorten_log(self) -> None:
-        """Do what writing records leaves to do: nobody decides meanwhile."""
+    async def finish_tick(self, now: float) -> str:
+        """Do what waits for the disk, at the end of a tick: nobody decides meanwhile.
+
+        What was learned is kept now and then.
+
+        Returns:
+            Why it could not be kept the last time; empty where it was.
+        """
+        # Also where the clock was set back.
+        if self._decided and not 0 <= now - self._saved_at < self._save_every:
+            await self.save(now)
         await self._records.shorten_log()
+        return self._unsaved
 
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""
         kept = self._store.load().restart_tokens
         return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
 
-    def keep(self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling) -> str:
-        """Keep what a tick decided, and now and then what was learned.
-
-        Returns:
-            Why what was learned could not be kept the last time; empty where it was.
-        """
-        if not 0 <= now - self._saved_at < self._save_every:  # also where the clock was set back
-            self.save(now)
+    def keep(
+        self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
+    ) -> None:
+        """Keep what a tick decided."""
+        self._decided = True
         self._records.write(
             DecisionRecord(
                 id=f"{tick}-{name}",
@@ -312,13 +333,11 @@ class AppState:
             )
             for name, proposal in proposals.items()
         )
-        return self._unsaved
 
-    @staticmethod
-    def _try(store: Callable[[], None]) -> str:
-        """Store something; return why that failed, empty where it did not."""
+    async def _save_learned(self) -> str:
+        """Keep what was learned; return why that failed, empty where it did not."""
         try:
-            store()
+            await self._learned.save(self._managers)
         except WeirError as error:  # a disk that is full, or that nobody may write to
             return str(error)
         return ""

@@ -267,7 +267,7 @@ class ApplicationController:
                 task.cancel()
             await asyncio.gather(ending, *loops, return_exceptions=True)
             await self._actor.finish()  # a change that was begun is brought to its end
-            unsaved = self._memory.save(self._clock.now())
+            unsaved = await self._memory.save(self._clock.now())
             self._notices.report_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
@@ -307,7 +307,8 @@ class ApplicationController:
         self._fall_back(snapshot.healthy, directives, guards)
         self._memory.note_tick(self._describe(snapshot, tick, tokens))
         self._on_tick(tick)
-        await self._memory.shorten_log()
+        unsaved = await self._memory.finish_tick(snapshot.now)
+        self._notices.report_while("LearnedNotSaved", unsaved)
         return tick
 
     def _describe(self, snapshot: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:
@@ -459,8 +460,7 @@ class ApplicationController:
             expected: The response time after the change, seconds.
         """
         tick_id = _new_id()
-        unsaved = self._memory.keep(tick_id, snapshot.now, proposals, ruling)
-        self._notices.report_while("LearnedNotSaved", unsaved)
+        self._memory.keep(tick_id, snapshot.now, proposals, ruling)
         if ruling.granted or ruling.move is not None:
             self._begin(
                 Action(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
@@ -391,8 +392,9 @@ def _shape(view: View) -> tuple[int, int]:
 def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[str, Any]:
     """Return an array as JSON values, bit for bit: NaN and infinity have no number there.
 
-    Packed tightly, because tables are mostly empty: the planner's 4 MB become some 20 kB. Pages of
-    zeros are left out before anything is compressed, which takes ten times as long as to look.
+    Packed tightly, because tables are mostly empty. Pages of zeros are left out before anything is
+    compressed, which takes ten times as long as to look. `isal_zlib` writes what `zlib` reads, in
+    an eighth of its time.
 
     Args:
         array: The array.
@@ -404,7 +406,7 @@ def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[st
     else:
         size = array.itemsize
         spans = [[begin * size, end * size] for begin, end in used(array[0]) if begin < end]
-    packed = zlib.compress(b"".join(content[begin:end].data for begin, end in spans), level=1)
+    packed = isal_zlib.compress(b"".join(content[begin:end].data for begin, end in spans), level=1)
     return {
         "type": array.dtype.str,
         "shape": list(array.shape),

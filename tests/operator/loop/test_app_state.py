@@ -1,15 +1,19 @@
 """What the loops keep: decisions that can be taken again, and what the managers have learned."""
 
+import asyncio
 import errno
 import json
 import math
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from weir_operator.loop import app_state
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.runtime.files import write_atomically
 from weir_operator.wiring import assembly
 from weir_policies import registry
 
@@ -41,7 +45,7 @@ async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decisi
 async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    stage.memory.save(stage.clock.now())
+    await stage.memory.save(stage.clock.now())
     known = {name: manager.state_dict() for name, manager in stage.managers.items()}
     fresh = assembly.operator_managers(stage.app)
 
@@ -58,7 +62,7 @@ async def test_the_measured_tail_survives_a_restart_of_the_controller(
     stage = await stage_of().started()
     before = BudgetSharing(bound=0.5, statistic="p95", paths=())
     before.note_output(mean=0.1, quantile=0.15)
-    a_store(stage, sharing=before).save(stage.managers)
+    await a_store(stage, sharing=before).save(stage.managers)
     after = BudgetSharing(bound=0.5, statistic=statistic, paths=())
 
     a_store(stage, sharing=after).restore(stage.managers)
@@ -125,6 +129,33 @@ async def test_streamapps_that_start_together_write_what_was_learned_one_after_t
     assert path.exists()
 
 
+async def test_a_write_that_nobody_waits_for_ends_before_the_next(stage_of, monkeypatch):
+    stage = await stage_of().started()
+    path = stage.folder / "learned.json"
+    begun, may_end = threading.Event(), threading.Event()
+
+    def write_slowly(where, text):
+        begun.set()
+        may_end.wait(10)
+        write_atomically(where, text)
+
+    monkeypatch.setattr(app_state, "write_atomically", write_slowly)
+    first = asyncio.create_task(stage.learned.save(stage.managers))
+    await asyncio.to_thread(begun.wait, 10)
+    first.cancel()
+    await asyncio.wait([first])
+    left_while_writing = path.exists()
+
+    stage.learned.begin_anew(7)
+    second = asyncio.create_task(stage.learned.save(stage.managers))
+    may_end.set()
+    await second
+
+    assert first.cancelled()
+    assert not left_while_writing
+    assert json.loads(path.read_text())["resetNonce"] == 7
+
+
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
 async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_again(stage_of, text):
     stage = await stage_of().started()
@@ -133,7 +164,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_agai
     fresh = assembly.operator_managers(stage.app)
 
     stage.learned.restore(fresh)
-    stage.learned.save(fresh)
+    await stage.learned.save(fresh)
 
     assert math.isnan(fresh["match"].model.service_mean)
     assert (stage.folder / "learned.unreadable").read_text() == text
@@ -142,7 +173,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_agai
 async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_again(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    stage.memory.save(stage.clock.now())
+    await stage.memory.save(stage.clock.now())
     path = stage.folder / "learned.json"
     kept = json.loads(path.read_text())
     kept["operators"]["match"]["policy"]["version"] = 99
@@ -208,7 +239,7 @@ async def test_what_was_learned_goes_to_the_operator_that_has_the_vertices_now(s
     def store(**vertices):
         return a_store(stage, vertices=vertices)
 
-    store(match=["a", "b"], count=["c"]).save(stage.managers)
+    await store(match=["a", "b"], count=["c"]).save(stage.managers)
     learned = stage.managers["match"].state_dict()
     renamed = assembly.operator_managers(stage.app)
     other = assembly.operator_managers(stage.app)
