@@ -76,7 +76,8 @@ demo: jars kernels build/demo/morning.txt ## Scale a real Flink job through a mo
 
 # Two processes: files go to whichever is free, in their order. A third one is no faster on two cores,
 # and JVMs then start too slowly. ARGS="-n 0" runs all in one.
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+PROCESSES := 2
+PARALLEL := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
 test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
