@@ -7,6 +7,7 @@ import json
 import pytest
 
 from benchmarks.cluster.cluster_job import ClusterJob
+from tests.cluster.quick_starts import C1_ONLY
 from tests.cluster.trips_on_kubernetes import trips_app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PodsPendingError, ResizeRefusedError
@@ -203,7 +204,7 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
 async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
     first, second = (
         trips_app(place, config={"pipeline.generic-types": "true", "env.java.opts.all": option})
-        for option in ("-Dmake=1", "-Dmake=2")
+        for option in (f"{C1_ONLY} -Dmake=1", f"{C1_ONLY} -Dmake=2")
     )
     async with ClusterJob(place, first, SMALL) as trips:
         await trips.lifecycle.bring_up()
