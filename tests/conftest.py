@@ -35,6 +35,8 @@ LONGEST = (
     "Flink",
     "tests/cluster/test_weir_on_kubernetes.py",
     "tests/cluster/test_kubernetes_runtime.py",
+    "tests/cluster/test_sql_on_kubernetes.py",
+    "tests/cluster/test_unmodified_on_kubernetes.py",
 )
 """Groups that take minutes. They begin first, so that none is left over at the end."""
 
