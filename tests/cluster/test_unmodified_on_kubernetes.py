@@ -22,7 +22,7 @@ from weir_operator.flink.testing import committed_lines
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
-RECORDS = 12_000
+RECORDS = 7_200
 RATE, SLEEP = 60, 30
 """Records/s, and milliseconds of work for each: 1.8 replicas of `work` are busy."""
 
