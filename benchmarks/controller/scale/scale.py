@@ -15,7 +15,7 @@ these, after a start that is not measured.
 Planners have no plan in their first twenty minutes. `WEIR_SCALE_PARTS=planned` measures the calm
 25 minutes after all were decided on, and has a result of its own, `scale-planned`.
 
-`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer.
+`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from weir_operator.runtime.local.processes import free_ports
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
 DURATION = "15 min"
 
-APPS = int(os.environ.get("WEIR_SCALE_APPS", "1000"))
+USUAL_APPS = 1000
+APPS = int(os.environ.get("WEIR_SCALE_APPS", USUAL_APPS))
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 PLANNED = 25 * 60.0
@@ -246,8 +247,9 @@ class Bench:
 
 
 def result_name() -> str:
-    """Return the name of the result: the calm with plans alone has one of its own."""
-    return "scale" if CHOSEN - {"planned"} else "scale-planned"
+    """Return the name of the result: the calm with plans alone has one of its own, as have fewer."""
+    name = "scale" if CHOSEN - {"planned"} else "scale-planned"
+    return name if APPS == USUAL_APPS else f"{name}-{APPS}"
 
 
 def run() -> list[Figure]:
