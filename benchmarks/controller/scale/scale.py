@@ -247,7 +247,7 @@ class Bench:
 
 
 def result_name() -> str:
-    """Return the name of the result: the calm with plans alone has one of its own, as have fewer."""
+    """Return the name of the result: the calm with plans has one of its own, as have fewer."""
     name = "scale" if CHOSEN - {"planned"} else "scale-planned"
     return name if APPS == USUAL_APPS else f"{name}-{APPS}"
 
