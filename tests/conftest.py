@@ -79,8 +79,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Turn a run that passed with skipped tests into a failed one, where asked to."""
+    """Turn a run that passed with skipped tests into a failed one, where asked to.
+
+    Note for `scripts/test-twice` whether failed tests are all that is wrong.
+    """
     config = session.config
+    if not hasattr(config, "workerinput"):
+        only_failures = exitstatus == pytest.ExitCode.TESTS_FAILED and not count_skipped(config)
+        config.cache.set("weir/may-run-again", only_failures)
     must_fail = config.getoption("--fail-on-skip") and count_skipped(config) > 0
     if must_fail and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

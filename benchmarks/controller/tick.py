@@ -7,7 +7,6 @@ What is not: scraping, which the direct source does between ticks or Prometheus 
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import tempfile
 import time
@@ -45,8 +44,8 @@ LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
 
 def run() -> list[Figure]:
     """Run some ticks and take the median of each part."""
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
-        application = _Application(Path(folder), runner)
+    with tempfile.TemporaryDirectory() as folder:
+        application = _Application(Path(folder))
         parts = [application.tick(turn) for turn in range(TICKS)]
         decisions = application.time_decisions("planner")
     # The first ones fill caches that a controller fills once in its life.
@@ -80,8 +79,7 @@ def run() -> list[Figure]:
 class _Application:
     """A chain of operators, and everything of its controller that lives between two ticks."""
 
-    def __init__(self, folder: Path, runner: asyncio.Runner) -> None:
-        self.runner = runner
+    def __init__(self, folder: Path) -> None:
         self.layout = make_layout(REPLICAS)
         self.flow = Dataflow(
             operators=NAMES,
@@ -178,7 +176,7 @@ class _Application:
         )
 
     def _write(self, turn: int, now: float) -> None:
-        self.runner.run(self.learned.save(self.managers))
+        self.learned.save(self.managers)
         self.records.write(
             DecisionRecord(
                 id=f"{turn}-{name}",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.cluster.cluster_job import ClusterJob
-from tests.cluster.quick_starts import C1_ONLY
+from tests.cluster.jvm_options import C1_ONLY
 from tests.cluster.trips_on_kubernetes import trips_app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PodsPendingError, ResizeRefusedError

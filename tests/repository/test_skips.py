@@ -50,3 +50,21 @@ def test_a_run_without_skipped_tests_passes(guarded):
 
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("*tests were skipped*")
+
+
+@pytest.mark.parametrize(
+    ("tests", "told"),
+    [
+        ("def test_fails():\n    assert False\n", "true"),
+        (f"{ONE_SKIPPED}\ndef test_fails():\n    assert False\n", "false"),
+        ("def test_runs():\n    assert True\n", "false"),
+        ("def test_ends():\n    raise KeyboardInterrupt\n", "false"),
+    ],
+)
+def test_it_is_noted_whether_failed_tests_are_all_that_is_wrong(guarded, tests, told):
+    guarded.makepyfile(tests)
+
+    guarded.runpytest_subprocess("--fail-on-skip")
+
+    noted = guarded.path / ".pytest_cache/v/weir/may-run-again"
+    assert noted.read_text() == told

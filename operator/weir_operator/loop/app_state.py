@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,9 @@ class LearnedStore:
         self._path = path
         self._sharing = sharing
         self._vertices = {name: list(parts) for name, parts in (vertices or {}).items()}
-        self._turn = asyncio.Lock()
-        self._writing: asyncio.Task[None] | None = None  # a task that nobody has may be collected
+        self._lock = threading.Lock()  # held while the file is written
+        self._saves = 0
+        self._written = 0  # which of the saves the file is of
         self._key: dict[str, Any] = {
             "version": VERSION,
             "policy": policy,
@@ -87,15 +88,27 @@ class LearnedStore:
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` reports what is wrong with it
 
-    async def save(self, managers: Managers) -> None:
-        """Replace the file in one step, in another thread: that waits for the disk.
-
-        What is written is what the managers know when this is called. It is written to the end, and
-        before whatever is saved later, even if nobody waits for it any more.
+    def save(self, managers: Managers) -> None:
+        """Replace the file in one step.
 
         Raises:
             TemporaryError: The disk is full; the old file stands.
         """
+        self._write(*self._pack(managers))
+
+    async def save_in_thread(self, managers: Managers) -> None:
+        """Do as `save` does with what the managers know now, but wait for the disk in a thread.
+
+        The thread goes on where nobody waits for it any more; what is saved later stands.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        await asyncio.to_thread(self._write, *self._pack(managers))
+
+    def _pack(self, managers: Managers) -> tuple[int, str]:
+        """Return the number of this save, and the text of the file."""
+        self._saves += 1
         states = {name: manager.state_dict() for name, manager in managers.items()}
         learned: dict[str, Any] = {
             **self._key,
@@ -106,12 +119,14 @@ class LearnedStore:
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
-        self._writing = asyncio.create_task(self._write(json.dumps(learned)))
-        await asyncio.shield(self._writing)
+        return self._saves, json.dumps(learned)
 
-    async def _write(self, text: str) -> None:
-        async with self._turn:
-            await asyncio.to_thread(write_atomically, self._path, text)
+    def _write(self, number: int, text: str) -> None:
+        with self._lock:
+            if number < self._written:
+                return  # a later save did not wait for a free thread
+            write_atomically(self._path, text)
+            self._written = number
 
     def restore(self, managers: Managers) -> bool:
         """Give every manager what it had learned; one whose state does not fit starts over.
@@ -223,8 +238,8 @@ class AppState:
             learned: Of what was learned.
             advisor: Keeps the forecast.
             save_every: Seconds between two writes of what was learned: packing the tables of one
-                planner takes some milliseconds, too much for every tick of a thousand StreamApps.
-                A crash loses as much.
+                planner takes milliseconds, too much for every tick of a thousand StreamApps. A
+                crash loses as much.
             phase: Part of `save_every` from `restore` to the first write, so that a thousand
                 StreamApps that start together do not all write in the same minutes; `None` writes
                 at the first tick.
@@ -241,7 +256,7 @@ class AppState:
         self._phase = phase
         self._start = start
         self._saved_at = -math.inf
-        self._decided = False  # since then
+        self._decided = False  # whether anything was, since then
         self._unrestored = ""  # why the file holds more than the managers know
         self._unsaved = ""
 
@@ -261,10 +276,27 @@ class AppState:
             self._saved_at = now - (1 - self._phase) * self._save_every
         self._records.note_start(replace(self._start, time=now, learned=learned))
 
-    async def save(self, now: float) -> str:
+    def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
         self._saved_at, self._decided = now, False
-        self._unsaved = self._unrestored or await self._save_learned()
+        self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
+        return self._unsaved
+
+    async def save_if_due(self, now: float) -> str:
+        """Keep what was learned if that was long ago; nobody decides meanwhile.
+
+        Returns:
+            Why it could not be kept the last time; empty where it was.
+        """
+        # Also where the clock was set back.
+        if self._decided and not 0 <= now - self._saved_at < self._save_every:
+            self._saved_at, self._decided = now, False
+            self._unsaved = self._unrestored
+            if not self._unsaved:
+                try:
+                    await self._learned.save_in_thread(self._managers)
+                except WeirError as error:  # as in `_try`
+                    self._unsaved = str(error)
         return self._unsaved
 
     async def forget(self, nonce: int, now: float) -> None:
@@ -274,10 +306,9 @@ class AppState:
         self._unrestored = ""
         self._learned.begin_anew(nonce)
         # A file that cannot be replaced stands under the nonce before, and is not read again.
-        self._unsaved = await self._save_learned()
+        self._unsaved = self._try(lambda: self._learned.save(self._managers))
         self._records.forget_intervals()
-        with suppress(WeirError):  # as in `_save_learned`
-            self.advisor.forget(nonce)
+        self._try(lambda: self.advisor.forget(nonce))
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
@@ -294,19 +325,9 @@ class AppState:
         """Store what the decisions of a tick have in common."""
         self._records.note_tick(tick)
 
-    async def finish_tick(self, now: float) -> str:
-        """Do what waits for the disk, at the end of a tick: nobody decides meanwhile.
-
-        What was learned is kept now and then.
-
-        Returns:
-            Why it could not be kept the last time; empty where it was.
-        """
-        # Also where the clock was set back.
-        if self._decided and not 0 <= now - self._saved_at < self._save_every:
-            await self.save(now)
+    async def shorten_log(self) -> None:
+        """Do what writing records leaves to do: nobody decides meanwhile."""
         await self._records.shorten_log()
-        return self._unsaved
 
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""
@@ -334,10 +355,11 @@ class AppState:
             for name, proposal in proposals.items()
         )
 
-    async def _save_learned(self) -> str:
-        """Keep what was learned; return why that failed, empty where it did not."""
+    @staticmethod
+    def _try(store: Callable[[], None]) -> str:
+        """Store something; return why that failed, empty where it did not."""
         try:
-            await self._learned.save(self._managers)
+            store()
         except WeirError as error:  # a disk that is full, or that nobody may write to
             return str(error)
         return ""

@@ -267,7 +267,7 @@ class ApplicationController:
                 task.cancel()
             await asyncio.gather(ending, *loops, return_exceptions=True)
             await self._actor.finish()  # a change that was begun is brought to its end
-            unsaved = await self._memory.save(self._clock.now())
+            unsaved = self._memory.save(self._clock.now())
             self._notices.report_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
@@ -299,6 +299,8 @@ class ApplicationController:
         tokens = self._memory.tokens(now)
         self._outcome = LearningOutcome.NOTHING
         tick = await self._decide(snapshot, directives, guards)
+        unsaved = await self._memory.save_if_due(snapshot.now)
+        self._notices.report_while("LearnedNotSaved", unsaved)
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
         if self._tuning is not None:
@@ -307,8 +309,7 @@ class ApplicationController:
         self._fall_back(snapshot.healthy, directives, guards)
         self._memory.note_tick(self._describe(snapshot, tick, tokens))
         self._on_tick(tick)
-        unsaved = await self._memory.finish_tick(snapshot.now)
-        self._notices.report_while("LearnedNotSaved", unsaved)
+        await self._memory.shorten_log()
         return tick
 
     def _describe(self, snapshot: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:

@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decisi
 async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    await stage.memory.save(stage.clock.now())
+    stage.memory.save(stage.clock.now())
     known = {name: manager.state_dict() for name, manager in stage.managers.items()}
     fresh = assembly.operator_managers(stage.app)
 
@@ -62,7 +63,7 @@ async def test_the_measured_tail_survives_a_restart_of_the_controller(
     stage = await stage_of().started()
     before = BudgetSharing(bound=0.5, statistic="p95", paths=())
     before.note_output(mean=0.1, quantile=0.15)
-    await a_store(stage, sharing=before).save(stage.managers)
+    a_store(stage, sharing=before).save(stage.managers)
     after = BudgetSharing(bound=0.5, statistic=statistic, paths=())
 
     a_store(stage, sharing=after).restore(stage.managers)
@@ -129,31 +130,47 @@ async def test_streamapps_that_start_together_write_what_was_learned_one_after_t
     assert path.exists()
 
 
-async def test_a_write_that_nobody_waits_for_ends_before_the_next(stage_of, monkeypatch):
+async def test_a_later_save_waits_for_the_write_in_a_thread(stage_of, monkeypatch):
     stage = await stage_of().started()
-    path = stage.folder / "learned.json"
+    steps: list[str] = []
     begun, may_end = threading.Event(), threading.Event()
 
     def write_slowly(where, text):
+        nonce = json.loads(text)["resetNonce"]
+        steps.append(f"{nonce} begins")
         begun.set()
         may_end.wait(10)
         write_atomically(where, text)
+        steps.append(f"{nonce} ends")
 
     monkeypatch.setattr(app_state, "write_atomically", write_slowly)
-    first = asyncio.create_task(stage.learned.save(stage.managers))
-    await asyncio.to_thread(begun.wait, 10)
-    first.cancel()
+    first = asyncio.create_task(stage.learned.save_in_thread(stage.managers))
+    assert await asyncio.to_thread(begun.wait, 10)
+    first.cancel()  # as at the end of the loops
     await asyncio.wait([first])
-    left_while_writing = path.exists()
 
     stage.learned.begin_anew(7)
-    second = asyncio.create_task(stage.learned.save(stage.managers))
-    may_end.set()
-    await second
+    threading.Timer(0.1, may_end.set).start()
+    stage.learned.save(stage.managers)
 
-    assert first.cancelled()
-    assert not left_while_writing
-    assert json.loads(path.read_text())["resetNonce"] == 7
+    assert steps == ["0 begins", "0 ends", "7 begins", "7 ends"]
+    assert json.loads((stage.folder / "learned.json").read_text())["resetNonce"] == 7
+
+
+async def test_a_save_that_found_no_free_thread_in_time_does_not_undo_a_later_one(stage_of):
+    stage = await stage_of().started()
+    free = threading.Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
+    busy = asyncio.create_task(asyncio.to_thread(free.wait, 10))
+    first = asyncio.create_task(stage.learned.save_in_thread(stage.managers))
+    await asyncio.sleep(0)  # both ask for the thread
+
+    stage.learned.begin_anew(7)
+    stage.learned.save(stage.managers)
+    free.set()
+    await asyncio.gather(busy, first)
+
+    assert json.loads((stage.folder / "learned.json").read_text())["resetNonce"] == 7
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
@@ -164,7 +181,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_agai
     fresh = assembly.operator_managers(stage.app)
 
     stage.learned.restore(fresh)
-    await stage.learned.save(fresh)
+    stage.learned.save(fresh)
 
     assert math.isnan(fresh["match"].model.service_mean)
     assert (stage.folder / "learned.unreadable").read_text() == text
@@ -173,7 +190,7 @@ async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_agai
 async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_again(stage_of):
     stage = await stage_of().started()
     await stage.ticks(5)
-    await stage.memory.save(stage.clock.now())
+    stage.memory.save(stage.clock.now())
     path = stage.folder / "learned.json"
     kept = json.loads(path.read_text())
     kept["operators"]["match"]["policy"]["version"] = 99
@@ -239,7 +256,7 @@ async def test_what_was_learned_goes_to_the_operator_that_has_the_vertices_now(s
     def store(**vertices):
         return a_store(stage, vertices=vertices)
 
-    await store(match=["a", "b"], count=["c"]).save(stage.managers)
+    store(match=["a", "b"], count=["c"]).save(stage.managers)
     learned = stage.managers["match"].state_dict()
     renamed = assembly.operator_managers(stage.app)
     other = assembly.operator_managers(stage.app)

@@ -127,7 +127,7 @@ async def test_an_operator_without_a_measured_service_time_holds_all_and_says_so
 async def test_what_was_learned_together_is_kept_once_and_restored(stage_of):
     stage = await stage_of(**by("mdp", PLANNED)).started()
     await stage.ticks(5)
-    await stage.memory.save(stage.clock.now())
+    stage.memory.save(stage.clock.now())
     kept = json.loads((stage.folder / "learned.json").read_text())
     fresh = assembly.operator_managers(stage.app)
 
@@ -142,7 +142,7 @@ async def test_what_was_learned_together_is_kept_once_and_restored(stage_of):
 async def test_state_of_another_version_begins_again_and_keeps_what_is_believed(stage_of):
     stage = await stage_of(**by("mdp", PLANNED)).started()
     await stage.ticks(5)
-    await stage.memory.save(stage.clock.now())
+    stage.memory.save(stage.clock.now())
     path = stage.folder / "learned.json"
     kept = json.loads(path.read_text())
     kept["application"]["policy"]["version"] = 99

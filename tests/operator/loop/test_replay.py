@@ -149,7 +149,7 @@ async def test_time_that_nobody_recorded_counts_on_neither_side(stage_of):
 async def test_what_was_learned_before_the_records_begin_is_said_not_to_be_known(stage_of):
     stage = stage_of(operatorManager=QUEUEING)
     await stage.started()
-    await stage.learned.save(stage.managers)
+    stage.learned.save(stage.managers)
     stage.memory.restore(0.0)
     await stage.ticks(6)
 
