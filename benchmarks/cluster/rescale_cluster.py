@@ -9,9 +9,9 @@ The runtime is steered by hand (see `cluster_job`): the parts are the runtime's 
 are looked at every 50 ms; a container counts as started when its node says so, which the kubelet
 does about once a second.
 
-`RESCALE_CPU=2` gives the JobManager and each TaskManager two cores in place of half a one, and
-the result a name of its own: on a machine of two cores, that is as good as no limit. All nodes
-together must have 22 cores to give.
+`RESCALE_CPU=650m` gives the JobManager and each TaskManager so many cores in place of half a one,
+and the result a name of its own: how much of the gap depends on the limits. Three nodes of two
+cores have no room for more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
 
 USUAL_CPU = "500m"
-CPU = choose("RESCALE_CPU", USUAL_CPU, (USUAL_CPU, "2"))
+CPU = choose("RESCALE_CPU", USUAL_CPU, (USUAL_CPU, "650m"))
 """Cores of the JobManager and of each TaskManager: request and limit."""
 SIZED_POOLS = tuple({**pool, "sizes": [CPU]} for pool in POOLS)
 FIRST, SECOND = f"first/{CPU}", f"second/{CPU}"
@@ -114,7 +114,7 @@ class Move:
 
 def result_name() -> str:
     """Return the name of the result: a limit that is not the usual one has one of its own."""
-    return "rescale-cluster" if CPU == USUAL_CPU else f"rescale-cluster-{CPU}-cores"
+    return "rescale-cluster" if CPU == USUAL_CPU else f"rescale-cluster-{CPU}"
 
 
 def run() -> list[Figure]:
