@@ -64,8 +64,6 @@ class Wanted:
     pools: Sequence[Mapping[str, Any]] = POOLS
     memory: str = "1Gi"
     """Of every TaskManager."""
-    job_manager_cpu: str = "500m"
-    """Cores of the JobManager."""
     managed_memory: Mapping[str, str] = field(default_factory=dict)
     """Of it, per operator, for state off the heap."""
     savepoint_deadline: str = "10s"
@@ -85,7 +83,7 @@ class Wanted:
             "image": IMAGE,
             "maxParallelism": 720,
             "storage": {"claim": CLAIM},
-            "jobManager": {"cpu": self.job_manager_cpu, "memory": "1Gi"},
+            "jobManager": {"cpu": "500m", "memory": "1Gi"},
             "config": dict(self.config),
             "job": {
                 "jar": place.inside(jar),

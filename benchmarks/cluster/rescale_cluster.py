@@ -8,10 +8,6 @@ a pod to be started, part by part. Then two pods at once, and two replicas more 
 The runtime is steered by hand (see `cluster_job`): the parts are the runtime's and Flink's. Pods
 are looked at every 50 ms; a container counts as started when its node says so, which the kubelet
 does about once a second.
-
-`RESCALE_CPU=650m` gives the JobManager and each TaskManager so many cores in place of half a one,
-and the result a name of its own: how much of the gap depends on the limits. Three nodes of two
-cores have no room for more.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.choices import choose
 from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
 from benchmarks.figures import Figure, at_least, at_most
@@ -46,20 +41,12 @@ WARM_UP = 20.0
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
 
-USUAL_CPU = "500m"
-CPU = choose("RESCALE_CPU", USUAL_CPU, (USUAL_CPU, "650m"))
-"""Cores of the JobManager and of each TaskManager: request and limit."""
-SIZED_POOLS = tuple({**pool, "sizes": [CPU]} for pool in POOLS)
-FIRST, SECOND = f"first/{CPU}", f"second/{CPU}"
-
-FIXED = {"source": {FIRST: 1}, "sink": {FIRST: 1}}
-HOME = {**FIXED, "match": {FIRST: 2}, "aggregate": {FIRST: 2}}
-ONE_MOVED = {**HOME, "match": {FIRST: 1, SECOND: 1}}
-TWO_MOVED = {**ONE_MOVED, "aggregate": {FIRST: 1, SECOND: 1}}
+FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
+HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
+ONE_MOVED = {**HOME, "match": {"first/500m": 1, "second/500m": 1}}
+TWO_MOVED = {**ONE_MOVED, "aggregate": {"first/500m": 1, "second/500m": 1}}
 JOB = Wanted(
     initial=HOME,
-    pools=SIZED_POOLS,
-    job_manager_cpu=CPU,
     rates=[RATE],
     arguments=("--service.match-ms", "30", "--service.aggregate-ms", "20"),
 )
@@ -112,11 +99,6 @@ class Move:
     pods: PodTimes
 
 
-def result_name() -> str:
-    """Return the name of the result: a limit that is not the usual one has one of its own."""
-    return "rescale-cluster" if CPU == USUAL_CPU else f"rescale-cluster-{CPU}"
-
-
 def run() -> list[Figure]:
     """Move replicas, one at a time and two at a time."""
     return asyncio.run(_run())
@@ -160,12 +142,9 @@ async def _run() -> list[Figure]:
 async def _two_more(*, standby: int, limit: float) -> list[Figure]:
     """Give `match` two replicas more and take them away, with pods that wait or without."""
     name = "two replicas more, standby" if standby else "two replicas more, cold"
-    pools: Sequence[Mapping[str, Any]] = (
-        {**SIZED_POOLS[0], "standby": standby},
-        SIZED_POOLS[1],
-    )
+    pools: Sequence[Mapping[str, Any]] = ({**POOLS[0], "standby": standby}, POOLS[1])
     wanted = replace(JOB, pools=pools)
-    target = {**HOME, "match": {FIRST: 4}}
+    target = {**HOME, "match": {"first/500m": 4}}
     ends: list[RescaleJournal] = []
     async with (
         open_place("weir-bench") as place,
