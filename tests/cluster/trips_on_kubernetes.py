@@ -27,7 +27,7 @@ def trips_app(
     flink = manifest["spec"]["flink"]
     flink["image"] = IMAGE
     flink["storage"] = {"claim": CLAIM}
-    flink["config"] = CONFIG | (config or {})
+    flink["config"] = {**CONFIG, **(config or {})}
     flink["jobManager"] = {"cpu": "500m", "memory": "1Gi"}
     flink["job"] |= {"jar": "/opt/flink/usrlib/trips.jar"}
     flink["job"]["args"] = [
