@@ -84,7 +84,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     Note for `scripts/test-twice` whether failed tests are all that is wrong.
     """
     config = session.config
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "cache") and not hasattr(config, "workerinput"):  # -p no:cacheprovider
         only_failures = exitstatus == pytest.ExitCode.TESTS_FAILED and not count_skipped(config)
         config.cache.set("weir/may-run-again", only_failures)
     must_fail = config.getoption("--fail-on-skip") and count_skipped(config) > 0
