@@ -3,5 +3,5 @@
 C1_ONLY = "-XX:TieredStopAtLevel=1"
 """Else a JVM's second compiler takes much of a small machine's processors while it starts."""
 
-CONFIG = {"env.java.opts.all": C1_ONLY}
+FLINK_CONFIG = {"env.java.opts.all": C1_ONLY}
 """Flink's configuration with them."""

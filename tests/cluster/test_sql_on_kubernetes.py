@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
-from tests.cluster.jvm_options import CONFIG
+from tests.cluster.jvm_options import FLINK_CONFIG
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
@@ -96,7 +96,7 @@ def stream_app(place: Place, names: list[str]) -> dict[str, Any]:
             "mode": "Auto",
             "flink": {
                 "image": IMAGE,
-                "config": CONFIG,
+                "config": FLINK_CONFIG,
                 "job": {"sql": {"script": script(place.inside(place.state / "out"))}},
                 "storage": {"claim": CLAIM},
                 "maxParallelism": 128,

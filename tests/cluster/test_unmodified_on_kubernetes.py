@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
-from tests.cluster.jvm_options import CONFIG
+from tests.cluster.jvm_options import FLINK_CONFIG
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
@@ -66,7 +66,7 @@ def stream_app(place: Place, operators: list[dict[str, Any]]) -> dict[str, Any]:
             "mode": "Auto",
             "flink": {
                 "image": IMAGE,
-                "config": CONFIG,
+                "config": FLINK_CONFIG,
                 "job": {
                     "jar": place.inside(place.state / "readings.jar"),
                     "args": [str(RECORDS), str(RATE), str(SLEEP), out],

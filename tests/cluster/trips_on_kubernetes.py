@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
-from tests.cluster.jvm_options import CONFIG
+from tests.cluster.jvm_options import FLINK_CONFIG
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -27,7 +27,7 @@ def trips_app(
     flink = manifest["spec"]["flink"]
     flink["image"] = IMAGE
     flink["storage"] = {"claim": CLAIM}
-    flink["config"] = {**CONFIG, **(config or {})}
+    flink["config"] = {**FLINK_CONFIG, **(config or {})}
     flink["jobManager"] = {"cpu": "500m", "memory": "1Gi"}
     flink["job"] |= {"jar": "/opt/flink/usrlib/trips.jar"}
     flink["job"]["args"] = [

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.machine import Process, PrometheusUse, machine_cpu
@@ -45,7 +46,7 @@ ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick
 DURATION = "15 min"
 
 USUAL_APPS = 1000
-APPS = int(os.environ.get("WEIR_SCALE_APPS", USUAL_APPS))
+APPS = choose_count("WEIR_SCALE_APPS", USUAL_APPS)
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 PLANNED = 25 * 60.0
@@ -247,7 +248,7 @@ class Bench:
 
 
 def result_name() -> str:
-    """Return the name of the result: the calm with plans has one of its own, as have fewer."""
+    """Return the name of the result: that with plans, or of fewer StreamApps, has its own."""
     name = "scale" if CHOSEN - {"planned"} else "scale-planned"
     return name if APPS == USUAL_APPS else f"{name}-{APPS}"
 

@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,20 +95,13 @@ class LearnedStore:
         Raises:
             TemporaryError: The disk is full; the old file stands.
         """
-        self._write(*self._pack(managers))
+        self.prepare_save(managers)()
 
-    async def save_in_thread(self, managers: Managers) -> None:
-        """Do as `save` does with what the managers know now, but wait for the disk in a thread.
+    def prepare_save(self, managers: Managers) -> Callable[[], None]:
+        """Return the part of `save` that waits for the disk, for a thread to do.
 
-        The thread goes on where nobody waits for it any more; what is saved later stands.
-
-        Raises:
-            TemporaryError: The disk is full; the old file stands.
+        It writes what the managers know now, unless something newer was saved in the meantime.
         """
-        await asyncio.to_thread(self._write, *self._pack(managers))
-
-    def _pack(self, managers: Managers) -> tuple[int, str]:
-        """Return the number of this save, and the text of the file."""
         self._saves += 1
         states = {name: manager.state_dict() for name, manager in managers.items()}
         learned: dict[str, Any] = {
@@ -119,12 +113,12 @@ class LearnedStore:
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
-        return self._saves, json.dumps(learned)
+        return partial(self._write, self._saves, json.dumps(learned))
 
     def _write(self, number: int, text: str) -> None:
         with self._lock:
             if number < self._written:
-                return  # a later save did not wait for a free thread
+                return  # the thread was late
             write_atomically(self._path, text)
             self._written = number
 
@@ -256,7 +250,6 @@ class AppState:
         self._phase = phase
         self._start = start
         self._saved_at = -math.inf
-        self._decided = False  # whether anything was, since then
         self._unrestored = ""  # why the file holds more than the managers know
         self._unsaved = ""
 
@@ -278,7 +271,7 @@ class AppState:
 
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
-        self._saved_at, self._decided = now, False
+        self._saved_at = now
         self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
         return self._unsaved
 
@@ -288,15 +281,11 @@ class AppState:
         Returns:
             Why it could not be kept the last time; empty where it was.
         """
-        # Also where the clock was set back.
-        if self._decided and not 0 <= now - self._saved_at < self._save_every:
-            self._saved_at, self._decided = now, False
-            self._unsaved = self._unrestored
-            if not self._unsaved:
-                try:
-                    await self._learned.save_in_thread(self._managers)
-                except WeirError as error:  # as in `_try`
-                    self._unsaved = str(error)
+        if not 0 <= now - self._saved_at < self._save_every:  # also where the clock was set back
+            self._saved_at = now
+            self._unsaved = self._unrestored or await asyncio.to_thread(
+                self._try, self._learned.prepare_save(self._managers)
+            )
         return self._unsaved
 
     async def forget(self, nonce: int, now: float) -> None:
@@ -338,7 +327,6 @@ class AppState:
         self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
     ) -> None:
         """Keep what a tick decided."""
-        self._decided = True
         self._records.write(
             DecisionRecord(
                 id=f"{tick}-{name}",

@@ -299,8 +299,6 @@ class ApplicationController:
         tokens = self._memory.tokens(now)
         self._outcome = LearningOutcome.NOTHING
         tick = await self._decide(snapshot, directives, guards)
-        unsaved = await self._memory.save_if_due(snapshot.now)
-        self._notices.report_while("LearnedNotSaved", unsaved)
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
         if self._tuning is not None:
@@ -435,6 +433,8 @@ class ApplicationController:
             math.nan if ruling.reason else expect_response(proposals, ruling, flow, snapshot.app)
         )
         self._carry_out(ruling, proposals, snapshot, expected=expected)
+        unsaved = await self._memory.save_if_due(now)
+        self._notices.report_while("LearnedNotSaved", unsaved)
         return replace(
             tick,
             observations=seen,

@@ -144,7 +144,7 @@ async def test_a_later_save_waits_for_the_write_in_a_thread(stage_of, monkeypatc
         steps.append(f"{nonce} ends")
 
     monkeypatch.setattr(app_state, "write_atomically", write_slowly)
-    first = asyncio.create_task(stage.learned.save_in_thread(stage.managers))
+    first = asyncio.create_task(asyncio.to_thread(stage.learned.prepare_save(stage.managers)))
     assert await asyncio.to_thread(begun.wait, 10)
     first.cancel()  # as at the end of the loops
     await asyncio.wait([first])
@@ -162,7 +162,7 @@ async def test_a_save_that_found_no_free_thread_in_time_does_not_undo_a_later_on
     free = threading.Event()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
     busy = asyncio.create_task(asyncio.to_thread(free.wait, 10))
-    first = asyncio.create_task(stage.learned.save_in_thread(stage.managers))
+    first = asyncio.create_task(asyncio.to_thread(stage.learned.prepare_save(stage.managers)))
     await asyncio.sleep(0)  # both ask for the thread
 
     stage.learned.begin_anew(7)
