@@ -12,7 +12,7 @@ an API server that takes two seconds for each answer, one that is away for 20 s,
 A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=calm,restart` measures only
 these, after a start that is not measured.
 
-Planners have no plan in their first twenty minutes. `WEIR_SCALE_PARTS=planned` measures the calm
+Planners have their first plan after 20 to 29 minutes. `WEIR_SCALE_PARTS=planned` measures the calm
 25 minutes after all were decided on, and has a result of its own, `scale-planned`.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.

@@ -104,6 +104,7 @@ from weir_policies.operator_manager.planner.plan import (
     value_outside_candidates,
 )
 from weir_policies.operator_manager.planner.rate import (
+    SECONDS_PER_WEEK,
     assume,
     foresee,
     link_states,
@@ -860,6 +861,27 @@ def read_room(o: int, view: View) -> float:
 
 
 @compiled
+def _intervals_longer(o: int, view: View, block: int) -> int:
+    """Return by how many intervals an operator's first block is longer than the others.
+
+    Plans are made at the end of blocks. A controller reads StreamApps that started together at
+    different moments of an interval. By this moment, their blocks end in different intervals, so
+    that it makes few of their plans at a time. An experiment reads at whole intervals: 0.
+
+    Args:
+        o: Row of the operator.
+        view: Tells the time.
+        block: Intervals in a block.
+    """
+    interval = view.seen[o].interval
+    if not interval > 0:
+        return 0
+    intervals = view.seen[o].time_of_week * SECONDS_PER_WEEK / interval
+    part = intervals - np.floor(intervals)
+    return int(part * block + 0.5) % block
+
+
+@compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Learn from the interval that just ended; plan where a plan is due."""
     own = PlannerMemory(memory[o])
@@ -867,6 +889,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
         interval = view.seen[o].interval
         fitting = int(SECONDS_PER_BLOCK / interval + 0.5) if interval > 0 else INTERVALS_PER_BLOCK
         own.block = min(max(fitting, 1), INTERVALS_PER_BLOCK)
+        own.in_block = -_intervals_longer(o, view, own.block)
     correct(o, view, own)
     note_resize(o, view, own)
     note_violation(o, view, own)

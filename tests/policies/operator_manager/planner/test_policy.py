@@ -398,6 +398,26 @@ def test_what_is_out_of_range_is_refused(wrong):
         a_planner(**wrong)
 
 
+def first_plan(part_of_interval):
+    """Return after how many intervals there is a plan, read so late in each interval."""
+    policy = a_planner()
+    seen = observe(MODEL, TWO_SLOW, 300.0, part_of_interval)
+    for interval in range(1, 60):
+        following = observe(MODEL, TWO_SLOW, 300.0, interval + part_of_interval)
+        policy.learn(an_interval(seen, following))
+        seen = following
+        if "no plan yet" not in policy.decide(seen).reason:
+            return interval
+    raise AssertionError("Expected a plan within an hour")
+
+
+def test_what_is_read_at_other_moments_of_an_interval_is_planned_in_another_one():
+    # 0.0001: what a tick is late decides nothing; 0.9999: nor what it is early
+    parts = (0.0, 0.0001, 0.1, 0.2, 0.5, 0.9, 0.9999)
+
+    assert [first_plan(part) for part in parts] == [20, 20, 21, 22, 25, 29, 20]
+
+
 def test_it_says_which_rule_it_follows_and_what_the_plan_would_have_cost():
     rng = np.random.default_rng(1)
     rates = np.full(3000, 150.0)
