@@ -202,6 +202,13 @@ def list_departures() -> list[Departure]:
             why="the results with the token bucket depend on it",
         ),
         Departure(
+            what="score of a request",
+            paper="Q-learning: the gain in Q, normalised",
+            here="`ql-edf` and `full-backup`: the same; `ql`: how busy the busiest replica is, or, "
+            "where a replica is removed, how idle",
+            why="`ql` is the later paper's, which has no scores",
+        ),
+        Departure(
             what="rate levels that full backup has not seen",
             paper="P is the share of transitions that were counted",
             here="`full-backup` begins with one transition of every level to itself, which stays "

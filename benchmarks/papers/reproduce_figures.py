@@ -54,8 +54,10 @@ from benchmarks.rows import EQUAL, RESULTS, Row, count_matches, match_numbers, w
 from weir_policies import registry
 from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.deep.encodings import Encoding
-from weir_policies.kernels.tables import Table
-from weir_policies.operator_manager.q_learning_linear import count_tiles
+from weir_policies.deep.parameters import DeepParameters
+from weir_policies.deep.replay import empty_replay
+from weir_policies.kernels.tables import DENSE_UP_TO, Table
+from weir_policies.kernels.view import Memory
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
@@ -109,7 +111,8 @@ COUNTED = {
 """Entries, features and weights of the program behind the paper, by policy and node types."""
 COURSE = next(applications(milliseconds=(40,)))
 COURSE_CASE = f"{COURSE}, 5 % of violations, 10 % of reconfigurations"
-ENTRY_BYTES, VALUE_BYTES, WEIGHT_BYTES = 16, 8, 4
+WEIGHT_BYTES = 4
+MEMORY_TABLE = "Figure 18: counts, and KiB of ours"
 ADAPTS = {("25", "threshold-cheapest"): " (ours goes by the new prices, theirs by the first)"}
 """Where ours is another rule than theirs, and why."""
 
@@ -178,9 +181,11 @@ def list_departures() -> list[Departure]:
             what="bytes in Figure 18",
             paper="a picture of memory; the text says tens of megabytes for tables with ten node "
             "types",
-            here="tables: 16 bytes an entry that was written, a key and a value; features: 8 bytes "
-            "each, all that there are; networks: 4 bytes a weight, one network",
-            why="that is what Weir's take",
+            here="all that a policy keeps in a run. Tables and features have 8 bytes for each key "
+            f"that there may be, while these are at most {DENSE_UP_TO:,}; else 16 bytes for each "
+            "place of a hash table that is at most half full. Networks have 4 bytes a weight, and "
+            "a buffer of past intervals",
+            why="a count of entries would leave out the places that are empty",
         ),
         Departure(
             what="Figure 22b",
@@ -614,22 +619,26 @@ def follow_search(algorithm: Algorithm) -> list[float]:
 
 
 def measure_memory() -> list[Row]:
-    """Figure 18: what the tables, features and networks take after a run, K = 10."""
+    """Figure 18: what a policy's memory takes in a run, K = 10."""
     rows = []
     taken: dict[str, list[float]] = {}
     for types in TYPES:
         experiment = describe(Setting("taxi", 10, "A", types))
-        for policy in ("ql", "ql-pds", "ql-pds-plus"):
-            count = _count_visited(policy, experiment)
-            rows.append(_memory_row(policy, types, "entries written", count, ENTRY_BYTES))
-            taken.setdefault(policy, []).append(count * ENTRY_BYTES)
-        features = count_features(types)
-        rows.append(_memory_row("ql-fa", types, "features", features, VALUE_BYTES))
-        taken.setdefault("ql-fa", []).append(features * VALUE_BYTES)
+        for policy in ("ql", "ql-pds", "ql-pds-plus", "ql-fa"):
+            memory = _remember(policy, experiment)
+            what, count = (
+                ("features", int(Table(memory[0]).places))
+                if policy == "ql-fa"
+                else ("entries written", _count_written(memory))
+            )
+            rows.append(_memory_row(policy, types, what, count, memory.nbytes))
+            taken.setdefault(policy, []).append(memory.nbytes)
         for policy, outputs in (("dqn", 2 * types + 1), ("dqn-pds", 1)):
             weights = count_weights(types, Encoding.REDUCED2, outputs=outputs)
-            rows.append(_memory_row(policy, types, "weights", weights, WEIGHT_BYTES))
-            taken.setdefault(policy, []).append(weights * WEIGHT_BYTES)
+            buffer = empty_replay(runs=1, node_types=types, capacity=int(DeepParameters().memory))
+            size = weights * WEIGHT_BYTES + sum(array.nbytes for array in buffer)
+            rows.append(_memory_row(policy, types, "weights", weights, size))
+            taken.setdefault(policy, []).append(size)
     draw_bars(
         "figure-18",
         [f"{types} types" for types in TYPES],
@@ -642,10 +651,10 @@ def measure_memory() -> list[Row]:
 def _memory_row(policy: str, types: int, what: str, count: int, size: int) -> Row:
     theirs = COUNTED.get((policy, types))
     return Row(
-        table="Figure 18: counts, and KiB of ours",
+        table=MEMORY_TABLE,
         row=f"{policy}, A, {types} types: {what}",
         beside="none" if theirs is None else f"{theirs:,}",
-        ours=f"{count:,}; {count * size / 1024:,.1f}",
+        ours=f"{count:,}; {size / 1024:,.1f}",
         holds=None,
         beside_what=RERUN,
         claim="match",
@@ -653,19 +662,18 @@ def _memory_row(policy: str, types: int, what: str, count: int, size: int) -> Ro
     )
 
 
-def count_features(types: int) -> int:
-    """Return the features of `ql-fa` with ten replicas and the tables' levels."""
-    tiles = int(count_tiles(LEVELS))
-    return 2 + (2 * (10 + 1) * tiles + (10 + 1)) * (1 << types)
-
-
-def _count_visited(policy: str, experiment: Experiment) -> int:
+def _remember(policy: str, experiment: Experiment) -> Memory:
+    """Return what a policy has in memory after a run."""
     trace = arrival_rates(experiment.trace)
     algorithm = registry.define(policy, settings_of(experiment, _parameters(policy)))
     if algorithm is None:
         raise TypeError(f"Expected a compiled policy, got {policy}")
     outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
     _, memory = run_compiled(experiment, trace, policy, algorithm, outcome, seed=1)
+    return memory
+
+
+def _count_written(memory: Memory) -> int:
     tables = [Table(row) for row in memory]
     return sum(
         int((own.values != 0).sum() if own.keyed == 1 else (own.keys != -1).sum()) for own in tables

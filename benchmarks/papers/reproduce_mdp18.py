@@ -245,7 +245,7 @@ def run() -> list[Figure]:
     sizes = [(job, year) for job, year in results if job.label.startswith("Figure 2b")]
     draw_sizes(sizes)
     write_rows("reproduce-mdp18", compare_table(years))
-    return judge(years)
+    return [*judge(years), *compare_sizes(sizes)]
 
 
 def run_printed() -> list[Figure]:
@@ -525,6 +525,21 @@ def draw_over_time(years: Mapping[str, Sequence[Year]]) -> None:
             log_across=True,
         ),
     )
+
+
+def compare_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> list[Figure]:
+    """Return what deciding alone adds to the cost, by the number of operators (figure 2b)."""
+    cost = {(job.label, job.operators): year.cost for job, year in results}
+    return [
+        Figure(
+            figure=f"figure 2b: cost with {operators} operators, decentralised 0.7 less the MDP; "
+            "published: increases slightly with the operators",
+            value=cost["Figure 2b: decentralised 0.7", operators]
+            - cost["Figure 2b: MDP", operators],
+            unit="",
+        )
+        for operators in OPERATORS[1:]
+    ]
 
 
 def draw_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> None:
