@@ -35,7 +35,6 @@ from benchmarks.papers.reproduce_encodings import count_weights
 from benchmarks.papers.reproduce_tables import PUBLISHED, QUIRKS
 from benchmarks.papers.taas2023 import (
     FOLDER,
-    LEVELS,
     PRICE_POWER,
     SPEEDUPS,
     TYPES,
