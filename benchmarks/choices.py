@@ -20,8 +20,15 @@ def choose(variable: str, default: str, known: Sequence[str]) -> str:
     return value
 
 
-def choose_some(variable: str, known: Sequence[str]) -> list[str]:
-    """Return what an environment variable lists, separated by commas; everything if it is not set.
+def choose_some(
+    variable: str, known: Sequence[str], default: Sequence[str] | None = None
+) -> list[str]:
+    """Return what an environment variable lists, separated by commas.
+
+    Args:
+        variable: Its name.
+        known: What it may list.
+        default: What is chosen if it is not set; `None` is all that is known.
 
     Raises:
         BenchmarkError: It lists something else.
@@ -30,7 +37,9 @@ def choose_some(variable: str, known: Sequence[str]) -> list[str]:
     unknown = sorted(set(chosen) - set(known))
     if unknown:
         raise BenchmarkError(f"{variable}: expected some of {', '.join(known)}, got {unknown}")
-    return [each for each in known if each in chosen] if chosen else list(known)
+    if not chosen:
+        return list(known if default is None else default)
+    return [each for each in known if each in chosen]
 
 
 def choose_count(variable: str, default: int, *, least: int = 1) -> int:

@@ -98,7 +98,7 @@ class Rescaled:
 
 def result_name() -> str:
     """Return the name of the result: what Weir does not do has one of its own."""
-    return "rescale-state" if _variants() == [USUAL] else "rescale-state-variants"
+    return "rescale-state" if _choose_variants() == [USUAL] else "rescale-state-variants"
 
 
 def run() -> list[Figure]:
@@ -117,16 +117,14 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        for backend, way, variant in product(backends, WAYS, _variants()):
+        for backend, way, variant in product(backends, WAYS, _choose_variants()):
             with patch.object(rest, "CLAIM_MODE", VARIANTS[variant][0]):
                 figures += asyncio.run(_measure(size, backend, way, variant))
     return figures
 
 
-def _variants() -> list[str]:
-    return (
-        choose_some("STATE_VARIANTS", list(VARIANTS)) if "STATE_VARIANTS" in os.environ else [USUAL]
-    )
+def _choose_variants() -> list[str]:
+    return choose_some("STATE_VARIANTS", tuple(VARIANTS), [USUAL])
 
 
 def _sizes() -> tuple[float, ...]:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.choices import choose_count
+from benchmarks.choices import choose_count, choose_some
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.machine import Process, PrometheusUse, machine_cpu
@@ -459,8 +459,10 @@ PARTS = (
     Part("restart", partial(measure_start, name="restart"),
          goals_of_start("restart")),
 )  # fmt: skip
-USUAL = ",".join(part.name for part in PARTS if part.name != "planned")
-CHOSEN = frozenset(os.environ.get("WEIR_SCALE_PARTS", USUAL).split(","))
+PART_NAMES = tuple(part.name for part in PARTS)
+CHOSEN = frozenset(
+    choose_some("WEIR_SCALE_PARTS", PART_NAMES, [name for name in PART_NAMES if name != "planned"])
+)
 
 
 def total(page: str, name: str) -> float:
