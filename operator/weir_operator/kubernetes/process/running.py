@@ -10,6 +10,7 @@ ends the process.
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 from collections.abc import Callable
@@ -39,6 +40,9 @@ THREADS = 32
 """For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
 hangs must not hold up the others."""
 
+GARBAGE_THRESHOLDS = (5_000, 10, 100)
+"""Of Python's garbage collector; its own are 700, 10 and 10."""
+
 
 def allow_open_files() -> None:
     """Allow this process to open as many files and sockets as the system permits.
@@ -49,12 +53,23 @@ def allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
+def collect_garbage_less_often() -> None:
+    """Have Python search for garbage in cycles less often, and never in what it has imported.
+
+    It searches all objects again whenever their number has grown by a quarter. While 200 StreamApps
+    started, that took a quarter of the processor time, and nothing else runs meanwhile.
+    """
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+
+
 async def run_on_cluster(settings: ControllerSettings) -> None:
     """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
 
     Raises:
         WeirError: See `run_controller`; also where no cluster can be reached.
     """
+    collect_garbage_less_often()
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
     changes = Changes(api, settings.namespaces)

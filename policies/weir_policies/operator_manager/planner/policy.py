@@ -861,12 +861,12 @@ def read_room(o: int, view: View) -> float:
 
 
 @compiled
-def _intervals_longer(o: int, view: View, block: int) -> int:
-    """Return by how many intervals an operator's first block is longer than the others.
+def _plan_after(o: int, view: View, block: int) -> int:
+    """Return how many intervals after the end of a block an operator's plan is made.
 
-    Plans are made at the end of blocks. A controller reads StreamApps that started together at
-    different moments of an interval. By this moment, their blocks end in different intervals, so
-    that it makes few of their plans at a time. An experiment reads at whole intervals: 0.
+    A controller reads StreamApps that started together at different moments of an interval. By this
+    moment, it makes their plans in different intervals, a few at a time. An experiment reads at
+    whole intervals: 0.
 
     Args:
         o: Row of the operator.
@@ -889,7 +889,6 @@ def learn(o: int, view: View, memory: Memory) -> None:
         interval = view.seen[o].interval
         fitting = int(SECONDS_PER_BLOCK / interval + 0.5) if interval > 0 else INTERVALS_PER_BLOCK
         own.block = min(max(fitting, 1), INTERVALS_PER_BLOCK)
-        own.in_block = -_intervals_longer(o, view, own.block)
     correct(o, view, own)
     note_resize(o, view, own)
     note_violation(o, view, own)
@@ -910,7 +909,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
     model = read_model(o, view, own)
     moved = abs(model - own.fingerprint)
     outgrown = 1.2 * own.highest_rate > own.candidates_reach
-    due = own.blocks >= own.next_plan or is_beyond_levels(o, view, own)
+    due = own.blocks >= own.next_plan and own.in_block >= _plan_after(o, view, own.block)
+    due = due or is_beyond_levels(o, view, own)
     afresh = False
     room = read_room(o, view)
     changed = moved > DRIFTED or room != own.room
