@@ -111,7 +111,6 @@ COUNTED = {
 COURSE = next(applications(milliseconds=(40,)))
 COURSE_CASE = f"{COURSE}, 5 % of violations, 10 % of reconfigurations"
 WEIGHT_BYTES = 4
-MEMORY_TABLE = "Figure 18: counts, and KiB of ours"
 ADAPTS = {("25", "threshold-cheapest"): " (ours goes by the new prices, theirs by the first)"}
 """Where ours is another rule than theirs, and why."""
 
@@ -183,7 +182,7 @@ def list_departures() -> list[Departure]:
             here="all that a policy keeps in a run. Tables and features have 8 bytes for each key "
             f"that there may be, while these are at most {DENSE_UP_TO:,}; else 16 bytes for each "
             "place of a hash table that is at most half full. Networks have 4 bytes a weight, and "
-            "a buffer of past intervals",
+            "a replay buffer",
             why="a count of entries would leave out the places that are empty",
         ),
         Departure(
@@ -624,7 +623,7 @@ def measure_memory() -> list[Row]:
     for types in TYPES:
         experiment = describe(Setting("taxi", 10, "A", types))
         for policy in ("ql", "ql-pds", "ql-pds-plus", "ql-fa"):
-            memory = _remember(policy, experiment)
+            memory = _memory_after_run(policy, experiment)
             what, count = (
                 ("features", int(Table(memory[0]).places))
                 if policy == "ql-fa"
@@ -650,7 +649,7 @@ def measure_memory() -> list[Row]:
 def _memory_row(policy: str, types: int, what: str, count: int, size: int) -> Row:
     theirs = COUNTED.get((policy, types))
     return Row(
-        table=MEMORY_TABLE,
+        table="Figure 18: counts, and KiB of ours",
         row=f"{policy}, A, {types} types: {what}",
         beside="none" if theirs is None else f"{theirs:,}",
         ours=f"{count:,}; {size / 1024:,.1f}",
@@ -661,8 +660,8 @@ def _memory_row(policy: str, types: int, what: str, count: int, size: int) -> Ro
     )
 
 
-def _remember(policy: str, experiment: Experiment) -> Memory:
-    """Return what a policy has in memory after a run."""
+def _memory_after_run(policy: str, experiment: Experiment) -> Memory:
+    """Return a policy's memory after a run."""
     trace = arrival_rates(experiment.trace)
     algorithm = registry.define(policy, settings_of(experiment, _parameters(policy)))
     if algorithm is None:

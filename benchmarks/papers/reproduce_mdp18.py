@@ -528,7 +528,10 @@ def draw_over_time(years: Mapping[str, Sequence[Year]]) -> None:
 
 
 def compare_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> list[Figure]:
-    """Return what deciding alone adds to the cost, by the number of operators (figure 2b)."""
+    """Return how much more decentralised control costs than the MDP (figure 2b).
+
+    With one operator, both are the same policy.
+    """
     cost = {(job.label, job.operators): year.cost for job, year in results}
     return [
         Figure(

@@ -13,7 +13,8 @@ A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=calm,res
 these, after a start that is not measured.
 
 Planners have their first plan after 20 to 29 minutes. `WEIR_SCALE_PARTS=planned` measures the calm
-25 minutes after all were decided on, and has a result of its own, `scale-planned`.
+25 minutes after all were decided on, when some have no plan yet, and has a result of its own,
+`scale-planned`.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
 """
@@ -362,7 +363,7 @@ def measure_calm(bench: Bench) -> list[Figure]:
 
 
 def measure_planned(bench: Bench) -> list[Figure]:
-    """Measure while nothing happens, when planners have plans.
+    """Measure while nothing else happens, in minutes in which planners make their first plans.
 
     Raises:
         RuntimeError: Not all had been decided on, so nobody knows when they have.

@@ -54,10 +54,11 @@ def allow_open_files() -> None:
 
 
 def collect_garbage_less_often() -> None:
-    """Have Python search for garbage in cycles less often, and never in what it has imported.
+    """Run Python's garbage collector less often, and never on what was imported before.
 
-    It searches all objects again whenever their number has grown by a quarter. While 200 StreamApps
-    started, that took a quarter of the processor time, and nothing else runs meanwhile.
+    By default, a full collection runs whenever the number of old objects has grown by a quarter.
+    While 200 StreamApps started, that took a quarter of the CPU time, and nothing else runs
+    during a collection.
     """
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)

@@ -861,12 +861,12 @@ def read_room(o: int, view: View) -> float:
 
 
 @compiled
-def _plan_after(o: int, view: View, block: int) -> int:
-    """Return how many intervals after the end of a block an operator's plan is made.
+def _plan_delay(o: int, view: View, block: int) -> int:
+    """Return how many intervals after the end of a block a due plan is made.
 
-    A controller reads StreamApps that started together at different moments of an interval. By this
-    moment, it makes their plans in different intervals, a few at a time. An experiment reads at
-    whole intervals: 0.
+    A controller ticks StreamApps at different moments of the interval. Plans are spread over a
+    block by that moment, so that StreamApps that started together do not all plan in one interval.
+    Experiments tick at whole intervals: 0.
 
     Args:
         o: Row of the operator.
@@ -878,6 +878,7 @@ def _plan_after(o: int, view: View, block: int) -> int:
         return 0
     intervals = view.seen[o].time_of_week * SECONDS_PER_WEEK / interval
     part = intervals - np.floor(intervals)
+    # Rounded, so that a tick slightly late or early keeps its interval; a whole block wraps to 0.
     return int(part * block + 0.5) % block
 
 
@@ -909,7 +910,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     model = read_model(o, view, own)
     moved = abs(model - own.fingerprint)
     outgrown = 1.2 * own.highest_rate > own.candidates_reach
-    due = own.blocks >= own.next_plan and own.in_block >= _plan_after(o, view, own.block)
+    due = own.blocks >= own.next_plan and own.in_block >= _plan_delay(o, view, own.block)
     due = due or is_beyond_levels(o, view, own)
     afresh = False
     room = read_room(o, view)

@@ -149,7 +149,11 @@ def _usual_height(own: PlannerMemory, week: int, mean: float) -> float:
 
 @compiled_apart
 def foresee(o: int, view: View, own: PlannerMemory) -> float:
-    """Fill the season of the next blocks; return that of the one that just ended, in logs."""
+    """Fill the season of the next blocks; return that of the one that just ended, in logs.
+
+    Blocks are counted from the present moment. A plan that waits within a block takes its season up
+    to nine intervals late (`_plan_delay` in policy.py).
+    """
     _weigh(own)
     mean, parts = 0.0, 0
     for day in range(DAY):

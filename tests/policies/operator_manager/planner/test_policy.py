@@ -399,7 +399,7 @@ def test_what_is_out_of_range_is_refused(wrong):
 
 
 def first_plan(part_of_interval):
-    """Return after how many intervals there is a plan, read so late in each interval."""
+    """Return the interval in which the first plan is made, ticking at this part of each."""
     policy = a_planner()
     seen = observe(MODEL, TWO_SLOW, 300.0, part_of_interval)
     for interval in range(1, 60):
@@ -411,8 +411,8 @@ def first_plan(part_of_interval):
     raise AssertionError("Expected a plan within an hour")
 
 
-def test_what_is_read_at_other_moments_of_an_interval_is_planned_in_another_one():
-    # 0.0001: what a tick is late decides nothing; 0.9999: nor what it is early
+def test_first_plans_are_spread_by_the_moment_of_the_tick():
+    # A tick a little late (0.0001) or early (0.9999) plans like one on time.
     parts = (0.0, 0.0001, 0.1, 0.2, 0.5, 0.9, 0.9999)
 
     assert [first_plan(part) for part in parts] == [20, 20, 21, 22, 25, 29, 20]
