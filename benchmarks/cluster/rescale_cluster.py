@@ -8,19 +8,25 @@ a pod to be started, part by part. Then two pods at once, and two replicas more 
 The runtime is steered by hand (see `cluster_job`): the parts are the runtime's and Flink's. Pods
 are looked at every 50 ms; a container counts as started when its node says so, which the kubelet
 does about once a second.
+
+`WEIR_RESCALE_QUOTAS=lifted` takes the CPU quotas from all pods of Flink, which then share the
+machine's processors, and has a result of its own: what is less then is what the quotas cost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.choices import choose
 from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
+from benchmarks.cluster.quotas import PodQuotas
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
@@ -40,6 +46,9 @@ WARM_UP = 20.0
 """Seconds in which the JVMs compile what they run."""
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
+LIFTED = choose("WEIR_RESCALE_QUOTAS", "kept", ("kept", "lifted")) == "lifted"
+WAITING = {"jobmanager": "JobManager", "taskmanager": "TaskManager that did longest"}
+"""The components, and what waits for its quota in each."""
 
 FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
 HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
@@ -61,6 +70,15 @@ class PodTimes:
     started: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """For how long each pod had waited for its CPU quota until a time."""
+
+    time: float
+    seconds: Mapping[tuple[str, str], float]
+    """By component and uid; of all processors together."""
+
+
 @dataclass(slots=True)
 class PodWatch:
     """Sees when new TaskManager pods get where, from its start until it is cancelled."""
@@ -69,11 +87,24 @@ class PodWatch:
     known: frozenset[str]
     """Names of the pods that were there before."""
     times: PodTimes = field(default_factory=PodTimes)
+    waits: list[Waits] = field(default_factory=list)
+    _quotas: PodQuotas = field(default_factory=PodQuotas)
     _seen: dict[str, set[str]] = field(default_factory=dict)
 
     async def look(self, now: float) -> None:
         """Look once; `now` is when."""
-        for pod in await self.place.pods("taskmanager"):
+        pods = {component: await self.place.pods(component) for component in WAITING}
+        self.waits.append(
+            Waits(
+                time=now,
+                seconds={
+                    (component, uid): self._quotas.throttled(uid)
+                    for component, some in pods.items()
+                    for uid in (pod["metadata"]["uid"] for pod in some)
+                },
+            )
+        )
+        for pod in pods["taskmanager"]:
             name = pod["metadata"]["name"]
             if name in self.known:
                 continue
@@ -97,6 +128,22 @@ class Move:
 
     journal: RescaleJournal
     pods: PodTimes
+    waits: Sequence[Waits]
+
+    def waited(self, component: str) -> float:
+        """Return for how long the pod that waited most had to, from the job's stop on."""
+        stop = self.journal.times[str(Step.STOP)]
+        # A pod that is not there before began with nothing, and one that has gone says no more.
+        before = [each.seconds for each in self.waits if each.time <= stop][-1]
+        after = self.waits[-1].seconds
+        return max(
+            seconds - before.get(pod, 0.0) for pod, seconds in after.items() if pod[0] == component
+        )
+
+
+def result_name() -> str:
+    """Return the name of the result: that without quotas has its own."""
+    return "rescale-cluster-no-quotas" if LIFTED else "rescale-cluster"
 
 
 def run() -> list[Figure]:
@@ -104,9 +151,27 @@ def run() -> list[Figure]:
     return asyncio.run(_run())
 
 
+@asynccontextmanager
+async def _open_place() -> AsyncIterator[Place]:
+    """Open a place, in which pods have no CPU quota if that is chosen."""
+    async with open_place("weir-bench") as place:
+        lifting = asyncio.create_task(_lift(place)) if LIFTED else None
+        yield place
+        if lifting and not lifting.cancel():
+            lifting.result()  # it has failed, and quotas were there again
+
+
+async def _lift(place: Place) -> None:
+    quotas = PodQuotas()
+    while True:
+        for component in WAITING:
+            quotas.lift(pod["metadata"]["uid"] for pod in await place.pods(component))
+        await asyncio.sleep(LOOK)
+
+
 async def _run() -> list[Figure]:
     async with (
-        open_place("weir-bench") as place,
+        _open_place() as place,
         ClusterJob(place, JOB.app(place), JOB.initial) as job,
     ):
         await job.lifecycle.bring_up()
@@ -124,6 +189,14 @@ async def _run() -> list[Figure]:
         at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.0),
         Figure(figure="output gap, shortest", value=min(gaps), unit="s"),
         Figure(figure="output gap, longest", value=max(gaps), unit="s"),
+        *(
+            Figure(
+                figure=f"waited for its CPU quota from the stop on: the {name}, median",
+                value=statistics.median(move.waited(component) for move in (*single, *double)),
+                unit="s",
+            )
+            for component, name in WAITING.items()
+        ),
         *_parts("one pod", single, arrivals),
         *_parts("two pods", double, arrivals),
         at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
@@ -147,7 +220,7 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
     target = {**HOME, "match": {"first/500m": 4}}
     ends: list[RescaleJournal] = []
     async with (
-        open_place("weir-bench") as place,
+        _open_place() as place,
         ClusterJob(place, wanted.app(place), wanted.initial) as job,
     ):
         await job.lifecycle.bring_up()
@@ -174,7 +247,7 @@ async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Mo
             journal = await job.change(target)
         finally:
             watching.cancel()
-        moves.append(Move(journal, watch.times))
+        moves.append(Move(journal, watch.times, watch.waits))
         await asyncio.sleep(PAUSE)
     return moves
 

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.cluster import cluster_job
 from benchmarks.cluster.place import Place
+from benchmarks.cluster.quotas import PodQuotas
 from benchmarks.cluster.rescale_cluster import PodWatch
 from weir_operator.kubernetes.api.client import KubernetesApi
 
@@ -19,7 +20,7 @@ def a_place(pods=()):
 
     class Seen(Place):
         async def pods(self, component):
-            return next(looks)
+            return next(looks) if component == "taskmanager" else ()
 
     api = KubernetesApi(lambda: pytest.fail("nobody is to be asked"), timeout=1.0)
     return Seen(api=api, namespace="bench", owner_uid="1", state=Path("/var/tmp/bench"))
@@ -28,7 +29,7 @@ def a_place(pods=()):
 def a_pod(name, *, node="", runs=False):
     state: dict[str, object] = {"running" if runs else "waiting": {}}
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "uid": name},
         "spec": {"nodeName": node} if node else {},
         "status": {"containerStatuses": [{"state": state}]},
     }
@@ -50,6 +51,29 @@ async def test_a_pod_got_somewhere_when_the_last_new_one_did():
         await watch.look(now)
 
     assert (watch.times.made, watch.times.scheduled, watch.times.started) == (2.0, 3.0, 4.0)
+
+
+def a_group(folder, *, waited):
+    folder.mkdir(parents=True)
+    (folder / "cpu.stat").write_text(f"nr_periods 9\nnr_throttled 2\nthrottled_time {waited}\n")
+    (folder / "cpu.cfs_quota_us").write_text("50000\n")
+    return folder / "cpu.cfs_quota_us"
+
+
+def test_a_pods_quota_is_lifted_and_what_its_containers_waited_is_added_up(tmp_path):
+    pods = tmp_path / "weir-small/kubepods"
+    pod = a_group(pods / "podu-1", waited=9_000_000_000)
+    first = a_group(pods / "podu-1/pause", waited=500_000_000)
+    second = a_group(pods / "podu-1/flink", waited=1_250_000_000)
+    other = a_group(pods / "podu-2", waited=0)
+    quotas = PodQuotas(tmp_path)
+
+    assert quotas.throttled("u-1") == 1.75
+    assert quotas.throttled("u-3") == 0.0
+    quotas.lift(["u-1", "u-3"])
+
+    assert [each.read_text().strip() for each in (pod, first, second)] == ["-1"] * 3
+    assert other.read_text().strip() == "50000"
 
 
 def test_a_path_of_the_volume_is_found_from_inside_and_outside():
