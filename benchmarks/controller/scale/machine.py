@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from benchmarks.controller.scale import stage
 
 MIB = 2**20
@@ -77,6 +79,33 @@ def machine_cpu() -> float:
     return (user + nice + system + interrupts + soft) / _TICKS
 
 
+PROGRAMS = {
+    "kube-apiserver": "API server",
+    "etcd": "etcd",
+    "prometheus": "Prometheus",
+    "benchmarks.controller.scale.world": "simulated jobs",
+    "benchmarks.controller.scale.controller": "controller",
+}
+"""What runs beside the benchmark, by a word of its command line."""
+
+
+def cpu_by_program() -> dict[str, float]:
+    """Return the CPU seconds that the benchmark and what it has started have used so far."""
+    this = psutil.Process()
+    used = {"benchmark": _seconds(this)}
+    for child in this.children(recursive=True):
+        words = [Path(word).name for word in child.cmdline()]
+        for word, program in PROGRAMS.items():
+            if word in words:
+                used[program] = used.get(program, 0.0) + _seconds(child)
+    return used
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrometheusUse:
     """What a Prometheus server says of itself at a moment."""
@@ -85,8 +114,8 @@ class PrometheusUse:
     """Answered so far."""
     memory: float
     """MiB resident."""
-    cpu: float
-    """Seconds."""
+    series: float
+    """Those of which it has samples in memory."""
 
     @classmethod
     def of(cls, url: str) -> PrometheusUse:
@@ -100,7 +129,7 @@ class PrometheusUse:
                 if labels["handler"] == "/api/v1/query"
             ),
             memory=_only(page, "process_resident_memory_bytes") / MIB,
-            cpu=_only(page, "process_cpu_seconds_total"),
+            series=_only(page, "prometheus_tsdb_head_series"),
         )
 
 

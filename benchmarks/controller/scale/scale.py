@@ -36,7 +36,12 @@ from pathlib import Path
 from benchmarks.choices import choose_count, choose_some
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
-from benchmarks.controller.scale.machine import Process, PrometheusUse, machine_cpu
+from benchmarks.controller.scale.machine import (
+    Process,
+    PrometheusUse,
+    cpu_by_program,
+    machine_cpu,
+)
 from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
@@ -60,7 +65,7 @@ LONGEST_START = 360.0
 """Seconds after which a start counts as not measured."""
 SLOW = 2.0
 """Seconds more for each answer of a slow API server."""
-SLOW_FOR = 45.0
+SLOW_FOR = 3 * INTERVAL
 AWAY_FOR = 20.0
 SETTLES = 30.0
 """Seconds that are watched after a fault of the API server."""
@@ -170,15 +175,11 @@ class Bench:
     def read(self) -> Reading:
         """Take a reading."""
         page = self.page()
-        lags = {
-            float(labels["le"]): value
-            for labels, value in stage.samples(page, "weir_tick_lag_seconds_bucket")
-        }
         return Reading(
             time=time.monotonic(),
             cpu=self.process.cpu(),
             machine=machine_cpu(),
-            lags=lags,
+            lags=lags_of(page),
             ticks=total(page, "weir_tick_lag_seconds_count"),
             decisions=total(page, "weir_decisions_total"),
             requests=asyncio.run(stage.requests_served(self.plane)),
@@ -229,7 +230,7 @@ class Bench:
             seconds=passed,
             cores=(after.cpu - before.cpu) / passed,
             busy=(after.machine - before.machine) / passed / (os.cpu_count() or 1),
-            lag=quantile(before, after, 0.99),
+            lag=quantile(before.lags, after.lags, 0.99),
             ticks=after.ticks - before.ticks,
             decisions=after.decisions - before.decisions,
             requests={
@@ -321,15 +322,18 @@ def measure_parts(bench: Bench, parts: Sequence[Part]) -> list[Figure]:
 
 def measure_start(bench: Bench, name: str) -> list[Figure]:
     """Measure from the controller's start until all have been decided on."""
-    began, machine = time.monotonic(), machine_cpu()
+    began, machine, programs = time.monotonic(), machine_cpu(), cpu_by_program()
     with bench.process.watched():
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
+    used = {name: cpu - programs.get(name, 0.0) for name, cpu in cpu_by_program().items()}
     return [
         Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
         at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
                 limit=DECIDED_LIMIT),
         Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
+        *(Figure(figure=f"CPU time of the {name}: {program}", value=used[program], unit="s")
+          for program in sorted(used) if program != "controller"),
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
@@ -355,6 +359,7 @@ def measure_calm(bench: Bench) -> list[Figure]:
         Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
                unit="1/min"),
         Figure(figure="memory of Prometheus", value=calm.prometheus.memory, unit="MiB"),
+        Figure(figure="series in Prometheus", value=calm.prometheus.series, unit=""),
         Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
                unit=""),
         *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
@@ -392,6 +397,7 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
 def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
     """Measure while the API server is slow or away, and a while after."""
     began, lost = time.monotonic(), bench.terms_lost()
+    before = lags_of(bench.page())
     if name == "slow":
         bench.server.answer_after(SLOW)
     else:
@@ -400,12 +406,14 @@ def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
         time.sleep(seconds)
     finally:
         bench.server.come_back()
+    during = quantile(before, lags_of(bench.page()), 0.99)
     after = bench.watch(SETTLES)
     return [
         at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
                 value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
         at_most(figure=f"API server {name}: terms lost",
                 value=float(bench.terms_lost() - lost), unit="", limit=0),
+        Figure(figure=f"API server {name}: tick lag meanwhile, p99", value=during, unit="s"),
         Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
                unit="s"),
         Figure(figure=f"API server {name}: machine busy just after",
@@ -480,13 +488,23 @@ def total(page: str, name: str) -> float:
     return sum(value for _, value in stage.samples(page, name))
 
 
-def quantile(before: Reading, after: Reading, part: float) -> float | None:
+def lags_of(page: str) -> Mapping[float, float]:
+    """Return how many ticks began no later than so many seconds after their time."""
+    return {
+        float(labels["le"]): value
+        for labels, value in stage.samples(page, "weir_tick_lag_seconds_bucket")
+    }
+
+
+def quantile(
+    before: Mapping[float, float], after: Mapping[float, float], part: float
+) -> float | None:
     """Return below which lag that part of the ticks between two readings began.
 
     Linear within a bucket; `None` where nothing ticked, or a lag was beyond all buckets.
     """
-    bounds = sorted(after.lags)
-    counts = [after.lags[each] - before.lags.get(each, 0.0) for each in bounds]
+    bounds = sorted(after)
+    counts = [after[each] - before.get(each, 0.0) for each in bounds]
     if not counts or counts[-1] <= 0:  # below zero after a term was lost: it counts anew
         return None
     wanted = part * counts[-1]

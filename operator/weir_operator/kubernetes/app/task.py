@@ -51,6 +51,7 @@ from weir_operator.loop.directives import (
     carried_by_directives,
     directives_of,
 )
+from weir_operator.loop.tick import find_first_wait
 from weir_operator.rescale.journal import Step
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Runtime
@@ -173,7 +174,7 @@ class AppTask:
     async def run(self) -> None:
         """Open the StreamApp and run it, again after each failure, until `stop` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
-        pause, turn = FIRST_PAUSE, self._context.turns.turn()
+        pause, turn = FIRST_PAUSE, self._context.turns.turn(self._until_tick)
         while not self._stopping:
             began = self._context.clock.monotonic()
             self._changed.clear()  # read now, so it must not shorten the next pause
@@ -208,6 +209,14 @@ class AppTask:
             pause = choose_pause(kind, pause, mid_change=is_mid_change(self._writer.status))
             self._fail(kind, failure, pause)
             await self._wait_before_retry(pause)
+
+    def _until_tick(self, after: float) -> float:
+        """Return the seconds from so many seconds from now on until the next tick."""
+        if self._app is None:
+            return 0.0  # there will be none
+        interval = self._app.spec.operator_manager.interval.seconds
+        then = self._context.clock.now() + after
+        return find_first_wait(then, interval, phase_of(self.resource))
 
     async def stop(self) -> None:
         """End the task and let the job run on; a change in progress may finish first."""

@@ -1,9 +1,13 @@
-"""Bounds how many StreamApps are brought up at once.
+"""Bounds how many StreamApps are brought up at once, and orders those that wait.
 
 A controller that starts finds a thousand. In turns, each takes a second or so: what it has read of
 its status still counts when it acts (see `StatusClient.confirm`), and it is managed while others
 wait. If all began together, each would take as long as all of them, and read its status again
 before each step.
+
+Ticks have fixed places in their interval. So the next turn is given to the StreamApp whose tick
+comes soonest after it has been brought up; in order of arrival, each would wait for half an
+interval more until it is decided on. Every interval, each StreamApp's tick is the soonest once.
 
 A JobManager that hangs must not hold up the others. So a turn ends after `LONGEST` at the latest,
 and what was begun in it goes on beside.
@@ -12,33 +16,38 @@ and what was begun in it goes on beside.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 AT_ONCE = 16
 """StreamApps: as many as may ask the API server at once, see `client.CONNECTIONS`."""
 LONGEST = 2.0
 """Seconds of a turn: after as many, what was read of a status counts no more."""
+BROUGHT_UP_AFTER = 3 * LONGEST
+"""Seconds after which nearly every StreamApp that is given a turn has been brought up; one that has
+not may miss its tick, and then waits for the next one."""
 
 
 class Turn:
     """One StreamApp's; it may begin again after its end."""
 
-    def __init__(self, places: asyncio.Semaphore, longest: float) -> None:
-        self._places = places
-        self._longest = longest
+    def __init__(self, turns: Turns, until_tick: Callable[[float], float]) -> None:
+        self._turns = turns
+        self._until_tick = until_tick
         self._ending: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
         """Wait for the turn, unless it has begun."""
         if self._ending is None:
-            await self._places.acquire()
-            self._ending = asyncio.get_running_loop().call_later(self._longest, self.end)
+            await self._turns.wait_for_place(self._until_tick)
+            loop = asyncio.get_running_loop()
+            self._ending = loop.call_later(self._turns.longest, self.end)
 
     def end(self) -> None:
         """Let another one begin; once over, it is over."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-            self._places.release()
+            self._turns.give_place_away()
 
 
 class Turns:
@@ -51,9 +60,40 @@ class Turns:
             at_once: Turns that may have begun at once.
             longest: Seconds after which each ends.
         """
-        self._places = asyncio.Semaphore(at_once)
-        self._longest = longest
+        self.longest = longest
+        self._free = at_once
+        self._waiting: dict[asyncio.Future[None], Callable[[float], float]] = {}
 
-    def turn(self) -> Turn:
-        """Return a turn that has not begun."""
-        return Turn(self._places, self._longest)
+    def turn(self, until_tick: Callable[[float], float]) -> Turn:
+        """Return a turn that has not begun.
+
+        Args:
+            until_tick: Returns the seconds from so many seconds from now on until the StreamApp's
+                next tick.
+        """
+        return Turn(self, until_tick)
+
+    async def wait_for_place(self, until_tick: Callable[[float], float]) -> None:
+        """Take a place, once one is free and no other StreamApp's tick is sooner."""
+        if self._free:
+            self._free -= 1
+            return
+        given = asyncio.get_running_loop().create_future()
+        self._waiting[given] = until_tick
+        try:
+            await given
+        except asyncio.CancelledError:
+            if self._waiting.pop(given, None) is None:
+                self.give_place_away()  # it was given, and is not needed
+            raise
+
+    def give_place_away(self) -> None:
+        """Give a place to the StreamApp whose tick is the soonest, or leave it free."""
+        # One that has just been cancelled has not left yet.
+        waiting = [given for given in self._waiting if not given.done()]
+        if not waiting:
+            self._free += 1
+            return
+        soonest = min(waiting, key=lambda given: self._waiting[given](BROUGHT_UP_AFTER))
+        del self._waiting[soonest]
+        soonest.set_result(None)

@@ -193,7 +193,7 @@ class OperatorSeries:
 
 _DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 _GAPS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300)
-_LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60)
+_LAGS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 5, 15, 60)
 
 FAILURES = ("temporary", "permanent", "job", "defect", "deletion", "elsewhere")
 """Kinds of errors that end a run of a StreamApp's loops, or a try of its deletion."""
