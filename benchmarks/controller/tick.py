@@ -33,8 +33,10 @@ from weir_policies.model.node_types import Deployment
 ABOUT = "CPU time of a decision tick: 100 operators x 3 pools; of a decision of the default policy"
 DURATION = "20 s"
 
+POLICIES = ("queueing", "planner")
 OPERATORS = 100
 TICKS = 15
+"""Each too few for a plan of `planner`, which come after 20."""
 DECISIONS = 60
 """Of the default policy: enough for the plans of its first hour."""
 NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
@@ -44,24 +46,38 @@ LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
 
 def run() -> list[Figure]:
     """Run some ticks and take the median of each part."""
-    with tempfile.TemporaryDirectory() as folder:
-        application = _Application(Path(folder))
-        parts = [application.tick(turn) for turn in range(TICKS)]
-        decisions = application.time_decisions("planner")
-    # The first ones fill caches that a controller fills once in its life.
-    warm = parts[3:]
-    total = statistics.median(sum(tick.values()) for tick in warm)
-    return [
-        at_most(figure="CPU time of a tick", value=1000 * total, unit="ms", limit=40),
-        *(
-            Figure(
-                figure=f"of it: {name}",
-                value=1000 * statistics.median(tick[name] for tick in warm),
+    figures = []
+    for policy in POLICIES:
+        with tempfile.TemporaryDirectory() as folder:
+            application = _Application(Path(folder), policy)
+            parts = [application.tick(turn) for turn in range(TICKS)]
+        # The first ones fill caches that a controller fills once in its life.
+        warm = parts[3:]
+        total = statistics.median(sum(tick.values()) for tick in warm)
+        figures += [
+            at_most(
+                figure=f"CPU time of a tick with `{policy}`",
+                value=1000 * total,
                 unit="ms",
-            )
-            for name in warm[0]
-        ),
-        Figure(figure="the first tick", value=1000 * sum(parts[0].values()), unit="ms"),
+                limit=40,
+            ),
+            *(
+                Figure(
+                    figure=f"of it with `{policy}`: {name}",
+                    value=1000 * statistics.median(tick[name] for tick in warm),
+                    unit="ms",
+                )
+                for name in warm[0]
+            ),
+            Figure(
+                figure=f"the first tick with `{policy}`",
+                value=1000 * sum(parts[0].values()),
+                unit="ms",
+            ),
+        ]
+    decisions = application.time_decisions("planner")
+    return [
+        *figures,
         at_most(
             figure="a decision of `planner`, plans included, longest",
             value=1000 * max(decisions),
@@ -79,7 +95,8 @@ def run() -> list[Figure]:
 class _Application:
     """A chain of operators, and everything of its controller that lives between two ticks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, policy: str) -> None:
+        self.policy = policy
         self.layout = make_layout(REPLICAS)
         self.flow = Dataflow(
             operators=NAMES,
@@ -89,7 +106,7 @@ class _Application:
         self.managers = SeparateManagers(
             {
                 name: make_manager(
-                    name, "queueing", fixed=Deployment((1, 0, 0)) if name == "source" else None
+                    name, policy, fixed=Deployment((1, 0, 0)) if name == "source" else None
                 )
                 for name in NAMES
             }
@@ -101,7 +118,7 @@ class _Application:
         self.records = RecordStore(folder / "records.sqlite")
         self.learned = LearnedStore(
             folder / "learned.json",
-            policy="queueing",
+            policy=policy,
             settings={},
             reset_nonce=0,
             sharing=self.am.sharing,
@@ -182,7 +199,7 @@ class _Application:
                 id=f"{turn}-{name}",
                 time=now,
                 operator=name,
-                policy="queueing",
+                policy=self.policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=self.ruling.verdicts.get(name, ""),

@@ -125,8 +125,8 @@ async def _watch() -> list[Figure]:
             limit=32,
         ),
         at_most(
-            figure="memory beyond that while they are listed",
-            value=max(0.0, listed["highest"] - written["highest"]),
+            figure="most memory for them, while they are listed",
+            value=listed["highest"] - alone["highest"],
             unit="MiB",
             limit=32,
         ),
