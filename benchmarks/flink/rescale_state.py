@@ -60,6 +60,10 @@ FILL_RATE = 600.0
 RATE = 20.0
 """Records/s afterwards, by which gaps are seen."""
 SLOT = 5.0
+USUAL_FOR = 5.0
+"""Seconds for which records come at that rate before a change."""
+SLOWEST = 30.0
+"""Seconds after a change in which the slowest record is looked for."""
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
 WAYS = ("Savepoint", "Checkpoint")
@@ -191,17 +195,27 @@ def _job(records: int, backend: str, way: str, more: Mapping[str, str]) -> Trips
 
 
 async def _until_arrived(cluster: TripsCluster, records: int, *, limit: float) -> None:
+    """Wait until the state is full and records come at the usual rate.
+
+    Raises:
+        RuntimeError: They do not in time.
+    """
+    few = int(USUAL_FOR * RATE)
+
     async def arrived() -> bool | None:
-        return len(read_arrivals(cluster.out)) >= records or None
+        arrivals = read_arrivals(cluster.out)
+        if len(arrivals) < records + few:
+            return None
+        return arrivals[-1].time - arrivals[-few].time > USUAL_FOR / 2 or None
 
     if await wait_until(arrived, clock=cluster.clock, timeout=limit, period=1.0) is None:
         raise RuntimeError(f"Expected {records} records within {limit:.0f} s, got fewer")
 
 
 async def _rescale(cluster: TripsCluster, way: str) -> Rescaled:
-    """Make the change once a checkpoint is there, and wait for the first one after it."""
+    """Make the change after a checkpoint of the full state, and wait for the first one after it."""
     old = cluster.store.load().job_id or ""
-    await _checkpoint(cluster, old, newest=True)
+    await _checkpoint(cluster, old, newest=True, since=cluster.clock.now())
     journal = await cluster.change(THREE)
     if journal.by_checkpoint:
         last = await _checkpoint(cluster, old, newest=True)
@@ -219,10 +233,12 @@ async def _rescale(cluster: TripsCluster, way: str) -> Rescaled:
     )
 
 
-async def _checkpoint(cluster: TripsCluster, job_id: str, *, newest: bool) -> Mapping[str, Any]:
+async def _checkpoint(
+    cluster: TripsCluster, job_id: str, *, newest: bool, since: float = 0.0
+) -> Mapping[str, Any]:
     """Return the newest or the oldest of a job's latest checkpoints, once there is one.
 
-    Flink remembers ten of them.
+    Flink remembers ten of them. Those that began before `since`, Unix seconds, do not count.
 
     Raises:
         RuntimeError: There is none in time.
@@ -231,6 +247,7 @@ async def _checkpoint(cluster: TripsCluster, job_id: str, *, newest: bool) -> Ma
     async def complete() -> Mapping[str, Any] | None:
         url = f"{cluster.runtime.rest_url}/jobs/{job_id}/checkpoints"
         known = await asyncio.to_thread(_checkpoints, url)
+        known = [each for each in known if each["trigger_timestamp"] >= 1000 * since]
         return known[-1 if newest else 0] if known else None
 
     found = await wait_until(complete, clock=cluster.clock, timeout=CHECKPOINT_LIMIT, period=0.5)
@@ -256,8 +273,12 @@ def _size(folder: Path) -> int:
 def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Figure]:
     times = done.journal.times
     stop, end = times[str(Step.STOP)], times[str(Step.DONE)]
+    first = {each.id: each for each in reversed(arrivals)}
     seconds = {
         "output gap": longest_gap(arrivals, stop, end + 1.0),
+        "slowest record": max(
+            each.time - each.due for each in first.values() if stop <= each.time <= end + SLOWEST
+        ),
         "decision to running": end - done.journal.created,
         "state written, job stopped": times[str(Step.REMOVE)] - stop,
         "state read, all tasks run": end - times[str(Step.VERIFY)],
