@@ -81,8 +81,9 @@ def write_blocks(folder: Path) -> None:
     for operator in range(OPERATORS):
         for replica in range(REPLICAS):
             labels = f'weir_app="{APP}",weir_operator="o{operator}",tm_id="{replica}"'
+            series = f"{METRICS[RECORDS_IN]}{{{labels}}}"
             lines += [
-                f"{METRICS[RECORDS_IN]}{{{labels}}} {_count(operator, time)} {BEGIN + time}"
+                f"{series} {_count(operator, replica, time)} {BEGIN + time}"
                 for time in range(0, DAY, EVERY)
             ]
     (folder / "samples.txt").write_text("\n".join([*lines, "# EOF", ""]))
@@ -90,8 +91,8 @@ def write_blocks(folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
-def _count(operator: int, time: int) -> int:
-    return (operator + 1) * time
+def _count(operator: int, replica: int, time: int) -> int:
+    return (REPLICAS * operator + replica + 1) * time
 
 
 @contextmanager
@@ -176,22 +177,25 @@ def _export(name: str, settings: PrometheusSettings, piece: float) -> Iterator[F
     """Ask for the day in pieces, and compare each sample with what was written."""
     pauses: list[float] = []
     history = PrometheusHistory(settings, sleep=pauses.append)
-    wrong = seen = 0
+    wrong = doubled = 0
+    seen: set[tuple[int, int, int]] = set()
     began = time.monotonic()
     low = BEGIN
     while low < BEGIN + DAY:
         for each in history.samples(APP, low, low + piece):
             operator = int(each.labels["weir_operator"].removeprefix("o"))
+            replica = int(each.labels["tm_id"])
             for time_ms, value in zip(each.times_ms, each.values, strict=True):
-                seen += 1
-                wrong += value != _count(operator, round(time_ms / 1000 - BEGIN))
+                sample = operator, replica, time_ms
+                doubled += sample in seen
+                seen.add(sample)
+                wrong += value != _count(operator, replica, round(time_ms / 1000 - BEGIN))
         low += piece
     seconds = time.monotonic() - began
-    missing = OPERATORS * REPLICAS * (DAY // EVERY) - seen
+    missing = OPERATORS * REPLICAS * (DAY // EVERY) - len(seen)
     about = f"{name}, pieces of {piece / 60:g} min"
-    yield at_most(
-        figure=f"{about}: samples missing or doubled", value=abs(missing), unit="", limit=0
-    )
+    yield at_most(figure=f"{about}: samples missing", value=missing, unit="", limit=0)
+    yield at_most(figure=f"{about}: samples doubled", value=doubled, unit="", limit=0)
     yield at_most(figure=f"{about}: samples changed", value=wrong, unit="", limit=0)
     # Each answer is followed by a pause.
     yield Figure(figure=f"{about}: answers", value=len(pauses), unit="")
