@@ -16,15 +16,16 @@ and what was begun in it goes on beside.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 AT_ONCE = 16
 """StreamApps: as many as may ask the API server at once, see `client.CONNECTIONS`."""
 LONGEST = 2.0
 """Seconds of a turn: after as many, what was read of a status counts no more."""
-BROUGHT_UP_AFTER = 3 * LONGEST
-"""Seconds after which nearly every StreamApp that is given a turn has been brought up; one that has
-not may miss its tick, and then waits for the next one."""
+MARGIN = 1.0
+"""Seconds by which bringing one up may take longer than the longest of the latest ones. One that
+takes longer still may miss its tick, and then waits for the next one."""
 
 
 class Turn:
@@ -33,6 +34,7 @@ class Turn:
     def __init__(self, turns: Turns, until_tick: Callable[[float], float]) -> None:
         self._turns = turns
         self._until_tick = until_tick
+        self._began: float | None = None
         self._ending: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
@@ -40,10 +42,17 @@ class Turn:
         if self._ending is None:
             await self._turns.wait_for_place(self._until_tick)
             loop = asyncio.get_running_loop()
-            self._ending = loop.call_later(self._turns.longest, self.end)
+            self._began = loop.time()
+            self._ending = loop.call_later(self._turns.longest, self._let_another_begin)
 
     def end(self) -> None:
-        """Let another one begin; once over, it is over."""
+        """Note that what was begun is done, and let another one begin, unless one could already."""
+        if self._began is not None:
+            self._turns.note_duration(asyncio.get_running_loop().time() - self._began)
+            self._began = None
+        self._let_another_begin()
+
+    def _let_another_begin(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -62,6 +71,7 @@ class Turns:
         """
         self.longest = longest
         self._free = at_once
+        self._durations: deque[float] = deque(maxlen=at_once)
         self._waiting: dict[asyncio.Future[None], Callable[[float], float]] = {}
 
     def turn(self, until_tick: Callable[[float], float]) -> Turn:
@@ -72,6 +82,10 @@ class Turns:
                 next tick.
         """
         return Turn(self, until_tick)
+
+    def note_duration(self, seconds: float) -> None:
+        """Remember for how long a StreamApp was brought up, its turn and what went on beside."""
+        self._durations.append(seconds)
 
     async def wait_for_place(self, until_tick: Callable[[float], float]) -> None:
         """Take a place, once one is free and no other StreamApp's tick is sooner."""
@@ -94,6 +108,7 @@ class Turns:
         if not waiting:
             self._free += 1
             return
-        soonest = min(waiting, key=lambda given: self._waiting[given](BROUGHT_UP_AFTER))
+        brought_up = max([self.longest, *self._durations]) + MARGIN
+        soonest = min(waiting, key=lambda given: self._waiting[given](brought_up))
         del self._waiting[soonest]
         soonest.set_result(None)

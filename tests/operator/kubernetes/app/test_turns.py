@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from weir_operator.kubernetes.app.turns import BROUGHT_UP_AFTER, Turns
+from weir_operator.kubernetes.app.turns import LONGEST, MARGIN, Turns
 
 NEVER = 3600.0
 
@@ -50,30 +50,45 @@ async def test_a_turn_that_hangs_ends_by_itself_and_only_once():
     second.end()
 
 
-async def test_the_next_turn_is_that_of_the_soonest_tick_after_the_job_is_brought_up():
-    now, interval = 0.0, 60.0
-
-    def at(place):
-        return lambda after: (place - now - after) % interval
-
-    turns = Turns(at_once=1, longest=NEVER)
+async def order_of_turns(turns, ticks):
+    """Return in which order StreamApps are given turns, by their ticks in an interval of 60 s."""
     first = turns.turn(soon)
     await first.begin()
     given = []
 
-    async def wait(place):
-        turn = turns.turn(at(place))
+    async def wait(tick):
+        turn = turns.turn(lambda after: (tick - after) % 60.0)
         await turn.begin()
-        given.append(place)
+        given.append(tick)
         turn.end()
 
-    # The third's tick comes before it can have been brought up.
-    waiting = [asyncio.create_task(wait(BROUGHT_UP_AFTER + each)) for each in (50, 10, -1, 30)]
+    waiting = [asyncio.create_task(wait(each)) for each in ticks]
     await asyncio.sleep(0)
     first.end()
     await asyncio.gather(*waiting)
+    return given
 
-    assert given == [BROUGHT_UP_AFTER + each for each in (10, 30, 50, -1)]
+
+async def test_the_next_turn_is_that_of_the_soonest_tick_after_the_job_is_brought_up():
+    turns = Turns(at_once=1)
+    brought_up = LONGEST + MARGIN
+
+    ticks = [brought_up + 50, brought_up + 10, brought_up - 1, brought_up + 30]
+
+    # The third one could not be brought up before its tick.
+    assert await order_of_turns(turns, ticks) == [ticks[1], ticks[3], ticks[0], ticks[2]]
+
+
+async def test_a_job_that_takes_longer_than_its_turn_tells_how_long_others_may_take():
+    turns = Turns(at_once=2, longest=0.01)
+    slow = turns.turn(soon)
+    await slow.begin()
+    await asyncio.sleep(0.05)  # its turn is over, and it is still being brought up
+    slow.end()
+    brought_up = MARGIN + 0.05
+    await turns.turn(soon).begin()
+
+    assert await order_of_turns(turns, [brought_up - 0.03, 30.0]) == [30.0, brought_up - 0.03]
 
 
 async def test_one_that_no_longer_waits_is_given_no_turn():
