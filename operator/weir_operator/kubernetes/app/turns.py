@@ -23,7 +23,7 @@ AT_ONCE = 12
 """StreamApps: few enough that each is brought up within the two seconds for which what was read of
 its status counts, and enough to keep a processor busy."""
 LONGEST = 4.0
-"""Seconds of a turn. With fewer, turns of a busy controller would end before what was begun in them,
+"""Seconds of a turn. With fewer, a busy controller's turns would end before what was begun in them,
 and more and more StreamApps would be brought up at once."""
 MARGIN = 1.0
 """Seconds by which bringing one up may take longer than the longest of the latest ones. One that
