@@ -19,12 +19,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-AT_ONCE = 12
-"""StreamApps: few enough that each is brought up within the two seconds for which what was read of
-its status counts, and enough to keep a processor busy."""
-LONGEST = 4.0
-"""Seconds of a turn. With fewer, a busy controller's turns would end before what was begun in them,
-and more and more StreamApps would be brought up at once."""
+AT_ONCE = 16
+"""StreamApps: as many as may ask the API server at once, see `client.CONNECTIONS`."""
+LONGEST = 2.0
+"""Seconds of a turn: after as many, what was read of a status counts no more."""
 MARGIN = 1.0
 """Seconds by which bringing one up may take longer than the longest of the latest ones. One that
 takes longer still may miss its tick, and then waits for the next one."""
