@@ -98,7 +98,7 @@ FIGURE_5 = (
     ("MB perf=res", False),
     ("MB perf=res", True),
 )
-"""Its panels a to f; its text does not say which weights the learners had."""
+"""Its panels a to f; its text does not say which weights Q-learning had."""
 SMOOTH = 4
 """Slots of Figure 5 that are averaged, 2 min."""
 ROUTES_RATES = tuple(0.3 * rate for rate in (PROFILED_AT, LOWEST, PROFILED_AT, HIGHEST))
@@ -225,7 +225,7 @@ def list_departures() -> list[Departure]:
             what="Node Manager",
             paper="moves replicas off nodes whose CPU is busy; switched off in the experiments",
             here="none; the controller moves replicas off nodes that are slow "
-            "([0018](decisions/0018-edfs-hierarchy-on-flink.md))",
+            "([0018](decisions/0018-edfs-hierarchy-on-flink.md)), which no figure measures",
             why="a container has the CPU that it asked for",
         ),
         Departure(
@@ -243,9 +243,9 @@ def list_departures() -> list[Departure]:
         ),
         Departure(
             what="Figure 5",
-            paper="a picture of one run each",
-            here=f"one run each, means of {SMOOTH} slots; of the learners, perf=res",
-            why="which weights it shows is not said",
+            paper="a picture of one run each, of full backup with perf=res",
+            here=f"one run each, means of {SMOOTH} slots; of Q-learning, too, with perf=res",
+            why="with which weights it shows Q-learning is not said",
         ),
         Departure(
             what="seeds",
