@@ -36,7 +36,7 @@ class Move(StrEnum):
     REPLACE = "replace"
     """Another object of the same name is managed: that one is gone."""
     LEAVE = "leave"
-    """It is being deleted: nothing is to be managed."""
+    """Nothing is to be managed: it is being deleted, is a canary, or the controller ends."""
 
 
 def choose_move(wanted: Resource, steered: Resource | None) -> Move:
@@ -104,9 +104,10 @@ class Reconciler:
                     self._context.telemetry.errors.add(key, "defect")
 
     def reconcile(self, resource: Resource) -> Move:
-        """Make one pass over a StreamApp; return what was done, for a canary nothing."""
+        """Make one pass over a StreamApp; return what was done."""
         if resource.is_canary:
-            # No passes are counted: it is shown only after writes, which a busy API server delays.
+            # No pass is noted: the watch shows a canary only after Weir's own writes. Where a busy
+            # API server delays these, the watchdog would take the canary for neglected.
             return Move.LEAVE
         key = resource.key
         self._seen[key] = (resource.uid, resource.generation, resource.annotations)
