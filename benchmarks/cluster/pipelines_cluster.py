@@ -3,7 +3,7 @@
 The chart is installed by Helm with the image of the pipelines, and a Job is made of its CronJob. It
 processes days of a made-up fleet of a thousand operators, which lie on the claim already: once
 in its own pod with `local[2]`, then with one executor of one core, and with two. What a further day
-takes knows nothing of the time that pods, JVMs and Spark take to start.
+takes leaves out the start of pods, JVMs and Spark.
 
 The cluster is the one that KUBECONFIG names. Its nodes must share this machine's disk, and must
 have the image `weir-pipelines:dev`, or the one that `WEIR_TEST_PIPELINES_IMAGE` names, beside the
@@ -94,7 +94,7 @@ def _times(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
     for executors, by_days in runs.items():
         for days, each in by_days.items():
             yield Figure(
-                figure=f"{_say(executors)}: {SECONDS} over {days} days",
+                figure=f"{_name_setting(executors)}: {SECONDS} over {days} days",
                 value=each.seconds,
                 unit="s",
             )
@@ -104,7 +104,7 @@ def _further_days(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
     for executors, by_days in runs.items():
         first, last = min(by_days), max(by_days)
         yield Figure(
-            figure=f"{_say(executors)}: a further day",
+            figure=f"{_name_setting(executors)}: a further day",
             value=(by_days[last].seconds - by_days[first].seconds) / (last - first),
             unit="s",
         )
@@ -123,7 +123,7 @@ def _linearity(runs: Mapping[int, Run]) -> Figure:
     )
 
 
-def _say(executors: int) -> str:
+def _name_setting(executors: int) -> str:
     return {0: "in one pod", 1: "one executor", 2: "two executors"}[executors]
 
 
@@ -149,10 +149,11 @@ def _install(place: Place, executors: int) -> None:
 
 
 async def _process(place: Place, store: Store, executors: int, days: int) -> Run:
-    """Run the Job over the first days, and check that each minute of each operator is there.
+    """Run the Job over the first days, and check that its rates are there.
 
     Raises:
-        RuntimeError: It failed, took too long, or a minute is missing.
+        RuntimeError: It failed, took too long, or had another number of executors; or more than one
+            minute in a thousand is missing.
     """
     shutil.rmtree(store.folder(ARRIVALS), ignore_errors=True)
     name = f"over-{executors}-{days}"
@@ -173,13 +174,14 @@ async def _process(place: Place, store: Store, executors: int, days: int) -> Run
         if status.get("succeeded"):
             break
         if status.get("failed") or seconds > LIMIT:
-            raise RuntimeError(f"Expected {name} to succeed, got {await _said(place, name)}")
+            raise RuntimeError(f"Expected {name} to succeed, got {await _read_logs(place, name)}")
         await asyncio.sleep(EVERY)
     rows = sum(
         pq.read_metadata(store.path(ARRIVALS, each)).num_rows for each in store.partitions(ARRIVALS)
     )
-    if rows < 0.999 * OPERATORS * DAY_MINUTES * days:
-        raise RuntimeError(f"Expected a row for each minute of {days} days, got {rows}")
+    wanted = 0.999 * OPERATORS * DAY_MINUTES * days
+    if rows < wanted:
+        raise RuntimeError(f"Expected at least {wanted:.0f} rows for {days} days, got {rows}")
     if len(nodes) != executors:
         raise RuntimeError(f"Expected {executors} executors, got {sorted(nodes)}")
     return Run(seconds=seconds, nodes=frozenset(nodes.values()))
@@ -208,7 +210,7 @@ async def _executors(place: Place) -> tuple[Body, ...]:
     return await place.api.list(pods, labels="spark-role=executor")
 
 
-async def _said(place: Place, job: str) -> str:
+async def _read_logs(place: Place, job: str) -> str:
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
     logs = [
         await place.api.read_log(

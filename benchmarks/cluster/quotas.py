@@ -18,6 +18,18 @@ class PodQuotas:
     root: Path = CPU_GROUPS
     _groups: dict[str, Path] = field(default_factory=dict)
 
+    def check(self) -> None:
+        """Return if there are nodes here.
+
+        Raises:
+            RuntimeError: There are none.
+        """
+        if not [*self.root.glob("*/kubepods")]:
+            raise RuntimeError(
+                f"Expected the CPU groups of nodes under {self.root}, got none: run this where the "
+                "cluster's nodes are on this machine, with cgroups of version 1"
+            )
+
     def throttled(self, uid: str) -> float:
         """Return the seconds for which a pod's containers had to wait, 0 where it has none yet.
 

@@ -81,7 +81,7 @@ class Waits:
 
 @dataclass(slots=True)
 class PodWatch:
-    """Sees when new TaskManager pods get where, from its start until it is cancelled."""
+    """Notes how far new TaskManager pods are, and how long all pods waited for their CPU quota."""
 
     place: Place
     known: frozenset[str]
@@ -124,7 +124,7 @@ class PodWatch:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A rescale, and when its pods got where."""
+    """A rescale, when its pods got where, and how long they waited for their CPU quota."""
 
     journal: RescaleJournal
     pods: PodTimes
@@ -154,11 +154,14 @@ def run() -> list[Figure]:
 @asynccontextmanager
 async def _open_place() -> AsyncIterator[Place]:
     """Open a place, in which pods have no CPU quota if that is chosen."""
+    PodQuotas().check()
     async with open_place("weir-bench") as place:
         lifting = asyncio.create_task(_lift(place)) if LIFTED else None
-        yield place
-        if lifting and not lifting.cancel():
-            lifting.result()  # it has failed, and quotas were there again
+        try:
+            yield place
+        finally:
+            if lifting and not lifting.cancel():
+                lifting.result()  # it has failed, and quotas were there again
 
 
 async def _lift(place: Place) -> None:

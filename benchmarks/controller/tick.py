@@ -36,7 +36,7 @@ DURATION = "20 s"
 POLICIES = ("queueing", "planner")
 OPERATORS = 100
 TICKS = 15
-"""Each too few for a plan of `planner`, which come after 20."""
+"""Of each policy; `planner` makes its first plan after 20."""
 DECISIONS = 60
 """Of the default policy: enough for the plans of its first hour."""
 NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
@@ -75,7 +75,8 @@ def run() -> list[Figure]:
                 unit="ms",
             ),
         ]
-    decisions = application.time_decisions("planner")
+    with tempfile.TemporaryDirectory() as folder:
+        decisions = _Application(Path(folder), "planner").time_decisions("planner")
     return [
         *figures,
         at_most(

@@ -61,9 +61,10 @@ RATE = 20.0
 """Records/s afterwards, by which gaps are seen."""
 SLOT = 5.0
 USUAL_FOR = 5.0
-"""Seconds for which records come at that rate before a change."""
+"""Seconds for which records come at that rate before a change; at most twice the rate counts as it,
+because a backlog is worked off faster."""
 SLOWEST = 30.0
-"""Seconds after a change in which the slowest record is looked for."""
+"""Seconds after a change until which the slowest record is looked for, if the job runs so long."""
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
 WAYS = ("Savepoint", "Checkpoint")
@@ -200,16 +201,19 @@ async def _until_arrived(cluster: TripsCluster, records: int, *, limit: float) -
     Raises:
         RuntimeError: They do not in time.
     """
-    few = int(USUAL_FOR * RATE)
+    last = int(USUAL_FOR * RATE)
 
     async def arrived() -> bool | None:
         arrivals = read_arrivals(cluster.out)
-        if len(arrivals) < records + few:
+        if len(arrivals) < records + last:
             return None
-        return arrivals[-1].time - arrivals[-few].time > USUAL_FOR / 2 or None
+        return arrivals[-1].time - arrivals[-last].time > USUAL_FOR / 2 or None
 
     if await wait_until(arrived, clock=cluster.clock, timeout=limit, period=1.0) is None:
-        raise RuntimeError(f"Expected {records} records within {limit:.0f} s, got fewer")
+        raise RuntimeError(
+            f"Expected {records + last} records, the last {last} at {RATE:g}/s, within "
+            f"{limit:.0f} s, got {len(read_arrivals(cluster.out))}: is the machine too busy?"
+        )
 
 
 async def _rescale(cluster: TripsCluster, way: str) -> Rescaled:
@@ -273,6 +277,7 @@ def _size(folder: Path) -> int:
 def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Figure]:
     times = done.journal.times
     stop, end = times[str(Step.STOP)], times[str(Step.DONE)]
+    # A record that is emitted again counts by its first arrival.
     first = {each.id: each for each in reversed(arrivals)}
     seconds = {
         "output gap": longest_gap(arrivals, stop, end + 1.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,24 @@ PACKAGES = ("weir_policies", "weir_simulator", "weir_operator", "weir_pipelines"
 WHERE = f"import {', '.join(PACKAGES)}; print(*({', '.join(f'{p}.__file__' for p in PACKAGES)},))"
 
 
+COMPILED = "weir_policies/kernels/built/module/function.nbi"
+"""As `make kernels` leaves it there, where git ignores it."""
+
+
 @pytest.fixture(scope="module")
 def installed(root, tmp_path_factory):
     """A folder with the wheel's packages, without their dependencies."""
-    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    source, wheels = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    target = tmp_path_factory.mktemp("installed")
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(root / name, source)
+    for name in ("policies", "simulator", "operator", "pipelines", "cli"):
+        shutil.copytree(root / name, source / name)
+    compiled = source / "policies" / COMPILED
+    compiled.parent.mkdir(parents=True, exist_ok=True)
+    compiled.touch()
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, root], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source], check=True)
     [wheel] = wheels.glob("weir-*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
     return target
@@ -62,10 +75,5 @@ def test_the_wheel_writes_the_definition_that_the_repository_has(run, root, tmp_
     assert (tmp_path / "crds/weir.dev_streamapps.yaml").is_file()
 
 
-def test_the_wheel_brings_what_was_compiled(installed, root):
-    built = Path("weir_policies/kernels/built")
-    compiled = {
-        each.relative_to(root / "policies") for each in (root / "policies" / built).rglob("*.nb?")
-    }
-
-    assert {each.relative_to(installed) for each in (installed / built).rglob("*.nb?")} == compiled
+def test_the_wheel_brings_what_was_compiled(installed):
+    assert (installed / COMPILED).is_file()

@@ -84,7 +84,6 @@ PROGRAMS = {
     "etcd": "etcd",
     "prometheus": "Prometheus",
     "benchmarks.controller.scale.world": "simulated jobs",
-    "benchmarks.controller.scale.controller": "controller",
 }
 """What runs beside the benchmark, by a word of its command line."""
 

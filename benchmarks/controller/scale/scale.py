@@ -56,7 +56,7 @@ APPS = choose_count("WEIR_SCALE_APPS", USUAL_APPS)
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 PLANNED = {", first plans": 25 * 60.0, ", plans replaced": 42 * 60.0}
-"""Seconds after all were decided on at which plans are made, by which they are."""
+"""Seconds after all were decided on at which a stretch begins, by the end of its figures' names."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
 MEASURED = 3
@@ -66,6 +66,7 @@ LONGEST_START = 360.0
 SLOW = 2.0
 """Seconds more for each answer of a slow API server."""
 SLOW_FOR = 3 * INTERVAL
+"""Seconds for which it is slow: each StreamApp ticks meanwhile."""
 AWAY_FOR = 20.0
 SETTLES = 30.0
 """Seconds that are watched after a fault of the API server."""
@@ -326,14 +327,14 @@ def measure_start(bench: Bench, name: str) -> list[Figure]:
     with bench.process.watched():
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
-    used = {name: cpu - programs.get(name, 0.0) for name, cpu in cpu_by_program().items()}
+    used = {each: cpu - programs.get(each, 0.0) for each, cpu in cpu_by_program().items()}
     return [
         Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
         at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
                 limit=DECIDED_LIMIT),
         Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
         *(Figure(figure=f"CPU time of the {name}: {program}", value=used[program], unit="s")
-          for program in sorted(used) if program != "controller"),
+          for program in sorted(used)),
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),

@@ -211,9 +211,9 @@ class AppTask:
             await self._wait_before_retry(pause)
 
     def _until_tick(self, after: float) -> float:
-        """Return the seconds from so many seconds from now on until the next tick."""
+        """Return the seconds from `after` seconds from now until the next tick."""
         if self._app is None:
-            return 0.0  # there will be none
+            return 0.0  # no valid spec is known yet, and so no tick: it goes first
         interval = self._app.spec.operator_manager.interval.seconds
         then = self._context.clock.now() + after
         return find_first_wait(then, interval, phase_of(self.resource))

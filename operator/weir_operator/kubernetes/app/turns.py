@@ -7,7 +7,7 @@ before each step.
 
 Ticks have fixed places in their interval. So the next turn is given to the StreamApp whose tick
 comes soonest after it has been brought up; in order of arrival, each would wait for half an
-interval more until it is decided on. Every interval, each StreamApp's tick is the soonest once.
+interval more until it is decided on. Nothing else bounds the wait for a turn.
 
 A JobManager that hangs must not hold up the others. So a turn ends after `LONGEST` at the latest,
 and what was begun in it goes on beside.
@@ -24,8 +24,8 @@ AT_ONCE = 16
 LONGEST = 2.0
 """Seconds of a turn: after as many, what was read of a status counts no more."""
 MARGIN = 1.0
-"""Seconds by which bringing one up may take longer than the longest of the latest ones. One that
-takes longer still may miss its tick, and then waits for the next one."""
+"""Seconds by which bringing one up may take longer than a turn and the longest of the latest ones.
+One that takes longer still may miss its tick, and then waits for the next one."""
 
 
 class Turn:
@@ -78,8 +78,8 @@ class Turns:
         """Return a turn that has not begun.
 
         Args:
-            until_tick: Returns the seconds from so many seconds from now on until the StreamApp's
-                next tick.
+            until_tick: Returns the seconds from `after` seconds from now until the StreamApp's next
+                tick.
         """
         return Turn(self, until_tick)
 

@@ -79,7 +79,7 @@ async def test_the_next_turn_is_that_of_the_soonest_tick_after_the_job_is_brough
     assert await order_of_turns(turns, ticks) == [ticks[1], ticks[3], ticks[0], ticks[2]]
 
 
-async def test_a_job_that_takes_longer_than_its_turn_tells_how_long_others_may_take():
+async def test_others_are_expected_to_take_as_long_as_the_slowest_of_the_latest():
     turns = Turns(at_once=2, longest=0.01)
     slow = turns.turn(soon)
     await slow.begin()

@@ -12,6 +12,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.process import reconcile
+from weir_operator.kubernetes.process.health import Limits, Pulse, find_fault, oldest
 from weir_operator.kubernetes.process.reconcile import Move, Reconciler, choose_move
 from weir_operator.rescale.testing import FakeClock
 
@@ -34,7 +35,6 @@ GOING = {"deletionTimestamp": "2026-01-31T08:00:00Z"}
         (a_resource("u2"), a_resource("u1"), Move.REPLACE),
         (a_resource(**GOING), a_resource(), Move.LEAVE),
         (a_resource(**GOING), None, Move.LEAVE),
-        (a_resource(labels={CANARY_LABEL: "true"}), None, Move.LEAVE),
     ],
     ids=[
         "a new one is started",
@@ -43,11 +43,25 @@ GOING = {"deletionTimestamp": "2026-01-31T08:00:00Z"}
         "another object of the same name takes its place",
         "one that is being deleted is left to the deletion",
         "one that was deleted before it was seen is left to the deletion",
-        "for a canary nothing is run",
     ],
 )
 def test_what_a_pass_does(wanted, steered, move):
     assert choose_move(wanted, steered) is move
+
+
+async def test_a_canary_that_can_no_longer_be_written_waits_for_no_pass():
+    """A slow API server delays its writes, which is no reason to end the process."""
+    clock = FakeClock(77.0)
+    reconciler = Reconciler(cast(ControllerContext, SimpleNamespace()), clock=clock)
+    canary = a_resource(labels={CANARY_LABEL: "true"})
+
+    assert reconciler.reconcile(canary) is Move.LEAVE
+    assert await reconciler.end(canary, "2001-09-09T01:46:40Z", patience=5.0)
+    clock.time += 3600.0
+
+    name, age = oldest({str(key): age for key, age in reconciler.ages.items()})
+    pulse = Pulse(leads=True, oldest_pass=age, oldest=name, watch_silence=0.0)
+    assert find_fault(pulse, Limits()) == ""
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0], ids=["ahead", "back"])
