@@ -9,12 +9,12 @@ machine was is reported beside each part.
 
 One part after the other: the start of all together, the calm, a JobManager that answers nobody,
 an API server that takes two seconds for each answer, one that is away for 20 s, and the restart.
-A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=calm,restart` measures only
-these, after a start that is not measured.
+A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=slow,away` measures only
+these, after a start that is not measured, and has a result of its own, `scale-slow-away`.
 
 Planners make their first plan after 20 to 29 minutes and replace it 20 minutes later.
 `WEIR_SCALE_PARTS=planned` measures the calm 25 minutes after all were decided on, while first plans
-are made, and after 42 minutes, while plans are replaced. Its result is `scale-planned`.
+are made, and after 42 minutes, while plans are replaced.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
 """
@@ -250,8 +250,9 @@ class Bench:
 
 
 def result_name() -> str:
-    """Return the name of the result: that with plans, or of fewer StreamApps, has its own."""
-    name = "scale" if CHOSEN - {"planned"} else "scale-planned"
+    """Return the name of the result: other parts, or fewer StreamApps, have one of their own."""
+    chosen = [name for name in PART_NAMES if name in CHOSEN]
+    name = "-".join(["scale", *(chosen if chosen != USUAL_PARTS else [])])
     return name if APPS == USUAL_APPS else f"{name}-{APPS}"
 
 
@@ -479,9 +480,8 @@ PARTS = (
          goals_of_start("restart")),
 )  # fmt: skip
 PART_NAMES = tuple(part.name for part in PARTS)
-CHOSEN = frozenset(
-    choose_some("WEIR_SCALE_PARTS", PART_NAMES, [name for name in PART_NAMES if name != "planned"])
-)
+USUAL_PARTS = [name for name in PART_NAMES if name != "planned"]
+CHOSEN = frozenset(choose_some("WEIR_SCALE_PARTS", PART_NAMES, USUAL_PARTS))
 
 
 def total(page: str, name: str) -> float:
