@@ -1,18 +1,26 @@
-"""How long a StreamApp waits after a run that failed."""
+"""How long a StreamApp waits after a run that failed, and when its next tick is."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.opening import phase_of
 from weir_operator.kubernetes.app.task import (
     FIRST_PAUSE,
     LONGEST_MID_CHANGE,
     LONGEST_PAUSE,
     LOOK_ELSEWHERE,
+    AppTask,
     choose_pause,
     is_mid_change,
 )
 from weir_operator.rescale.journal import Step
+from weir_operator.rescale.testing import FakeClock
+from weir_operator.streamapp.quantities import Duration
 
 
 def pauses(kind, times, *, mid_change):
@@ -58,3 +66,22 @@ def test_other_pauses_grow_to_their_bounds():
 )
 def test_whether_a_change_is_unfinished_is_read_from_the_status(rescale, expected):
     assert is_mid_change({"rescale": rescale}) is expected
+
+
+@pytest.mark.parametrize("after", [0.0, 7.0, 59.0])
+def test_the_next_tick_is_looked_for_from_when_the_job_will_have_been_brought_up(after):
+    resource = Resource.of(
+        {"metadata": {"namespace": "streams", "name": "trips", "uid": "u1"}, "spec": {}}
+    )
+    manager = SimpleNamespace(interval=Duration("1m"))
+    task = SimpleNamespace(
+        _app=SimpleNamespace(spec=SimpleNamespace(operator_manager=manager)),
+        _context=SimpleNamespace(clock=FakeClock(1000.0)),
+        resource=resource,
+    )
+
+    wait = AppTask._until_tick(cast(AppTask, task), after)
+
+    assert 0.0 <= wait < 60.0
+    tick = (1000.0 + after + wait) % 60.0
+    assert tick == pytest.approx(60.0 * phase_of(resource))
