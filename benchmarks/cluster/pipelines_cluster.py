@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.cluster.installation import apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import CLAIM, Place, open_place
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, at_least
+from benchmarks.pipelines.further_days import compare_further_days, further_day
 from benchmarks.pipelines.made_up_history import A_DAY, FIRST, even, write_history
 from weir_operator.kubernetes.api.client import Body
 from weir_pipelines.schemas import ARRIVALS
@@ -36,7 +37,7 @@ ABOUT = "arrival rates by Spark on the Kubernetes cluster that KUBECONFIG names,
 DURATION = "10 min, without the images"
 
 IMAGE = os.environ.get("WEIR_TEST_PIPELINES_IMAGE", "weir-pipelines:dev")
-HELM = os.environ.get("HELM", "helm")
+_HELM = os.environ.get("HELM", "helm")  # a path of this machine is no setting
 USER = 65532
 """As whom the image's pods run."""
 OPERATORS = 1000
@@ -45,7 +46,6 @@ DAYS: Mapping[int, tuple[int, ...]] = {0: (1, 15), 1: (1, 15), 2: (1, 5, 15)}
 EVERY = 0.25
 """Seconds between two looks at the pods."""
 LIMIT = 600.0
-SECONDS = "time of the Job"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,13 +78,13 @@ async def _run() -> list[Figure]:
                     days: await _process(place, store, executors, days) for days in lengths
                 }
             finally:
-                run_helm("uninstall", "weir", "--wait", namespace=place.namespace, helm=HELM)
+                run_helm("uninstall", "weir", "--wait", namespace=place.namespace, helm=_HELM)
     return [
         Figure(figure="samples processed at most", value=OPERATORS * A_DAY * most / 1e6,
                unit="million"),
         *_times(runs),
         *_further_days(runs),
-        _linearity(runs[2]),
+        compare_further_days("two executors", _seconds(runs[2])),
         at_least(figure="nodes on which two executors ran",
                  value=min(len(each.nodes) for each in runs[2].values()), unit="", limit=2),
     ]  # fmt: skip
@@ -94,7 +94,7 @@ def _times(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
     for executors, by_days in runs.items():
         for days, each in by_days.items():
             yield Figure(
-                figure=f"{_name_setting(executors)}: {SECONDS} over {days} days",
+                figure=f"{_name_setting(executors)}: time of the Job over {days} days",
                 value=each.seconds,
                 unit="s",
             )
@@ -102,25 +102,16 @@ def _times(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
 
 def _further_days(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
     for executors, by_days in runs.items():
-        first, last = min(by_days), max(by_days)
         yield Figure(
             figure=f"{_name_setting(executors)}: a further day",
-            value=(by_days[last].seconds - by_days[first].seconds) / (last - first),
+            value=further_day(_seconds(by_days)),
             unit="s",
         )
 
 
-def _linearity(runs: Mapping[int, Run]) -> Figure:
-    """Return what a further day takes late in a history beside what it takes early."""
-    one, middle, whole = sorted(runs)
-    early = (runs[middle].seconds - runs[one].seconds) / (middle - one)
-    late = (runs[whole].seconds - runs[middle].seconds) / (whole - middle)
-    return at_most(
-        figure=f"two executors: a day from {middle} to {whole} beside one from {one} to {middle}",
-        value=late / early,
-        unit="times",
-        limit=1.2,
-    )
+def _seconds(runs: Mapping[int, Run]) -> Mapping[int, float]:
+    """Return what each run took, by its days."""
+    return {days: each.seconds for days, each in runs.items()}
 
 
 def _name_setting(executors: int) -> str:
@@ -132,7 +123,7 @@ def _install(place: Place, executors: int) -> None:
     install_chart(
         place.namespace,
         watched=place.namespace,
-        helm=HELM,
+        helm=_HELM,
         values={
             # Nobody asks it: the samples are there.
             "prometheus": {"url": "http://127.0.0.1:9090"},

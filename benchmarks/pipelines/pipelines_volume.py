@@ -32,6 +32,7 @@ import polars as pl
 import psutil
 
 from benchmarks.figures import Figure, at_most
+from benchmarks.pipelines.further_days import compare_further_days, further_day
 from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, skewed, write_history
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, ParquetTable
 from weir_pipelines.settings import DAY_MINUTES
@@ -49,8 +50,6 @@ KEPT = 31
 """Days whose samples are on disk with the chart's `keepDays`: thirty, and the one before."""
 MAX_DIFFERENCE = 1e-9
 """Between a rate or completeness by Spark and by polars, relative."""
-MIN_A_DAY = 0.1
-"""Seconds: what differs less is the start's noise, and too few operators to judge by."""
 MEMORY = "3g"
 """Of Spark's heap. What is beyond it are the JVM's own needs and Python's."""
 
@@ -109,7 +108,7 @@ def run() -> list[Figure]:
             value=same_plan.seconds / spark[middle].seconds,
             unit="times",
         ),
-        *([_linearity(spark)] if 1 < middle < DAYS else []),
+        *([compare_further_days("Spark", _seconds(spark))] if 1 < middle < DAYS else []),
         at_most(
             figure="Spark: one application with half of the data beside equal ones",
             value=uneven.seconds / spark[middle].seconds,
@@ -118,7 +117,7 @@ def run() -> list[Figure]:
         ),
         Figure(
             figure="a year, planned: time of all its days",
-            value=YEAR * _further_day(spark) / 60,
+            value=YEAR * further_day(_seconds(spark)) / 60,
             unit="min",
         ),
         Figure(
@@ -139,26 +138,12 @@ def _describe(who: str, runs: Mapping[int, Run]) -> Iterator[Figure]:
     for days, each in runs.items():
         yield Figure(figure=f"{who}: time over {days} days", value=each.seconds, unit="s")
     yield Figure(figure=f"{who}: throughput", value=runs[DAYS].rate, unit="samples/s")
-    yield Figure(figure=f"{who}: a further day", value=_further_day(runs), unit="s")
+    yield Figure(figure=f"{who}: a further day", value=further_day(_seconds(runs)), unit="s")
 
 
-def _further_day(runs: Mapping[int, Run]) -> float:
-    """Return the seconds that each day beyond the first takes, without the start."""
-    return (runs[DAYS].seconds - runs[1].seconds) / max(1, DAYS - 1)
-
-
-def _linearity(runs: Mapping[int, Run]) -> Figure:
-    """Return what a further day takes late in a history beside what it takes early.
-
-    Differences know nothing of the time that Spark takes to start.
-    """
-    one, middle, whole = sorted(runs)
-    figure = f"Spark: a day from {middle} to {whole} days beside one from {one} to {middle}"
-    early = (runs[middle].seconds - runs[one].seconds) / (middle - one)
-    late = (runs[whole].seconds - runs[middle].seconds) / (whole - middle)
-    if early < MIN_A_DAY:
-        return Figure(figure=figure, value=None, unit="times")
-    return at_most(figure=figure, value=late / early, unit="times", limit=1.2)
+def _seconds(runs: Mapping[int, Run]) -> Mapping[int, float]:
+    """Return what each run took, by its days."""
+    return {days: each.seconds for days, each in runs.items()}
 
 
 @contextmanager
@@ -205,14 +190,11 @@ def _run_spark_plan(tables: Path, fleet: Fleet, days: int) -> Run:
     ours = rows.with_columns(pl.col("app").cast(pl.String), pl.col("day").cast(pl.String))
     theirs = pl.concat(_read_polars(file) for file in (tables / "polars").glob("*.parquet"))
     both = ours.join(theirs, on=key, suffix="_by_polars")
-    differences = [
-        (both[each] / both[f"{each}_by_polars"] - 1).abs().max()
-        for each in ("arrived", "completeness")
-    ]
+    differences = _find_differences(
+        both, *((each, f"{each}_by_polars") for each in ("arrived", "completeness"))
+    )
     expected = len(theirs.filter(pl.col("day") < str(FIRST + timedelta(days=days))))
-    if not len(ours) == len(both) == expected or not all(
-        isinstance(each, float) and each <= MAX_DIFFERENCE for each in differences
-    ):
+    if not len(ours) == len(both) == expected or not _are_small(differences):
         raise RuntimeError(
             f"Expected {expected} equal minutes by Spark's DataFrames, got {len(ours)}, of which "
             f"polars has {len(both)}, with differences of {differences}"
@@ -275,14 +257,24 @@ def _check(tables: Path, fleet: Fleet) -> None:
         )
         theirs = pl.read_parquet(tables / "polars" / f"{each.app}-{each.day}.parquet")
         both = ours.join(theirs, on=["operator", "touched"])
-        pairs = (("ours", "arrived"), ("our_completeness", "completeness"))
-        differences = [(both[ours] / both[theirs] - 1).abs().max() for ours, theirs in pairs]
-        if not all(isinstance(d, float) and d <= MAX_DIFFERENCE for d in differences):
+        differences = _find_differences(
+            both, ("ours", "arrived"), ("our_completeness", "completeness")
+        )
+        if not _are_small(differences):
             raise RuntimeError(f"Expected equal rates of {each}, got differences of {differences}")
         minutes += len(both)
     expected = fleet.series * DAY_MINUTES * DAYS
     if minutes < 0.999 * expected:
         raise RuntimeError(f"Expected about {expected} minutes in both, got {minutes}")
+
+
+def _find_differences(both: pl.DataFrame, *pairs: tuple[str, str]) -> list[object]:
+    """Return the greatest relative difference of each pair of columns."""
+    return [(both[ours] / both[theirs] - 1).abs().max() for ours, theirs in pairs]
+
+
+def _are_small(differences: Sequence[object]) -> bool:
+    return all(isinstance(each, float) and each <= MAX_DIFFERENCE for each in differences)
 
 
 def _count_bytes(tables: Path, *counted: ParquetTable) -> int:
