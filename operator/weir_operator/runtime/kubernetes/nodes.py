@@ -21,6 +21,9 @@ log = structlog.get_logger()
 
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
+PATIENCE = 1.0
+"""Seconds that a caller waits for an answer. A tick must not wait for a slow API server: what was
+known before serves until the answer is there."""
 _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
 """Anybody may label a pod so; without the name of a StreamApp it is no replica."""
 
@@ -32,7 +35,7 @@ class NodeNotices:
         """Begin with nothing known."""
         self._api = api
         self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Task[None] | None = None
         self._nodes: tuple[Body, ...] = ()
         self._going: Mapping[str, str] = {}
         self._asked = self._counted = float("-inf")
@@ -40,13 +43,20 @@ class NodeNotices:
         self._allowed = True
 
     async def going(self) -> Mapping[str, str]:
-        """Return the reason by node; what was known before, where the API server is away."""
-        async with self._asking:
-            now = asyncio.get_running_loop().time()
-            if self._allowed and now - self._asked >= FRESH_FOR:
-                await self._ask()
-                self._asked = now
-            return self._going
+        """Return the reason by node; what was known before, where the API server does not say.
+
+        Raises:
+            PermanentError: It says something else than a list.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._allowed and now - self._asked >= FRESH_FOR:
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.create_task(self._ask())
+            asking = self._asking  # one request for all who wait
+            await asyncio.wait({asking}, timeout=PATIENCE)
+            if asking.done():
+                asking.result()
+        return self._going
 
     async def find_misfit(self, place: Place) -> str:
         """Return why no node takes a pod of this place, half a sentence.
@@ -81,6 +91,12 @@ class NodeNotices:
         return self._threatened
 
     async def _ask(self) -> None:
+        try:
+            await self._read()
+        finally:
+            self._asked = asyncio.get_running_loop().time()
+
+    async def _read(self) -> None:
         try:
             nodes = await self._api.list("/api/v1/nodes")
         except RefusedByKubernetesError as error:

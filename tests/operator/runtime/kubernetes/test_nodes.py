@@ -1,5 +1,7 @@
 """Nodes that are about to go are seen once for all StreamApps, and whose replicas are on them."""
 
+import asyncio
+
 import pytest
 
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
@@ -65,6 +67,28 @@ async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
     first, second = await notices.going(), await notices.going()
 
     assert first == second == {"n1": "Node n1 is cordoned"}
+    assert cluster.asked == ["/api/v1/nodes"]
+
+
+async def test_a_slow_api_server_is_asked_once_and_nobody_waits_for_it_in_turn(monkeypatch):
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.PATIENCE", 0.01)
+    answers = asyncio.Event()
+
+    class SlowCluster(Cluster):
+        async def list(self, path, labels="", fields=""):
+            await answers.wait()
+            return await super().list(path, labels, fields)
+
+    cluster = SlowCluster()
+    notices = NodeNotices(cluster)
+
+    meanwhile = await asyncio.wait_for(asyncio.gather(*(notices.going() for _ in range(100))), 5.0)
+    answers.set()
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.PATIENCE", 5.0)
+    afterwards = await notices.going()
+
+    assert meanwhile == [{}] * 100
+    assert afterwards == {"n1": "Node n1 is cordoned"}
     assert cluster.asked == ["/api/v1/nodes"]
 
 
