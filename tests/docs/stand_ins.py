@@ -78,6 +78,11 @@ def helm(arguments: list[str]) -> int:
         return shown.returncode if "helm.sh/hook: test" in shown.stdout else 1
     dry = "--dry-run" if command == "uninstall" else "--dry-run=server"
     rest = [each for each in rest if each != "--wait"]
+    if released := [each for each in rest if each.startswith("oci://")]:
+        # No release is anywhere: the chart of the repository stands for it.
+        place = rest.index("--version")
+        del rest[place : place + 2]
+        rest = ["helm/weir" if each in released else each for each in rest]
     return subprocess.run([program, command, *rest, dry], stdout=subprocess.DEVNULL,
                           check=False).returncode  # fmt: skip
 

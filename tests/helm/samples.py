@@ -67,6 +67,21 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
             "apps": ["streams/trips"],
         },
     },
+    "history of another server": {
+        "prometheus": {
+            "url": "http://prometheus:9090",
+            "labels": {"cluster": "north"},
+            "tokenFile": "/var/run/token",
+        },
+        "pipelines": {
+            "enabled": True,
+            "prometheus": {
+                "url": "https://mimir.example:8443/prometheus",
+                "headers": {"X-Scope-OrgID": "team-a"},
+                "basicAuthSecret": {"name": "mimir"},
+            },
+        },
+    },
     "pipelines with executors": {
         "prometheus": {"url": "http://prometheus:9090"},
         "pipelines": {

@@ -112,6 +112,22 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         },
         "prometheus.tokenFile: the pods of pipelines",
     ),
+    "a password and a token for the history": (
+        {
+            "pipelines": {
+                "prometheus": {
+                    "url": "http://p",
+                    "basicAuthSecret": {"name": "s"},
+                    "tokenSecret": {"name": "s"},
+                }
+            }
+        },
+        "pipelines.prometheus.basicAuthSecret: expected a password or a token",
+    ),
+    "a tenant for no server with history": (
+        {"pipelines": {"prometheus": {"headers": {"X-Scope-OrgID": "team-a"}}}},
+        "pipelines.prometheus.url: expected the server",
+    ),
     "a token for no server": (
         {"prometheus": {"tokenSecret": {"name": "s"}}},
         "prometheus.url: expected the server",

@@ -15,10 +15,12 @@ from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
 from weir_cli.main import load_command
 from weir_operator.kubernetes.api.shards import MAX_SHARDS, Shard
+from weir_operator.metrics import names
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.pods import CONTROLLER_LABELS
 from weir_operator.streamapp.crd import crd
 from weir_operator.tuning.job import read_job
+from weir_pipelines.metrics import METRICS
 
 CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 
@@ -353,3 +355,26 @@ def test_the_charts_own_dashboards_are_installed_whole(render):
     }
     assert len(held) == 4
     assert not_shown == []
+
+
+def test_the_server_may_keep_only_what_weir_reads(render):
+    monitoring = {"flinkPodMonitor": {"enabled": True, "allMetrics": False}}
+    [monitor] = of_kind(render({"monitoring": monitoring}), "PodMonitor")
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [rule] = endpoint["metricRelabelings"]
+    shown = scrape_configuration()["scrape_configs"][0]
+
+    read = {*names.NAMES, *METRICS.values()}
+    assert {each for each in read if not re.fullmatch(rule["regex"], each)} == set()
+    assert not re.fullmatch(rule["regex"], "flink_taskmanager_job_task_numBytesIn")
+    assert not re.fullmatch(rule["regex"], "flink_taskmanager_job_task_operator_numRecordsOut")
+    assert shown["metric_relabel_configs"][0]["regex"] == rule["regex"]
+
+
+def test_the_server_keeps_all_metrics_unless_it_is_told_otherwise(render):
+    [monitor] = of_kind(
+        render({"monitoring": {"flinkPodMonitor": {"enabled": True}}}), "PodMonitor"
+    )
+
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert "metricRelabelings" not in endpoint

@@ -14,6 +14,7 @@ from weir_cli.main import load_command
 
 PAGE = CHART.parents[1] / "docs/pipelines.md"
 WITH_EXECUTORS = "pipelines with executors"
+ANOTHER_SERVER = "history of another server"
 NAMES = {53, 5353}
 API_SERVER = {443, 6443, 8443, 16443}
 PROMETHEUS = {9090, 8080, 8428, 8481, 10902}
@@ -70,6 +71,34 @@ def test_a_night_exports_what_the_values_say(render):
         "--ca-file=/etc/weir/ca/ca.crt",
         "--match=cluster=north",
     ]
+
+
+def test_history_comes_from_a_server_of_its_own_with_none_of_the_controllers_settings(render):
+    objects = render(SAMPLES[ANOTHER_SERVER])
+
+    flags = flags_of(objects)
+    server = [
+        each
+        for each in flags
+        if each.startswith(("--prometheus", "--token", "--basic", "--header", "--match", "--ca"))
+    ]
+    assert server == [
+        "--prometheus=https://mimir.example:8443/prometheus",
+        "--basic-auth=/etc/weir/basic-auth",
+        "--header=X-Scope-OrgID=team-a",
+    ]
+    [secret] = [each["secret"] for each in pod_of(objects)["volumes"] if "secret" in each]
+    assert secret == {"secretName": "mimir"}
+    [deployment] = of_kind(objects, "Deployment")
+    [controller] = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--prometheus=http://prometheus:9090" in controller["args"]
+
+
+def test_the_policy_lets_the_pipelines_out_to_their_own_server(render):
+    policy = policy_of(render, ANOTHER_SERVER, egress=True)
+
+    ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
+    assert ports == NAMES | PROMETHEUS | {8443}
 
 
 def test_no_samples_go_where_all_are_to_be_kept(render):

@@ -199,13 +199,13 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- if and .prometheus.basicAuthSecret.name (or .prometheus.tokenFile .prometheus.tokenSecret.name) -}}
 {{- fail "prometheus.basicAuthSecret: expected a password or a token, got both: remove one of them" -}}
 {{- end -}}
-{{- if and .pipelines.enabled (not .prometheus.url) -}}
-{{- fail "pipelines.enabled: expected a Prometheus server whose history is worked up, got none: set prometheus.url" -}}
+{{- if and .pipelines.enabled (not .prometheus.url) (not .pipelines.prometheus.url) -}}
+{{- fail "pipelines.enabled: expected a Prometheus server whose history is processed, got none: set prometheus.url or pipelines.prometheus.url" -}}
 {{- end -}}
 {{- if ne (include "weir.isDaily" .pipelines.schedule) "true" -}}
 {{- fail (printf "pipelines.schedule: expected minute and hour of a run on every day, such as 20 1 * * * or @daily, got %q: a rarer one leaves holes in the history, one in every minute leaves no pause" .pipelines.schedule) -}}
 {{- end -}}
-{{- if and .pipelines.enabled .prometheus.tokenFile -}}
+{{- if and .pipelines.enabled .prometheus.tokenFile (not .pipelines.prometheus.url) -}}
 {{- fail "prometheus.tokenFile: the pods of pipelines do not have the controller's token: give prometheus.tokenSecret in its place" -}}
 {{- end -}}
 {{- if and .pipelines.tables.readByController (not .pipelines.tables.existingClaim) (not .pipelines.enabled) -}}
@@ -219,6 +219,14 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- end -}}
 {{- if and (not .prometheus.url) (or .prometheus.tokenFile .prometheus.tokenSecret.name .prometheus.basicAuthSecret.name .prometheus.headers .prometheus.caConfigMap.name .prometheus.labels) -}}
 {{- fail "prometheus.url: expected the server that the other values of prometheus are for, got none: set it" -}}
+{{- end -}}
+{{- with .pipelines.prometheus -}}
+{{- if and .tokenSecret.name .basicAuthSecret.name -}}
+{{- fail "pipelines.prometheus.basicAuthSecret: expected a password or a token, got both: remove one of them" -}}
+{{- end -}}
+{{- if and (not .url) (or .tokenSecret.name .basicAuthSecret.name .headers .caConfigMap.name .labels) -}}
+{{- fail "pipelines.prometheus.url: expected the server that the other values of pipelines.prometheus are for, got none: set it" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -250,9 +258,15 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- end -}}
 {{- end -}}
 
-{{/* The same, to Prometheus, and nothing where none is named. */}}
+{{/* The server that the pipelines ask, as JSON: their own, or that of the controller. */}}
+{{- define "weir.pipelinesPrometheus" -}}
+{{- ternary .Values.pipelines.prometheus .Values.prometheus (ne .Values.pipelines.prometheus.url "") | toJson -}}
+{{- end -}}
+
+{{/* Rules that let a pod out to a Prometheus server (`url`, `root`); nothing where none is named. */}}
 {{- define "weir.egressToPrometheus" -}}
-{{- with .Values.prometheus.url -}}
+{{- $root := .root -}}
+{{- with .url -}}
 {{- $url := urlParse . -}}
 {{- $port := regexFind `[0-9]+$` (regexFind `:[0-9]+$` $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 # Prometheus, where its URL says.
@@ -260,7 +274,7 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 # Inside the cluster a policy sees the port of the pod, not that of its Service.
 - to: [{namespaceSelector: {}}]
   ports:
-    {{- range $.Values.networkPolicy.egress.prometheusPorts }}
+    {{- range $root.Values.networkPolicy.egress.prometheusPorts }}
     - {port: {{ . }}}
     {{- end }}
 {{- end -}}
