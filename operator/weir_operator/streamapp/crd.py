@@ -30,10 +30,16 @@ Schema = dict[str, Any]
 
 
 @functools.cache
-def inlined_schema(model: type[BaseModel]) -> Schema:
-    """Return the schema of `model`, in the manifest's words, without `$ref` and without null."""
+def inlined_schema(model: type[BaseModel], *, nulls: bool = False) -> Schema:
+    """Return the schema of `model`, in the manifest's words, without `$ref`.
+
+    Args:
+        model: The model.
+        nulls: Whether a field that may be absent may also be null, which the API server takes as
+            absent. A structural schema does not say so.
+    """
     schema = model.model_json_schema(by_alias=True, schema_generator=_ManifestSchema)
-    inlined = _inline(schema, schema.get("$defs", {}))
+    inlined = _inline(schema, schema.get("$defs", {}), nulls=nulls)
     inlined.pop("$defs", None)
     return inlined
 
@@ -53,24 +59,36 @@ def schema_at(schema: Schema, path: Sequence[str | int]) -> Schema | None:
     return here
 
 
-def _inline(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+def _inline(schema: Schema, definitions: Mapping[str, Schema], *, nulls: bool) -> Schema:
     """Replace references by what they refer to; keys beside a reference override it."""
     beside = dict(schema)
     if "$ref" in beside:
         name = beside.pop("$ref").removeprefix("#/$defs/")
-        return _inline(definitions[name] | beside, definitions)
+        return _inline(definitions[name] | beside, definitions, nulls=nulls)
     if "anyOf" in beside:
         # The models use unions for "may be absent" only: one real choice beside null.
         (choice,) = (each for each in beside.pop("anyOf") if each.get("type") != "null")
-        return _inline(choice | beside, definitions)
+        inlined = _inline(choice | beside, definitions, nulls=nulls)
+        return _or_null(inlined) if nulls else inlined
     if "properties" in beside:
         beside["properties"] = {
-            name: _inline(each, definitions) for name, each in beside["properties"].items()
+            name: _inline(each, definitions, nulls=nulls)
+            for name, each in beside["properties"].items()
         }
     for key in ("items", "additionalProperties"):
         if isinstance(beside.get(key), dict):
-            beside[key] = _inline(beside[key], definitions)
+            beside[key] = _inline(beside[key], definitions, nulls=nulls)
     return beside
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Return a schema that takes null, too."""
+    wider = dict(schema)
+    if "type" in wider:
+        wider["type"] = [wider["type"], "null"]
+    if "enum" in wider:
+        wider["enum"] = [*wider["enum"], None]
+    return wider
 
 
 class _ManifestSchema(GenerateJsonSchema):
@@ -181,7 +199,7 @@ def editor_schema() -> Schema:
                 "required": ["name"],
                 "properties": {"name": {"type": "string", "maxLength": LONGEST_NAME}},
             },
-            "spec": inlined_schema(Spec),
+            "spec": inlined_schema(Spec, nulls=True),
             "status": {"type": "object"},
         },
     }

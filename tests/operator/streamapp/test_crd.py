@@ -49,18 +49,21 @@ def test_writing_them_twice_gives_the_same_files(tmp_path):
     assert first == second
 
 
-@pytest.mark.parametrize(
-    "example",
-    sorted(REPOSITORY.glob("examples/*/streamapp.yaml")),
-    ids=lambda path: path.parent.name,
-)
-def test_editors_accept_an_example_and_see_a_misspelt_field(example):
-    (manifest, *_) = yaml.safe_load_all(example.read_text())
+def manifests() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every StreamApp of the repository that is right, and where it is from."""
+    for path in sorted([*REPOSITORY.glob("examples/*/*.yaml"), *MANIFESTS.glob("*.yaml")]):
+        for document in yaml.safe_load_all(path.read_text()):
+            if document.get("kind") == "StreamApp":
+                yield f"{path.parent.name}/{path.stem}", document
+
+
+@pytest.mark.parametrize("manifest", [pytest.param(each, id=name) for name, each in manifests()])
+def test_editors_accept_a_manifest_and_see_a_misspelt_field(manifest):
     editor = jsonschema.Draft202012Validator(editor_schema())
 
     assert [error.message for error in editor.iter_errors(manifest)] == []
-    manifest["spec"]["objectiv"] = manifest["spec"].pop("objective")
-    assert not editor.is_valid(manifest)
+    misspelt = {**manifest["spec"], "objectiv": {}}
+    assert not editor.is_valid({**manifest, "spec": misspelt})
 
 
 def test_every_field_has_a_type_or_takes_anything():
