@@ -8,9 +8,11 @@ folder of the one server that answers for all JobManagers (`world.py`). Everythi
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
+from benchmarks.controller.scale.allocations import TRACED, trace_into
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 from weir_operator.kubernetes.process.running import run_on_cluster
 from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
@@ -32,6 +34,8 @@ def main(world: str, prometheus: str, state: str, port: int) -> None:
 
     setattr(job_manager, "url", url)  # noqa: B010  (a name that it only imports)
     send_logs_to_stderr(as_json=True)
+    if TRACED in os.environ:
+        trace_into(Path(os.environ[TRACED]))
     asyncio.run(
         run_on_cluster(
             ControllerSettings(

@@ -22,6 +22,7 @@ are made, and after 42 minutes, while plans are replaced.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import tempfile
@@ -151,15 +152,15 @@ class Bench:
         return self._process
 
     @contextmanager
-    def controller(self) -> Iterator[None]:
-        """Run a controller while the block runs."""
+    def controller(self, **settings: str) -> Iterator[None]:
+        """Run a controller while the block runs, with some environment variables more."""
         config = self.plane.kubeconfig(self._folder, url=self.server.url)
         command = (
             *(sys.executable, "-m", "benchmarks.controller.scale.controller"),
             *(self.world, self.prometheus, str(self._folder / "state"), str(self._port)),
         )
         # The second as in the image.
-        environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2"}
+        environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2", **settings}
         with stage.running(command, self.log, environment) as started:
             self._process = Process(started.pid)
             yield
@@ -408,14 +409,18 @@ def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
         time.sleep(seconds)
     finally:
         bench.server.come_back()
-    during = quantile(before, lags_of(bench.page()), 0.99)
+    meanwhile = lags_of(bench.page())
+    ticks = meanwhile.get(math.inf, 0.0) - before.get(math.inf, 0.0)
     after = bench.watch(SETTLES)
     return [
         at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
                 value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
         at_most(figure=f"API server {name}: terms lost",
                 value=float(bench.terms_lost() - lost), unit="", limit=0),
-        Figure(figure=f"API server {name}: tick lag meanwhile, p99", value=during, unit="s"),
+        Figure(figure=f"API server {name}: ticks meanwhile, of those due",
+               value=100 * ticks * INTERVAL / (bench.apps * seconds), unit="%"),
+        Figure(figure=f"API server {name}: tick lag meanwhile, p99",
+               value=quantile(before, meanwhile, 0.99), unit="s"),
         Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
                unit="s"),
         Figure(figure=f"API server {name}: machine busy just after",
@@ -512,7 +517,7 @@ def quantile(
     low, below = 0.0, 0.0
     for bound, count in zip(bounds, counts, strict=True):
         if count >= wanted:
-            if bound == float("inf"):
+            if bound == math.inf:
                 return None
             return low + (bound - low) * (wanted - below) / max(count - below, 1e-9)
         low, below = bound, count
