@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from math import inf
 
 from benchmarks.registry import BenchmarkError
 
@@ -54,3 +55,19 @@ def choose_count(variable: str, default: int, *, least: int = 1) -> int:
             f"{variable}: expected a whole number of at least {least}, got {value!r}"
         )
     return int(value)
+
+
+def choose_numbers(variable: str, default: Sequence[float]) -> Sequence[float]:
+    """Return the positive numbers in an environment variable, separated by commas.
+
+    Raises:
+        BenchmarkError: It holds something else.
+    """
+    given = os.environ.get(variable, "")
+    try:
+        chosen = [float(each) for each in given.split(",") if each]
+    except ValueError:
+        chosen = [-1.0]
+    if not all(0.0 < each < inf for each in chosen):
+        raise BenchmarkError(f"{variable}: expected positive numbers, got {given!r}")
+    return chosen or default

@@ -47,7 +47,7 @@ WARM_UP = 20.0
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
 LIFTED = choose("WEIR_RESCALE_QUOTAS", "kept", ("kept", "lifted")) == "lifted"
-WAITING = {"jobmanager": "JobManager", "taskmanager": "TaskManager that did longest"}
+WAITING = {"jobmanager": "JobManager", "taskmanager": "TaskManager that waited longest"}
 """The components, and what waits for its quota in each."""
 
 FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlparse
 
-from benchmarks.choices import choose_some
+from benchmarks.choices import choose_numbers, choose_some
 from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
@@ -110,7 +109,7 @@ def run() -> list[Figure]:
     """Rescale with each of the sizes, by each of the ways."""
     figures = []
     backends = choose_some("STATE_BACKENDS", BACKENDS)
-    for size in _sizes():
+    for size in choose_numbers("STATE_GB", SIZES):
         free = shutil.disk_usage(BUILD.parent).free / GB
         if COPIES * size + SPARE > free:
             need = COPIES * size + SPARE
@@ -130,11 +129,6 @@ def run() -> list[Figure]:
 
 def _choose_variants() -> list[str]:
     return choose_some("STATE_VARIANTS", tuple(VARIANTS), [USUAL])
-
-
-def _sizes() -> tuple[float, ...]:
-    asked = os.environ.get("STATE_GB")
-    return SIZES if asked is None else tuple(float(each) for each in asked.split(","))
 
 
 async def _measure(size: float, backend: str, way: str, variant: str) -> list[Figure]:

@@ -1004,7 +1004,7 @@ def _latency() -> Iterator[Figure]:
         )
         scores = [score(truth, rate, bound, each.parallelism, floor) for each in runs]
         yield at_least(
-            figure=f"PLO {way}: the same by the pi^t that TO ends at from one replica each",
+            figure=f"PLO {way}: the same by the pi^t that TO ends at from {SCALE_UP}",
             value=100 * fmean(each >= SETTINGS.threshold for each in scores),
             unit="%",
             limit=100,

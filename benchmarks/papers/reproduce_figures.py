@@ -138,6 +138,33 @@ def list_departures() -> list[Departure]:
             why="that of the program behind the paper",
         ),
         Departure(
+            what="normalisation of costs",
+            paper="the greatest cost that the available node types allow",
+            here="the largest speedup of the whole list times the most replicas: on B2 and with "
+            "one node type, not the greatest cost. So a cost on B2 is comparable within B2 only; with "
+            "one node type, A and B have the same node, and its cost differs by a factor of 15",
+            why=AS_RERUN,
+        ),
+        Departure(
+            what="update of QL+PDS, QL+PDS+ and, in Figure 23, of the deep policies",
+            paper="as printed",
+            here="`published: 1`, as in Tables 2 to 5",
+            why=AS_RERUN,
+        ),
+        Departure(
+            what="replica and first replica",
+            paper="G/G/1; of the cheapest node type",
+            here="M/G/1; of node type 1, for the thresholds of their own type",
+            why=AS_RERUN,
+        ),
+        Departure(
+            what="rates and most replicas of Figures 16 and 18; infrastructure and rates of "
+            "Figure 23",
+            paper="not said",
+            here="taxi, 10 replicas at most; infrastructure A, taxi",
+            why=AS_RERUN,
+        ),
+        Departure(
             what="speedups that DRS and Lohrmann use",
             paper="each node type's exact speedup",
             here="none",

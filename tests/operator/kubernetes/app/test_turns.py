@@ -81,14 +81,16 @@ async def test_the_next_turn_is_that_of_the_soonest_tick_after_the_job_is_brough
 
 async def test_others_are_expected_to_take_as_long_as_the_slowest_of_the_latest():
     turns = Turns(at_once=2, longest=0.01)
-    slow = turns.turn(soon)
+    slow, second, third = (turns.turn(soon) for _ in range(3))
     await slow.begin()
-    await asyncio.sleep(0.05)  # its turn is over, and it is still being brought up
-    slow.end()
-    brought_up = MARGIN + 0.05
-    await turns.turn(soon).begin()
+    await second.begin()
+    await third.begin()  # the slow one's turn is over, and it is still being brought up
+    for each in (third, second, slow):
+        each.end()
+    turns.longest = 0.0  # less than the slow one took
+    await turns.turn(soon).begin()  # or the first of the others would not have to wait
 
-    assert await order_of_turns(turns, [brought_up - 0.03, 30.0]) == [30.0, brought_up - 0.03]
+    assert await order_of_turns(turns, [MARGIN + 0.005, 30.0]) == [30.0, MARGIN + 0.005]
 
 
 async def test_one_that_no_longer_waits_is_given_no_turn():
