@@ -36,6 +36,7 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines import pipelines_sources
 from benchmarks.pipelines.made_up_history import FIRST, even, write_history
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_IN_IMAGE
+from weir_operator.runtime.local.processes import free_ports
 from weir_pipelines.store import Store
 
 ABOUT = "Size of the three images, and whether each runs what it is for, without root"
@@ -295,7 +296,9 @@ def start_controller(container: str, *, user: int, folder: Path) -> Figure:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(_render_kubeconfig(server.getsockname()[1]))
         mounts = ("--volume", f"{kubeconfig}:/kubeconfig:ro", "--env", "KUBECONFIG=/kubeconfig")
-        command = [*_in(container, user, *mounts), "weir", "controller", "--state=/tmp/state"]
+        # The container has this machine's network, in which others may have the usual port.
+        port = f"--health-port={free_ports(1)[0]}"
+        command = [*_in(container, user, *mounts), "weir", "controller", "--state=/tmp/state", port]
         began = time.monotonic()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as controller:
             try:

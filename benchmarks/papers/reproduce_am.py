@@ -44,8 +44,7 @@ from benchmarks.choices import choose
 from benchmarks.figures import Figure, at_least
 from benchmarks.papers.applications import EQUAL, GIVEN, Application, applications, describe
 from benchmarks.papers.departures import Departure
-from benchmarks.papers.taas2023 import trace_file
-from benchmarks.registry import FOLDER
+from benchmarks.papers.taas2023 import FOLDER, trace_file
 from benchmarks.rows import RESULTS, Row, count_matches, match_numbers, write_outcomes, write_rows
 from weir_policies.application_manager.search.protocol import Algorithm, Limits, TrialOutcome, rank
 from weir_policies.policy import Tuning

@@ -141,8 +141,8 @@ def list_departures() -> list[Departure]:
             what="normalisation of costs",
             paper="the greatest cost that the available node types allow",
             here="the largest speedup of the whole list times the most replicas: on B2 and with "
-            "one node type, not the greatest cost. So a cost on B2 is comparable within B2 only; with "
-            "one node type, A and B have the same node, and its cost differs by a factor of 15",
+            "one node type, not the greatest cost. So a cost on B2 is comparable within B2 only. "
+            "With one node type, A and B have the same node, whose cost differs by a factor of 15",
             why=AS_RERUN,
         ),
         Departure(

@@ -32,7 +32,7 @@ SHOWN = 15
 """Modules with a figure of their own, those that take most."""
 KIB = 1024
 ANONYMOUS = "all that no file holds"
-IN_FILES = "in files: SQLite's index of its log, libraries' pages"
+IN_FILES = "in files, which are SQLite's index of its log and libraries' pages"
 
 
 def run() -> list[Figure]:
