@@ -8,15 +8,13 @@ share this machine's disk, because the job's ledger is read from it. `scripts/e2
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.place import Place, open_place
-from tests.helm.program import find_or_build_helm
+from tests.cluster.installed_chart import installed_chart
 
 _TOLD = "told"
 """Name of the property of a test that goes to the report, also from another process."""
@@ -60,11 +58,5 @@ async def place() -> AsyncIterator[Place]:
 @pytest.fixture
 async def installed(place) -> AsyncIterator[None]:
     """Install the chart for the test's namespace."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"nodeSelector": {"weir.dev/pool": "medium"}}
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=helm
-    )
-    yield
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=helm)
+    async with installed_chart(place):
+        yield

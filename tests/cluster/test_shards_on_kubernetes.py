@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import (
-    IMAGE,
-    RELEASE,
-    apply_definition,
-    install_chart,
-    run_helm,
-)
+from benchmarks.cluster.installation import IMAGE, RELEASE
 from benchmarks.cluster.place import Place, delete_volume, make_claim
-from tests.helm.program import find_or_build_helm
+from tests.cluster.installed_chart import installed_chart
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.kubernetes.api.objects import Key
@@ -49,25 +43,18 @@ async def volumes(place):
 
 
 @pytest.fixture
-async def helm(place) -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """Run Helm on the chart; what is installed goes at the end."""
-    program = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {"state": {"existingClaim": OLD}, "nodeSelector": {"weir.dev/pool": "medium"}}
+async def upgrade(place, volumes) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Install the chart with the old claim; return what upgrades it with other values."""
+    async with installed_chart(place, state={"existingClaim": OLD}) as run:
 
-    async def upgrade(*settings: str) -> None:
-        given = [each for setting in settings for each in ("--set", setting)]
-        await asyncio.to_thread(
-            run_helm, "upgrade", RELEASE, str(REPOSITORY / "helm/weir"), *given,
-            "--reset-then-reuse-values", "--wait", "--timeout", "3m",
-            namespace=place.namespace, helm=program,
-        )  # fmt: skip
+        async def upgrade_chart(*settings: str) -> None:
+            given = [each for setting in settings for each in ("--set", setting)]
+            await asyncio.to_thread(
+                run, "upgrade", RELEASE, str(REPOSITORY / "helm/weir"), *given,
+                "--reset-then-reuse-values", "--wait", "--timeout", "3m",
+            )  # fmt: skip
 
-    await asyncio.to_thread(
-        install_chart, place.namespace, watched=place.namespace, values=values, helm=program
-    )
-    yield upgrade
-    await asyncio.to_thread(run_helm, "uninstall", RELEASE, namespace=place.namespace, helm=program)
+        yield upgrade_chart
 
 
 def stream_app(name: str) -> dict[str, Any]:
@@ -147,7 +134,7 @@ def files_in(folder: Path, namespace: str) -> set[str]:
 
 
 async def test_a_controller_becomes_one_for_each_shard_and_its_state_comes_along(
-    place, volumes, helm
+    place, volumes, upgrade
 ):
     for name in NAMES:
         await place.api.create(path_of(place), stream_app(name))
@@ -156,12 +143,12 @@ async def test_a_controller_becomes_one_for_each_shard_and_its_state_comes_along
     )
     assert len(set(alone.values())) == 1
 
-    await helm("replicas=0")
+    await upgrade("replicas=0")
     await until_copied(place)
     kept = files_in(volumes[OLD], place.namespace)
     assert kept
     assert files_in(volumes[NEW], place.namespace) == kept
-    await helm(f"state.existingClaim={NEW}", f"shards={SHARDS}", f"replicas={SHARDS}")
+    await upgrade(f"state.existingClaim={NEW}", f"shards={SHARDS}", f"replicas={SHARDS}")
 
     shared = await until_managed(place, lambda pods: not set(pods.values()) & set(alone.values()))
     of_shards = {shard_of(Key(place.namespace, name), SHARDS): pod for name, pod in shared.items()}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import yaml
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
+from benchmarks.cluster.installation import RELEASE
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from benchmarks.flink.ledger import read_proof
+from tests.cluster.installed_chart import installed_chart
 from tests.cluster.memory_on_kubernetes import MemoryOnKubernetes
 from tests.cluster.prometheus_on_kubernetes import PrometheusOnKubernetes, start_prometheus
 from tests.cluster.story_on_kubernetes import (
@@ -23,7 +23,6 @@ from tests.cluster.story_on_kubernetes import (
     outcome,
     target,
 )
-from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import REPOSITORY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -42,15 +41,8 @@ async def prometheus(place) -> PrometheusOnKubernetes:
 @pytest.fixture
 async def installed(place, prometheus) -> AsyncIterator[Callable[..., None]]:
     """Install the chart for the test's namespace; gives Helm there."""
-    helm = find_or_build_helm()
-    await apply_definition(place.api)
-    values = {
-        "prometheus": {"url": prometheus.url},
-        "nodeSelector": {"weir.dev/pool": "medium"},
-    }
-    install_chart(place.namespace, watched=place.namespace, values=values, helm=helm)
-    yield partial(run_helm, namespace=place.namespace, helm=helm)
-    run_helm("uninstall", RELEASE, namespace=place.namespace, helm=helm)
+    async with installed_chart(place, prometheus={"url": prometheus.url}) as helm:
+        yield helm
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 FRESH_FOR = 5.0
 """Seconds for which an answer serves. A spot notice leaves 30 s or more."""
-PATIENCE = 1.0
+LONGEST_WAIT = 1.0
 """Seconds that a caller waits for an answer. A tick must not wait for a slow API server: what was
 known before serves until the answer is there."""
 _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
@@ -46,14 +46,14 @@ class NodeNotices:
         """Return the reason by node; what was known before, where the API server does not say.
 
         Raises:
-            PermanentError: It says something else than a list.
+            PermanentError: There are no credentials, or they cannot be read.
         """
         now = asyncio.get_running_loop().time()
         if self._allowed and now - self._asked >= FRESH_FOR:
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.create_task(self._ask())
             asking = self._asking  # one request for all who wait
-            await asyncio.wait({asking}, timeout=PATIENCE)
+            await asyncio.wait({asking}, timeout=LONGEST_WAIT)
             if asking.done():
                 asking.result()
         return self._going
@@ -91,10 +91,8 @@ class NodeNotices:
         return self._threatened
 
     async def _ask(self) -> None:
-        try:
-            await self._read()
-        finally:
-            self._asked = asyncio.get_running_loop().time()
+        await self._read()
+        self._asked = asyncio.get_running_loop().time()
 
     async def _read(self) -> None:
         try:

@@ -71,7 +71,7 @@ async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
 
 
 async def test_a_slow_api_server_is_asked_once_and_nobody_waits_for_it_in_turn(monkeypatch):
-    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.PATIENCE", 0.01)
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.LONGEST_WAIT", 0.01)
     answers = asyncio.Event()
 
     class SlowCluster(Cluster):
@@ -84,7 +84,7 @@ async def test_a_slow_api_server_is_asked_once_and_nobody_waits_for_it_in_turn(m
 
     meanwhile = await asyncio.wait_for(asyncio.gather(*(notices.going() for _ in range(100))), 5.0)
     answers.set()
-    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.PATIENCE", 5.0)
+    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.LONGEST_WAIT", 5.0)
     afterwards = await notices.going()
 
     assert meanwhile == [{}] * 100
