@@ -61,3 +61,18 @@ def test_what_scales_jobs_starts_without_scipy(run, module):
     )
 
     assert asked.stdout.splitlines() == ["[]"], asked.stderr
+
+
+def test_functions_are_compiled_without_linear_algebra_until_one_needs_it(run):
+    asked = run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, numba, numpy, weir_policies.kernels.compiled\n"
+            "print(numba.njit(lambda x: x.sum())(numpy.ones(3)), 'scipy.linalg' in sys.modules)\n"
+            "print((numba.njit(lambda x: x @ x)(numpy.eye(2)) == numpy.eye(2)).all())",
+        ],
+        PYTHONPATH=os.pathsep.join(sys.path),
+    )
+
+    assert asked.stdout.splitlines() == ["3.0 False", "True"], asked.stderr

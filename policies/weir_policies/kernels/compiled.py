@@ -7,13 +7,34 @@ passed as a plain argument would compile the loop again in every process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config
 
 from weir_policies.kernels.caching import LOCATORS
+
+
+@contextmanager
+def _hidden(module: str) -> Iterator[None]:
+    """Have imports of a module fail while the block runs, unless it is already imported."""
+    hidden = module not in sys.modules
+    if hidden:
+        sys.modules[module] = cast(Any, None)  # as `import` documents it
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules[module]
+
+
+with _hidden("scipy.linalg.cython_blas"):
+    # Otherwise the first function that is loaded imports `scipy.linalg`, 12 MiB, to see whether
+    # `np.convolve` may use it. What needs linear algebra still asks for it when it is compiled.
+    import numba.np.arraymath
 
 _SETTINGS = cast(Any, config)  # its stubs know none of them
 _SETTINGS.CACHE_LOCATOR_CLASSES = LOCATORS
