@@ -1,4 +1,4 @@
-"""CPU quotas of pods on a cluster whose nodes are on this machine, by cgroups of version 1."""
+"""CPU time and quotas of pods whose nodes are on this machine, by cgroups of version 1."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CPU_GROUPS = Path("/sys/fs/cgroup/cpu")
+GROUPS = Path("/sys/fs/cgroup")
 UNLIMITED = "-1"
 NANOSECONDS = 1e9
 
 
 @dataclass(slots=True)
 class PodQuotas:
-    """Reads and lifts the CPU quotas of pods, by their uids."""
+    """Reads the CPU time of pods, and reads and lifts their CPU quotas, by their uids."""
 
-    root: Path = CPU_GROUPS
+    root: Path = GROUPS
     _groups: dict[str, Path] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -24,10 +24,10 @@ class PodQuotas:
         Raises:
             RuntimeError: There are none.
         """
-        if not [*self.root.glob("*/kubepods")]:
+        if not [*self.root.glob("cpu/*/kubepods")]:
             raise RuntimeError(
-                f"Expected the CPU groups of nodes under {self.root}, got none: run this where the "
-                "cluster's nodes are on this machine, with cgroups of version 1"
+                f"Expected the CPU groups of nodes under {self.root}/cpu, got none: run this where "
+                "the cluster's nodes are on this machine, with cgroups of version 1"
             )
 
     def throttled(self, uid: str) -> float:
@@ -39,6 +39,17 @@ class PodQuotas:
             int(_read_statistics(each)["throttled_time"]) / NANOSECONDS
             for each in self._containers(uid)
         )
+
+    def used(self, uid: str) -> float:
+        """Return the CPU seconds that a pod has used, 0 where it has no group yet or no more."""
+        group = self._group(uid)
+        if group is None:
+            return 0.0
+        accounts = self.root / "cpuacct" / group.relative_to(self.root / "cpu")
+        try:
+            return int((accounts / "cpuacct.usage").read_text()) / NANOSECONDS
+        except FileNotFoundError:
+            return 0.0  # it has just ended
 
     def lift(self, uids: Iterable[str]) -> None:
         """Let pods use the machine's processors without a quota."""
@@ -52,13 +63,18 @@ class PodQuotas:
                     continue  # it has just ended
 
     def _containers(self, uid: str) -> list[Path]:
-        """Return the groups of a pod's containers."""
+        """Return the CPU groups of a pod's containers."""
+        group = self._group(uid)
+        return [] if group is None else [each.parent for each in group.glob("*/cpu.stat")]
+
+    def _group(self, uid: str) -> Path | None:
+        """Return a pod's CPU group."""
         if uid not in self._groups:
-            found = [*self.root.glob(f"**/pod{uid}")]
+            found = [*self.root.glob(f"cpu/**/pod{uid}")]
             if not found:
-                return []
+                return None
             [self._groups[uid]] = found
-        return [each.parent for each in self._groups[uid].glob("*/cpu.stat")]
+        return self._groups[uid]
 
 
 def _read_statistics(group: Path) -> dict[str, str]:

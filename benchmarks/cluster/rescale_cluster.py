@@ -11,24 +11,32 @@ does about once a second.
 
 `WEIR_RESCALE_QUOTAS=lifted` takes the CPU quotas from all pods of Flink, which then share the
 machine's processors, and has a result of its own: what is less then is what the quotas cost.
+
+The CPU time in the gap, of Flink's pods and of all processes of the machine, says whether the
+processors or something else is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from benchmarks.choices import choose
 from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
 from benchmarks.cluster.quotas import PodQuotas
+from benchmarks.controller.scale.machine import machine_cpu
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
+from benchmarks.flink.ledger import Arrival, find_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
@@ -71,37 +79,46 @@ class PodTimes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Waits:
-    """For how long each pod had waited for its CPU quota until a time."""
+class CpuReading:
+    """What pods and the machine had used and waited for until a time."""
 
     time: float
-    seconds: Mapping[tuple[str, str], float]
-    """By component and uid; of all processors together."""
+    waited: Mapping[tuple[str, str], float]
+    """Seconds for which pods had to wait for their CPU quotas, by component and uid; of all
+    processors together."""
+    pods: float
+    """CPU seconds of the pods. One that has ended counts with what was read last."""
+    machine: float
+    """CPU seconds of all processes: the pods', the cluster's, this benchmark's and others."""
 
 
 @dataclass(slots=True)
 class PodWatch:
-    """Notes how far new TaskManager pods are, and how long all pods waited for their CPU quota."""
+    """Notes how far new TaskManager pods are, and the CPU that all pods use and wait for."""
 
     place: Place
     known: frozenset[str]
     """Names of the pods that were there before."""
     times: PodTimes = field(default_factory=PodTimes)
-    waits: list[Waits] = field(default_factory=list)
+    readings: list[CpuReading] = field(default_factory=list)
     _quotas: PodQuotas = field(default_factory=PodQuotas)
+    _used: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, set[str]] = field(default_factory=dict)
 
     async def look(self, now: float) -> None:
         """Look once; `now` is when."""
         pods = {component: await self.place.pods(component) for component in WAITING}
-        self.waits.append(
-            Waits(
-                time=now,
-                seconds={
-                    (component, uid): self._quotas.throttled(uid)
-                    for component, some in pods.items()
-                    for uid in (pod["metadata"]["uid"] for pod in some)
-                },
+        uids = [
+            (component, pod["metadata"]["uid"]) for component, some in pods.items() for pod in some
+        ]
+        for _, uid in uids:
+            self._used[uid] = max(self._used.get(uid, 0.0), self._quotas.used(uid))
+        self.readings.append(
+            CpuReading(
+                time=time.time(),
+                waited={(component, uid): self._quotas.throttled(uid) for component, uid in uids},
+                pods=sum(self._used.values()),
+                machine=machine_cpu(),
             )
         )
         for pod in pods["taskmanager"]:
@@ -124,18 +141,23 @@ class PodWatch:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A rescale, when its pods got where, and how long they waited for their CPU quota."""
+    """A rescale, when its pods got where, and the CPU that they used and waited for."""
 
     journal: RescaleJournal
     pods: PodTimes
-    waits: Sequence[Waits]
+    readings: Sequence[CpuReading]
+
+    def gap(self, arrivals: Sequence[Arrival]) -> tuple[float, float]:
+        """Return when the last record before the output gap arrived, and the first after it."""
+        times = self.journal.times
+        return find_gap(arrivals, times[str(Step.STOP)], times[str(Step.DONE)] + 1.0)
 
     def waited(self, component: str) -> float:
         """Return for how long the pod that waited most had to, from the job's stop on."""
         stop = self.journal.times[str(Step.STOP)]
         # A pod that is not there before began with nothing, and one that has gone says no more.
-        before = [each.seconds for each in self.waits if each.time <= stop][-1]
-        after = self.waits[-1].seconds
+        before = [each.waited for each in self.readings if each.time <= stop][-1]
+        after = self.readings[-1].waited
         return max(
             seconds - before.get(pod, 0.0) for pod, seconds in after.items() if pod[0] == component
         )
@@ -184,7 +206,8 @@ async def _run() -> list[Figure]:
         ledger = await job.finish()
         arrivals = read_arrivals(job.out)
     more = [*await _two_more(standby=2, limit=4.0), *await _two_more(standby=0, limit=8.0)]
-    gaps = [_gap(move.journal, arrivals) for move in (*single, *double)]
+    moves = (*single, *double)
+    gaps = [end - start for start, end in (move.gap(arrivals) for move in moves)]
     return [
         at_least(
             figure="rescales with TaskManagers registered", value=len(gaps), unit="", limit=10
@@ -195,11 +218,12 @@ async def _run() -> list[Figure]:
         *(
             Figure(
                 figure=f"waited for its CPU quota from the stop on: the {name}, median",
-                value=statistics.median(move.waited(component) for move in (*single, *double)),
+                value=statistics.median(move.waited(component) for move in moves),
                 unit="s",
             )
             for component, name in WAITING.items()
         ),
+        *_cpu_in_gaps(moves, arrivals),
         *_parts("one pod", single, arrivals),
         *_parts("two pods", double, arrivals),
         at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
@@ -208,7 +232,7 @@ async def _run() -> list[Figure]:
         Figure(figure="raw re-emissions", value=ledger.replayed, unit="records"),
         Figure(
             figure="rescales by checkpoint",
-            value=sum(move.journal.by_checkpoint for move in (*single, *double)),
+            value=sum(move.journal.by_checkpoint for move in moves),
             unit="",
         ),
         *more,
@@ -249,9 +273,11 @@ async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Mo
         try:
             journal = await job.change(target)
         finally:
+            # The first record may come when the change is done.
+            await asyncio.sleep(1.0)
             watching.cancel()
-        moves.append(Move(journal, watch.times, watch.waits))
-        await asyncio.sleep(PAUSE)
+        moves.append(Move(journal, watch.times, watch.readings))
+        await asyncio.sleep(PAUSE - 1.0)
     return moves
 
 
@@ -261,9 +287,38 @@ async def _watch(watch: PodWatch, job: ClusterJob) -> None:
         await asyncio.sleep(LOOK)
 
 
-def _gap(journal: RescaleJournal, arrivals: Sequence[Arrival]) -> float:
-    times = journal.times
-    return longest_gap(arrivals, times[str(Step.STOP)], times[str(Step.DONE)] + 1.0)
+def cpu_between(readings: Sequence[CpuReading], start: float, end: float) -> tuple[float, float]:
+    """Return the CPU seconds of the pods, and those of all processes, between two Unix times.
+
+    What was used between two readings is divided evenly.
+    """
+    at = [each.time for each in readings]
+    pods = np.interp([start, end], at, [each.pods for each in readings])
+    machine = np.interp([start, end], at, [each.machine for each in readings])
+    return float(pods[1] - pods[0]), float(machine[1] - machine[0])
+
+
+def _cpu_in_gaps(moves: Sequence[Move], arrivals: Sequence[Arrival]) -> list[Figure]:
+    """Return what was used in the gaps, and how busy that made the processors."""
+    gaps = [move.gap(arrivals) for move in moves]
+    used = [cpu_between(move.readings, *gap) for move, gap in zip(moves, gaps, strict=True)]
+    busy = [
+        machine / (end - start) / (os.cpu_count() or 1)
+        for (start, end), (_, machine) in zip(gaps, used, strict=True)
+    ]
+    medians = {
+        "CPU in the gap: Flink's pods": [pods for pods, _ in used],
+        "CPU in the gap: everything else on the machine": [all_ - pods for pods, all_ in used],
+    }
+    return [
+        *(
+            Figure(figure=f"{name}, median", value=statistics.median(values), unit="s")
+            for name, values in medians.items()
+        ),
+        Figure(
+            figure="machine busy in the gap, median", value=100 * statistics.median(busy), unit="%"
+        ),
+    ]
 
 
 def _parts(name: str, moves: Sequence[Move], arrivals: Sequence[Arrival]) -> list[Figure]:

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.cluster import cluster_job
 from benchmarks.cluster.place import Place
 from benchmarks.cluster.quotas import PodQuotas
-from benchmarks.cluster.rescale_cluster import PodWatch
+from benchmarks.cluster.rescale_cluster import CpuReading, PodWatch, cpu_between
 from weir_operator.kubernetes.api.client import KubernetesApi
 
 
@@ -61,7 +61,7 @@ def a_group(folder, *, waited):
 
 
 def test_a_pods_quota_is_lifted_and_what_its_containers_waited_is_added_up(tmp_path):
-    pods = tmp_path / "weir-small/kubepods"
+    pods = tmp_path / "cpu/weir-small/kubepods"
     pod = a_group(pods / "podu-1", waited=9_000_000_000)
     first = a_group(pods / "podu-1/pause", waited=500_000_000)
     second = a_group(pods / "podu-1/flink", waited=1_250_000_000)
@@ -74,6 +74,30 @@ def test_a_pods_quota_is_lifted_and_what_its_containers_waited_is_added_up(tmp_p
 
     assert [each.read_text().strip() for each in (pod, first, second)] == ["-1"] * 3
     assert other.read_text().strip() == "50000"
+
+
+def test_what_a_pod_has_used_is_read_until_it_has_ended(tmp_path):
+    a_group(tmp_path / "cpu/weir-small/kubepods/podu-1", waited=0)
+    accounts = tmp_path / "cpuacct/weir-small/kubepods/podu-1"
+    accounts.mkdir(parents=True)
+    usage = accounts / "cpuacct.usage"
+    usage.write_text("2500000000\n")
+    quotas = PodQuotas(tmp_path)
+
+    assert quotas.used("u-1") == 2.5
+    assert quotas.used("u-2") == 0.0
+    usage.unlink()
+    assert quotas.used("u-1") == 0.0
+
+
+def test_cpu_between_two_readings_is_divided_evenly():
+    readings = [
+        CpuReading(time=10.0 + turn, waited={}, pods=3.0 * turn, machine=4.0 * turn)
+        for turn in range(3)
+    ]
+
+    assert cpu_between(readings, 10.5, 11.5) == (3.0, 4.0)
+    assert cpu_between(readings, 11.0, 11.25) == (0.75, 1.0)
 
 
 def test_a_path_of_the_volume_is_found_from_inside_and_outside():
