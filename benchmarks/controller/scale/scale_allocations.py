@@ -3,10 +3,11 @@
 A controller with 20 StreamApps of `scale` and one with 60 are traced by `tracemalloc`, three
 intervals after all were decided on. The difference is what 40 StreamApps take. Python's
 allocations count for the innermost line of Weir that led to them; modules are the sums of their
-lines. SQLite says itself what it holds. What neither explains is what allocators hold beside it:
-free pieces of their blocks, tables of native libraries and stacks.
+lines. SQLite says itself what it holds. What neither explains is what native libraries hold, what
+the C library keeps free, and stacks.
 
-Tracing makes the process slower and larger. Its own memory is taken off.
+Tracing makes the process slower and larger. Its own memory is taken off. Small objects, of at most
+512 bytes, come from an allocator of Python's own, which tells how much of what it holds is in use.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.controller.scale.allocations import TRACED
+from benchmarks.controller.scale.allocations import HELD, OBJECTS, TRACED, USED
 from benchmarks.controller.scale.scale import INTERVAL, running_bench
 from benchmarks.figures import Figure
 
@@ -41,6 +42,8 @@ def run() -> list[Figure]:
     per_app = {
         name: (many.get(name, 0.0) - few.get(name, 0.0)) / (MANY - FEW) for name in {*few, *many}
     }
+    small = {name: per_app.pop(name) for name in (HELD, USED)}
+    objects = per_app.pop(OBJECTS) * KIB  # a number, not bytes
     modules: dict[str, float] = {}
     for name, value in per_app.items():
         module = name.partition(":")[0]
@@ -58,6 +61,8 @@ def run() -> list[Figure]:
         _figure("of it: other modules", known - sum(value for _, value in shown)),
         _figure("of it: neither Python's nor SQLite's", anonymous - known),
         _figure(IN_FILES, in_files),
+        *(_figure(name, value) for name, value in small.items()),
+        Figure(figure=f"per StreamApp, {OBJECTS}", value=objects, unit="objects"),
     ]
 
 
