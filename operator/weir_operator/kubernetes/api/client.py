@@ -170,8 +170,9 @@ ATTEMPTS = 4
 """How often one request is sent at most."""
 LONGEST_PAUSE = 10.0
 """Seconds; if a server asks for a longer pause, the caller gets an error instead."""
-PAGE = 500
-"""Objects per answer of a list, as kubectl asks for them."""
+PAGE = 100
+"""Objects per answer of a list. A StreamApp of ten operators is 14 kB, and takes several times as
+much while it is read; kubectl asks for 500 at once."""
 
 
 class NotFoundError(PermanentError):

@@ -33,6 +33,7 @@ from typing import Any
 import kopf
 
 from weir_operator.errors import WeirError
+from weir_operator.kubernetes.api.client import PAGE
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSettings
@@ -86,6 +87,7 @@ def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSett
     settings.watching.connect_timeout = 10.0
     settings.watching.server_timeout = 300  # a whole number, or the API server refuses
     settings.watching.inactivity_timeout = 70.0
+    settings.watching.chunk_size = PAGE  # kopf would list all at once before it watches
     settings.execution.max_workers = 4
     settings.execution.default_backoff = 15.0
     settings.queueing.worker_limit = None
