@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.controller.scale.allocations import TRACED, trace_into
+from benchmarks.controller.scale.allocations import COUNTED, TRACED, count_into, trace_into
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 from weir_operator.kubernetes.process.running import run_on_cluster
 from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
@@ -36,6 +36,8 @@ def main(world: str, prometheus: str, state: str, port: int) -> None:
     send_logs_to_stderr(as_json=True)
     if TRACED in os.environ:
         trace_into(Path(os.environ[TRACED]))
+    if COUNTED in os.environ:
+        count_into(Path(os.environ[COUNTED]))
     asyncio.run(
         run_on_cluster(
             ControllerSettings(

@@ -1,13 +1,13 @@
 """What the controller's memory for a StreamApp consists of.
 
-A controller with 20 StreamApps of `scale` and one with 60 are traced by `tracemalloc`, three
-intervals after all were decided on. The difference is what 40 StreamApps take. Python's
-allocations count for the innermost line of Weir that led to them; modules are the sums of their
-lines. SQLite says itself what it holds. What neither explains is what native libraries hold, what
-the C library keeps free, and stacks.
+Controllers with 20 StreamApps of `scale` and with 60 are compared, two intervals after all were
+decided on. The difference is what 40 StreamApps take.
 
-Tracing makes the process slower and larger. Its own memory is taken off. Small objects, of at most
-512 bytes, come from an allocator of Python's own, which tells how much of what it holds is in use.
+One pair says how much memory there is, as the kernel counts it, and how much of what Python's
+allocator of small objects holds is in use. The other pair is traced by `tracemalloc`, which makes
+it slower and larger. Python's allocations count for the innermost line of Weir that led to them;
+modules are the sums of their lines. SQLite says itself what it holds. What neither explains is what
+native libraries hold, what the C library keeps free, and stacks.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.controller.scale.allocations import HELD, OBJECTS, TRACED, USED
+from benchmarks.controller.scale.allocations import COUNTED, HELD, OBJECTS, TRACED, USED
 from benchmarks.controller.scale.scale import INTERVAL, running_bench
 from benchmarks.figures import Figure
 
 ABOUT = "what the controller's memory for a StreamApp consists of"
-DURATION = "12 min"
+DURATION = "18 min"
 
 FEW, MANY = 20, 60
-INTERVALS = 3
+INTERVALS = 2
 SHOWN = 15
 """Modules with a figure of their own, those that take most."""
 KIB = 1024
@@ -37,32 +37,27 @@ IN_FILES = "in files, which are SQLite's index of its log and libraries' pages"
 
 
 def run() -> list[Figure]:
-    """Trace both controllers."""
-    few, many = _trace(FEW), _trace(MANY)
-    per_app = {
-        name: (many.get(name, 0.0) - few.get(name, 0.0)) / (MANY - FEW) for name in {*few, *many}
-    }
-    small = {name: per_app.pop(name) for name in (HELD, USED)}
-    objects = per_app.pop(OBJECTS) * KIB  # a number, not bytes
-    modules: dict[str, float] = {}
-    for name, value in per_app.items():
-        module = name.partition(":")[0]
-        modules[module] = modules.get(module, 0.0) + value
-    for name, value in _most(per_app)[:60]:
+    """Compare both pairs."""
+    counted = _per_app(COUNTED)
+    lines = _per_app(TRACED)
+    for name, value in _most(lines)[:60]:
         print(f"{value:9.2f} KiB  {name}", flush=True)
-    del modules["tracing"]
-    anonymous = modules.pop(ANONYMOUS) - per_app["tracing"]
-    in_files = modules.pop(IN_FILES)
+    modules: dict[str, float] = {}
+    for name in lines.keys() - {ANONYMOUS, IN_FILES}:
+        module = name.partition(":")[0]
+        modules[module] = modules.get(module, 0.0) + lines[name]
     shown = _most(modules)[:SHOWN]
     known = sum(modules.values())
     return [
-        _figure(ANONYMOUS, anonymous),
+        _figure(ANONYMOUS, counted[ANONYMOUS]),
         *(_figure(f"of it: {name}", value) for name, value in shown),
         _figure("of it: other modules", known - sum(value for _, value in shown)),
-        _figure("of it: neither Python's nor SQLite's", anonymous - known),
-        _figure(IN_FILES, in_files),
-        *(_figure(name, value) for name, value in small.items()),
-        Figure(figure=f"per StreamApp, {OBJECTS}", value=objects, unit="objects"),
+        _figure("of it: neither Python's nor SQLite's", counted[ANONYMOUS] - known),
+        _figure(IN_FILES, counted[IN_FILES]),
+        _figure(HELD, counted[HELD]),
+        _figure(USED, counted[USED]),
+        # A number, not bytes.
+        Figure(figure=f"per StreamApp, {OBJECTS}", value=counted[OBJECTS] * KIB, unit="objects"),
     ]
 
 
@@ -75,11 +70,19 @@ def _figure(name: str, value: float) -> Figure:
     return Figure(figure=f"per StreamApp, {name}", value=value, unit="KiB")
 
 
-def _trace(apps: int) -> Mapping[str, float]:
-    """Return KiB by place of a controller with so many StreamApps."""
+def _per_app(variable: str) -> Mapping[str, float]:
+    """Return KiB per StreamApp by name, of controllers with that environment variable."""
+    few, many = _observe(FEW, variable), _observe(MANY, variable)
+    return {
+        name: (many.get(name, 0.0) - few.get(name, 0.0)) / (MANY - FEW) for name in {*few, *many}
+    }
+
+
+def _observe(apps: int, variable: str) -> Mapping[str, float]:
+    """Return KiB by name of a controller with so many StreamApps."""
     with tempfile.TemporaryDirectory(prefix="weir-scale-") as folder, running_bench(apps) as bench:
         file = Path(folder, "allocations.json")
-        with bench.controller(**{TRACED: str(file)}):
+        with bench.controller(**{variable: str(file)}):
             bench.wait_until_all_decided()
             time.sleep(INTERVALS * INTERVAL)
             resident = bench.process.resident()
