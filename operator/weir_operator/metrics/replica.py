@@ -168,11 +168,8 @@ def _sum(values: Iterable[float]) -> float:
 
 
 def _busiest(rises: Iterable[Rise]) -> Rise:
-    return max((rise for rise in rises if rise.seconds > 0), key=_rate, default=UNKNOWN)
-
-
-def _rate(rise: Rise) -> float:
-    return rise.rate
+    known = [rise for rise in rises if rise.seconds > 0]
+    return max(known, key=lambda rise: rise.rate, default=UNKNOWN)
 
 
 def _function(series: Series) -> tuple[str | None, str | None]:
