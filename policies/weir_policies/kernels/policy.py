@@ -199,7 +199,7 @@ class KernelPolicy:
         view, memory = state.view, state.load()
         fill_present(view, observation)
         view.draws[0] = self._draws
-        self._algorithm.decide(0, view, memory)
+        compile_kernel(self._algorithm.decide)(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
         decision = self._algorithm.explain(observation, target, view, memory)
         state.release_pages()
@@ -231,7 +231,7 @@ class KernelPolicy:
             return  # the node types changed in between: there is nothing to compare
         fill_interval(state.view, transition)
         memory = state.load()
-        self._algorithm.learn(0, state.view, memory)
+        compile_kernel(self._algorithm.learn)(0, state.view, memory)
         if self._algorithm.grow is not None:
             memory = self._algorithm.grow(memory)
         state.settle(memory, self._storage)
@@ -416,6 +416,8 @@ def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[st
 
 def _used_pages(content: NDArray[np.uint8]) -> list[list[int]]:
     """Return where bytes are not all zero: stretches of whole pages, `[[begin, end], ...]`."""
+    if content.size <= PAGE:
+        return [[0, PAGE]] if content.any() else []
     pages = -(-content.size // PAGE)
     padded = np.zeros(pages * PAGE, dtype=np.uint8)
     padded[: content.size] = content
