@@ -83,7 +83,9 @@ class Flow:
             else 0.0
             for feeder in self.layout.operators[name].upstream
         }
-        left = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0} or left
+        if len(left) > 1:
+            giving = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0}
+            left = giving or left
         if len(left) == 1:
             return next(iter(left.values()))
         given = sum(self.emitted[feeder] for feeder in left)

@@ -7,7 +7,7 @@ rescale or a restart inside the window does not mix two runs into one rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.metrics import names
@@ -45,8 +45,9 @@ def job_series(window: Window, layout: JobLayout) -> JobSeries:
     """Pick the series of one run out of a window."""
     by_owner: dict[str, list[Series]] = {}
     job: list[Series] = []
+    job_id = layout.job_id
     for series in window.series:
-        if series.labels.get("job_id", layout.job_id) != layout.job_id:
+        if series.labels.get("job_id", job_id) != job_id:
             continue
         if series.name.startswith(names.JOB):
             job.append(series)
@@ -64,9 +65,11 @@ def job_series(window: Window, layout: JobLayout) -> JobSeries:
     )
 
 
-def of_vertices(series: Iterable[Series], vertices: frozenset[str]) -> tuple[Series, ...]:
+def of_vertices(series: Sequence[Series], vertices: frozenset[str]) -> Sequence[Series]:
     """Return the series of these vertices; no vertices means all of them."""
-    return tuple(each for each in series if not vertices or each.labels.get("task_id") in vertices)
+    if not vertices:
+        return series
+    return [each for each in series if each.labels.get("task_id") in vertices]
 
 
 def newest_sample(scope: Scope) -> float:
