@@ -34,10 +34,13 @@ def within_reach(
     """
     pools = tuple(node_type.pool for node_type in node_types) if node_types else None
     limits = _limits(node_types, k_max) if node_types else None
-    reached = [deployment] if 1 <= deployment.size <= k_max else []
+    size = deployment.size
+    reached = [deployment] if 1 <= size <= k_max else []
     for step in (-1, 1):
+        if not 1 <= size + step <= k_max:
+            continue
         for place, count in enumerate(deployment.counts):
-            if count + step < 0 or not 1 <= deployment.size + step <= k_max:
+            if count + step < 0:
                 continue
             counts = list(deployment.counts)
             counts[place] += step
