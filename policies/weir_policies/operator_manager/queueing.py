@@ -63,7 +63,7 @@ from weir_policies.kernels.wording import (
 )
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.cost import price_per_hour
-from weir_policies.model.deployments import COMPLETE_UP_TO, find_pareto_optimal
+from weir_policies.model.deployments import COMPLETE_UP_TO
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import min_response_time
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -520,8 +520,14 @@ def tabulate(observation: Observation, target: Deployment, view: View, memory: M
         counts, first, place = np.unique(counts, axis=0, return_index=True, return_inverse=True)
         found, chosen = found[first], int(place[chosen])
         present = int(place[present]) if present >= 0 else present
-    shown = _select(found, chosen, present)
-    judged = {row: Judged(*about) for row, about in zip(shown, found[shown].tolist(), strict=True)}
+    selected = np.empty(SELECTED, dtype=np.int64)
+    selected = selected[: select_rows(found, chosen, present, selected)]
+    judged = {
+        row: Judged(*about)
+        for row, about in zip(selected.tolist(), found[selected].tolist(), strict=True)
+    }
+    others = [row for row in judged if row != chosen]
+    shown = [chosen, *sorted(others, key=lambda row: (judged[row].score, judged[row].price))]
     return Weighed(
         plan=plan,
         words=_describe_obstacles(observation, plan, view, facts),
@@ -529,7 +535,7 @@ def tabulate(observation: Observation, target: Deployment, view: View, memory: M
         chosen=judged[chosen],
         present=judged.get(present),
         some_fail_at_peak=bool(found[:, FAILS_AT_PEAK].any()),
-        shown=_expect(view, counts[shown], list(judged.values())),
+        shown=_expect(view, counts[shown], [judged[row] for row in shown]),
     )
 
 
@@ -537,6 +543,8 @@ NEXT_BEST = 4
 """Candidates shown that fit, but cost more than the chosen one."""
 CHEAPER = 4
 """Candidates shown that are cheaper and were ruled out, the fastest for their price."""
+SELECTED = 1 + (NEXT_BEST + 1) + 1 + CHEAPER
+"""The most rows that `select_rows` writes."""
 
 _CHOSEN = {
     KEEP: "it meets the budget, and nothing else is worth a change",
@@ -549,18 +557,52 @@ _CHOSEN = {
 }
 
 
-def _select(found: Floats, chosen: int, present: int) -> list[int]:
-    """Return the rows to show, the chosen one first; `present` is -1 where there is none."""
-    score, price = found[:, SCORE], found[:, PRICE]
-    ranked = np.argsort(score, kind="stable")[: NEXT_BEST + 1]
-    best = ranked[np.isfinite(score[ranked])]
-    cheaper = np.flatnonzero(np.isinf(score) & (price < price[chosen]))
-    hopeful = cheaper[find_pareto_optimal(price[cheaper], found[cheaper, TIME])]
-    dearest_first = hopeful[np.argsort(-price[hopeful], kind="stable")][:CHEAPER]
-    here = [] if present < 0 else [present]
-    shown = dict.fromkeys([*best.tolist(), *here, *dearest_first.tolist()])
-    shown.pop(chosen, None)
-    return [chosen, *sorted(shown, key=lambda row: (score[row], price[row]))]
+@compiled_apart
+def select_rows(found: Floats, chosen: int, present: int, selected: Counts) -> int:
+    """Write the numbers of the rows to show, some of them twice; return how many.
+
+    The chosen one comes first, then the best, the present one, and of the cheaper ones that were
+    ruled out those that no other beats in both price and response time, the fastest first.
+
+    Args:
+        found: What was found out of each deployment, `(d, FOUND)`.
+        chosen: Row of the winner.
+        present: Row of the present deployment; -1 where there is none.
+        selected: Filled with row numbers, `(SELECTED,)`.
+    """
+    selected[0] = chosen
+    used, last, floor = 1, -1, -np.inf
+    for _ in range(NEXT_BEST + 1):
+        best, least = -1, np.inf
+        for row in range(found.shape[0]):
+            score = found[row, SCORE]
+            follows = score > floor or (score == floor and row > last)
+            if follows and score < least:
+                best, least = row, score
+        if best < 0:
+            break
+        selected[used] = best
+        used, last, floor = used + 1, best, least
+    if present >= 0:
+        selected[used] = present
+        used += 1
+    most, price = used + CHEAPER, found[chosen, PRICE]
+    while used < most:
+        fastest, cheapest = np.inf, np.inf
+        for row in range(found.shape[0]):
+            if found[row, SCORE] == np.inf and found[row, PRICE] < price:
+                time = found[row, TIME]
+                if time < fastest or (time == fastest and found[row, PRICE] < cheapest):
+                    fastest, cheapest = time, found[row, PRICE]
+        if fastest == np.inf:
+            break
+        for row in range(found.shape[0]):
+            ruled_out = found[row, SCORE] == np.inf and used < most
+            if ruled_out and found[row, PRICE] == cheapest and found[row, TIME] == fastest:
+                selected[used] = row
+                used += 1
+        price = cheapest
+    return used
 
 
 def _expect(view: View, counts: Counts, judged: Sequence[Judged]) -> tuple[Shown, ...]:
