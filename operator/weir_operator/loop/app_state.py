@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic_core import to_json
 
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.budgets import BudgetSharing
@@ -113,7 +114,7 @@ class LearnedStore:
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
-        return partial(self._write, self._saves, json.dumps(learned))
+        return partial(self._write, self._saves, to_json(learned).decode())
 
     def _write(self, number: int, text: str) -> None:
         with self._lock:

@@ -25,9 +25,11 @@ from weir_policies.model.estimation import (
     OperatorBelief,
     ServiceMeasurement,
     believe,
+    believed_network_time,
     estimate_work,
+    learn_network_time,
+    learn_services,
     measured_memory,
-    update,
 )
 from weir_policies.model.memory import (
     Binding,
@@ -190,10 +192,9 @@ class ObservedOperator:
             passing = max(arriving, measurement.processed_rate)
         if has_choice(self._specified.node_types):
             self._state = measure_state(measurement.replicas, uses_managed=uses_managed)
-        self._belief = update(
+        belief = learn_services(
             self._belief,
             self._specified,
-            given=self.given,
             services=[
                 ServiceMeasurement(
                     node_type=replica.node_type,
@@ -205,11 +206,20 @@ class ObservedOperator:
                 if replica.served > 0
             ],
             deployment=deployment,
-            rate=passing,
-            response_time=measurement.response_time,
             state=self._state,
         )
-        self._believed = None
+        believed = believe(belief, self._specified, given=self.given)
+        self._belief = learn_network_time(
+            belief,
+            believed,
+            deployment=deployment,
+            rate=passing,
+            response_time=measurement.response_time,
+        )
+        # Nothing else of the model changes with the network time.
+        self._believed = replace(
+            believed, network_time=believed_network_time(self._belief, self._specified)
+        )
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
         ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
         busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}

@@ -8,16 +8,15 @@ Values are in `values.py`; each module explains the numbers that it computes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.operators import measure_operators
 from weir_operator.metrics.output import Flow, measure_sinks
-from weir_operator.metrics.rates import (
-    last_value,
-)
+from weir_operator.metrics.rates import last_value
 from weir_operator.metrics.replica import MS
-from weir_operator.metrics.scope import JobSeries, Scope, job_series, newest_sample
+from weir_operator.metrics.scope import JobSeries, Scope, job_series
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import (
     AppMeasurement,
@@ -52,7 +51,7 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
     Returns:
         Every operator and replica of the layout, NaN for what the window does not show.
     """
-    series = job_series(window, layout.job_id)
+    series = job_series(window, layout)
     operators = measure_operators(layout, series)
     worked = Flow(
         layout=layout,
@@ -60,10 +59,10 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         emitted={name: each.emitted_rate for name, each in operators.items()},
     ).work_before()
     sinks = {
-        name: measure_sinks([operators[name]], series.of_operator(layout, name), worked=worked)
+        name: measure_sinks([operators[name]], series.operators[name], worked=worked)
         for name in layout.sinks
     }
-    at_sinks = [scope for name in sinks for scope in series.of_operator(layout, name)]
+    at_sinks = [scope for name in sinks for scope in series.operators[name]]
     backlogs = [
         operators[name].backlog
         for name in layout.sources
@@ -73,7 +72,7 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         job_id=layout.job_id,
         start=window.start,
         end=window.end,
-        newest=_newest(layout, series),
+        newest=_newest(operators.values()),
         operators=operators,
         sinks=sinks,
         end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, worked=worked),
@@ -85,12 +84,8 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
     )
 
 
-def _newest(layout: JobLayout, series: JobSeries) -> float:
-    times = [
-        newest_sample(scope)
-        for name in layout.operators
-        for scope in series.of_operator(layout, name)
-    ]
+def _newest(operators: Iterable[OperatorMeasurement]) -> float:
+    times = [replica.last_sample for operator in operators for replica in operator.replicas]
     return max((time for time in times if not math.isnan(time)), default=math.nan)
 
 
@@ -112,7 +107,7 @@ def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
         optional = [names.SERVICE_N, names.AGE_N] if operator.upstream else [names.PENDING_RECORDS]
         if name in sinks:
             optional += [names.LATENCY_N, names.LATENCY_BUCKET]
-        scopes = series.of_operator(layout, name)
+        scopes = series.operators[name]
         missing += [
             f"{name}: {metric.removeprefix(names.OPERATOR)}"
             for metric in optional

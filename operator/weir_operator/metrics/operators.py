@@ -22,8 +22,8 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
     """
     replicas = {
         name: tuple(
-            measure_replica(replica, operator, series.of(replica.tm_id))
-            for replica in operator.replicas
+            measure_replica(replica, operator, scope)
+            for replica, scope in zip(operator.replicas, series.operators[name], strict=True)
         )
         for name, operator in layout.operators.items()
     }
@@ -33,7 +33,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
     emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
     services = {name: _pooled_service(own) for name, own in replicas.items()}
     backlogs = {
-        name: _backlog(() if operator.upstream else series.of_operator(layout, name))
+        name: _backlog(() if operator.upstream else series.operators[name])
         for name, operator in layout.operators.items()
     }
     arrivals = arrival_rates(
@@ -69,7 +69,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
             upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
-            splits=_splits(layout.operators[name], series.of_operator(layout, name)),
+            splits=_splits(layout.operators[name], series.operators[name]),
         )
         for name in layout.order
     }

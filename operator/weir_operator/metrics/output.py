@@ -83,7 +83,9 @@ class Flow:
             else 0.0
             for feeder in self.layout.operators[name].upstream
         }
-        left = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0} or left
+        if len(left) > 1:
+            giving = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0}
+            left = giving or left
         if len(left) == 1:
             return next(iter(left.values()))
         given = sum(self.emitted[feeder] for feeder in left)
@@ -96,11 +98,10 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
     layout, worked = flow.layout, flow.work_before()
-    scopes = {name: series.of_operator(layout, name) for name in layout.operators}
     kinds = {
-        ResponseFrom.AGE: {name: mean_age(own) for name, own in scopes.items()},
+        ResponseFrom.AGE: {name: mean_age(own) for name, own in series.operators.items()},
         ResponseFrom.MARKERS: {
-            name: marker_age(own) + worked[name] for name, own in scopes.items()
+            name: marker_age(own) + worked[name] for name, own in series.operators.items()
         },
     }
     found = dict.fromkeys(layout.operators, NO_RESPONSE)
@@ -117,7 +118,7 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
     return found
 
 
-def mean_age(scopes: list[Scope]) -> float:
+def mean_age(scopes: Sequence[Scope]) -> float:
     """Return the mean age of records at the entry of an operator's functions, seconds.
 
     Where several functions of a chain report, the youngest age is that at the entry.
@@ -139,7 +140,7 @@ def mean_age(scopes: list[Scope]) -> float:
     )
 
 
-def marker_age(scopes: list[Scope], pick: Callable[[list[float]], float] = min) -> float:
+def marker_age(scopes: Sequence[Scope], pick: Callable[[list[float]], float] = min) -> float:
     """Return the median time of latency markers from the source, seconds, over replicas.
 
     Args:
@@ -202,7 +203,7 @@ def _by_markers(
     work = ratio(
         sum((worked[sink.name] + sink.service_mean) * sink.processed_rate for sink in busy), served
     )
-    mean = marker_age(list(scopes), pick=max) + work
+    mean = marker_age(scopes, pick=max) + work
     return SinkMeasurement(
         throughput=served,
         mean=mean,

@@ -113,8 +113,9 @@ def judge(
         problems.append(_silence(measurement, now, settings))
         return tuple(problems)
     for operator in measurement.operators.values():
+        case = _Case(operator, measurement, layout, now, settings)
         for check in _CHECKS:
-            problems += check(_Case(operator, measurement, layout, now, settings))
+            problems += check(case)
     return tuple(problems)
 
 

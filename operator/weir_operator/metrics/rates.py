@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from operator import le
+from typing import NamedTuple
 
 from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.source import Series
@@ -72,8 +71,7 @@ def bound_of(label: str) -> float:
         return math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Rise:
+class Rise(NamedTuple):
     """How much a counter rose between the first and the last usable sample of a window."""
 
     amount: float
@@ -93,7 +91,7 @@ def counter_rise(series: Series | None) -> Rise:
     times, values = _finite(series)
     if len(values) < 2:
         return UNKNOWN
-    if all(map(le, values, values[1:])):
+    if sorted(values) == list(values):
         amount = values[-1] - values[0]
     else:
         steps = pairwise(values)
@@ -161,6 +159,8 @@ def is_poisoned(series: Series) -> bool:
 
     NaN before the first number is no poison: a task that still restores its state reports it.
     """
+    if _are_finite(series.values):
+        return False
     finite = [math.isfinite(value) for value in series.values]
     return True in finite and not all(finite[finite.index(True) :])
 
@@ -180,7 +180,7 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
     """Times and values of the finite samples."""
     if series is None:
         return (), ()
-    if all(map(math.isfinite, series.values)):
+    if _are_finite(series.values):
         return series.times, series.values
     kept = [
         (time, value)
@@ -188,6 +188,11 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
         if math.isfinite(value)
     ]
     return [time for time, _ in kept], [value for _, value in kept]
+
+
+def _are_finite(values: Sequence[float]) -> bool:
+    """Tell whether no value is NaN or infinite, which their sum tells soonest."""
+    return math.isfinite(sum(values)) or all(map(math.isfinite, values))
 
 
 MAX_NEGATIVE = 0.1

@@ -91,9 +91,10 @@ def moments(scope: Scope, n: str, us: str, us2: str) -> Moments | None:
     squares = {_function(series): series for series in scope.get(us2, ())}
     found: Moments | None = None
     for series in scope.get(n, ()):
+        function = _function(series)
         records = counter_rise(series).amount
-        mean = ratio(counter_rise(sums.get(_function(series))).amount * US, records)
-        square = ratio(counter_rise(squares.get(_function(series))).amount * US * US, records)
+        mean = ratio(counter_rise(sums.get(function)).amount * US, records)
+        square = ratio(counter_rise(squares.get(function)).amount * US * US, records)
         # Rounding can leave a constant time with a variance just below zero.
         variance = max(square - mean * mean, 0.0) if not math.isnan(square) else math.nan
         this = Moments(records, mean, variance)
@@ -168,11 +169,8 @@ def _sum(values: Iterable[float]) -> float:
 
 
 def _busiest(rises: Iterable[Rise]) -> Rise:
-    return max((rise for rise in rises if rise.seconds > 0), key=_rate, default=UNKNOWN)
-
-
-def _rate(rise: Rise) -> float:
-    return rise.rate
+    known = [rise for rise in rises if rise.seconds > 0]
+    return max(known, key=lambda rise: rise.rate, default=UNKNOWN)
 
 
 def _function(series: Series) -> tuple[str | None, str | None]:

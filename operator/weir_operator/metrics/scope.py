@@ -7,7 +7,7 @@ rescale or a restart inside the window does not mix two runs into one rate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.metrics import names
@@ -34,24 +34,18 @@ _ATTEMPT = frozenset(
 class JobSeries:
     """The series of one run of a job."""
 
-    task_managers: Mapping[str, Scope]
-    """By mangled `tm_id`; a TaskManager's own series (garbage collection) are among them."""
+    operators: Mapping[str, tuple[Scope, ...]]
+    """Of each replica of an operator, in the order of the layout; empty of one that sent none. A
+    TaskManager's own series (garbage collection) are among them."""
     job: Scope
     """What the JobManager says of the run."""
 
-    def of(self, tm_id: str) -> Scope:
-        """Return the series of a TaskManager by its unmangled id; empty where it sent none."""
-        return self.task_managers.get(names.mangle(tm_id), {})
 
-    def of_operator(self, layout: JobLayout, name: str) -> list[Scope]:
-        """Return the series of each replica of an operator, in the order of the layout."""
-        return [self.of(replica.tm_id) for replica in layout.operators[name].replicas]
-
-
-def job_series(window: Window, job_id: str) -> JobSeries:
+def job_series(window: Window, layout: JobLayout) -> JobSeries:
     """Pick the series of one run out of a window."""
     by_owner: dict[str, list[Series]] = {}
     job: list[Series] = []
+    job_id = layout.job_id
     for series in window.series:
         if series.labels.get("job_id", job_id) != job_id:
             continue
@@ -59,18 +53,34 @@ def job_series(window: Window, job_id: str) -> JobSeries:
             job.append(series)
         elif (tm_id := series.labels.get("tm_id")) is not None:
             by_owner.setdefault(tm_id, []).append(series)
-    return JobSeries({owner: _scope(series) for owner, series in by_owner.items()}, _scope(job))
+    return JobSeries(
+        operators={
+            name: tuple(
+                _scope(by_owner.get(names.mangle(replica.tm_id), ()))
+                for replica in operator.replicas
+            )
+            for name, operator in layout.operators.items()
+        },
+        job=_scope(job),
+    )
 
 
-def of_vertices(series: Iterable[Series], vertices: frozenset[str]) -> tuple[Series, ...]:
+def of_vertices(series: Sequence[Series], vertices: frozenset[str]) -> Sequence[Series]:
     """Return the series of these vertices; no vertices means all of them."""
-    return tuple(each for each in series if not vertices or each.labels.get("task_id") in vertices)
+    if not vertices:
+        return series
+    return [each for each in series if each.labels.get("task_id") in vertices]
 
 
 def newest_sample(scope: Scope) -> float:
     """Return when the newest sample of the run's tasks was scraped, or NaN."""
     return max(
-        (series.times[-1] for series in _all(scope) if "task_id" in series.labels),
+        (
+            series.times[-1]
+            for all_series in scope.values()
+            for series in all_series
+            if "task_id" in series.labels
+        ),
         default=math.nan,
     )
 
@@ -96,8 +106,3 @@ def _last_attempts(all_series: Iterable[Series]) -> Iterable[Series]:
         if known is None or known.times[-1] < series.times[-1]:
             latest[lasting] = series
     return latest.values()
-
-
-def _all(scope: Scope) -> Iterator[Series]:
-    for series in scope.values():
-        yield from series

@@ -23,10 +23,10 @@ def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]
     Returns:
         By Flink's id of the vertex.
     """
-    series = job_series(window, layout.job_id)
+    series = job_series(window, layout)
     found: dict[str, float] = {}
     for name in layout.operators:
-        for scope in series.of_operator(layout, name):
+        for scope in series.operators[name]:
             for each in scope.get(names.BUSY_MS, ()):
                 rise, vertex = counted_rise(each), each.labels.get("task_id")
                 if vertex is not None and rise.seconds > 0:

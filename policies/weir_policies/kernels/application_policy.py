@@ -99,7 +99,7 @@ class KernelApplicationPolicy:
             fill_present(_row(view, o), _widen(observation, types))
         view.draws[0] = self._draws
         view.target[:] = view.counts
-        self._algorithm.decide(0, view, memory)
+        compile_kernel(self._algorithm.decide)(0, view, memory)
         counts = view.target.tolist()  # before anything is explained, which may write targets
         explain_jointly = self._algorithm.explain_jointly
         reason = "" if explain_jointly is None else explain_jointly(view, memory)
@@ -127,7 +127,7 @@ class KernelApplicationPolicy:
         state = self._recall(after, types, dataflow)
         for o, transition in enumerate(rows):
             fill_interval(_row(state.view, o), _widen_transition(transition, types))
-        self._algorithm.learn(0, state.view, state.memory)
+        compile_kernel(self._algorithm.learn)(0, state.view, state.memory)
         if self._algorithm.grow is not None:
             state.memory = self._algorithm.grow(state.memory)
         state.taught = True

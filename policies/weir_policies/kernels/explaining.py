@@ -36,11 +36,13 @@ def expect(observation: Observation, deployments: Sequence[Deployment]) -> list[
     times, utilisations = predict_means(model, counts, observation.rate)
     return [
         Expectation(
-            response_time=float(time) if math.isfinite(time) else math.nan,
-            utilisation=float(utilisation),
+            response_time=time if math.isfinite(time) else math.nan,
+            utilisation=utilisation,
             cost_per_hour=price,
         )
-        for time, utilisation, price in zip(times, utilisations, prices, strict=True)
+        for time, utilisation, price in zip(
+            times.tolist(), utilisations.tolist(), prices, strict=True
+        )
     ]
 
 

@@ -199,7 +199,7 @@ class KernelPolicy:
         view, memory = state.view, state.load()
         fill_present(view, observation)
         view.draws[0] = self._draws
-        self._algorithm.decide(0, view, memory)
+        compile_kernel(self._algorithm.decide)(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
         decision = self._algorithm.explain(observation, target, view, memory)
         state.release_pages()
@@ -231,7 +231,7 @@ class KernelPolicy:
             return  # the node types changed in between: there is nothing to compare
         fill_interval(state.view, transition)
         memory = state.load()
-        self._algorithm.learn(0, state.view, memory)
+        compile_kernel(self._algorithm.learn)(0, state.view, memory)
         if self._algorithm.grow is not None:
             memory = self._algorithm.grow(memory)
         state.settle(memory, self._storage)
@@ -313,16 +313,25 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
         view.pool[o, place] = numbers[node_type.pool]
         limit = node_type.pool_limit
         view.limit[o, place] = NO_LIMIT if limit is None else limit
-    # By item: to write an attribute of a record takes NumPy ten times as long.
-    believed: Any = view.model[o]
-    believed["service_mean"], believed["service_scv"] = model.service_mean, model.service_scv
-    believed["arrival_scv"], believed["network_time"] = model.arrival_scv, model.network_time
-    believed["max_replicas"] = model.max_replicas
-    believed["sharing"] = SHARING_CODES[model.sharing]
-    believed["aggregation"] = AGGREGATION_CODES[model.aggregation]
-    believed["keyed"] = model.keyed
-    believed["key_groups"] = NO_LIMIT if model.key_groups is None else model.key_groups
-    believed["one_step"] = 0
+    # By item: to read an attribute of a record takes NumPy ten times as long.
+    before: Any = view.model[o]
+    # A record of `View.model` as a whole: to write it item by item takes three times as long.
+    view.model[o] = (
+        model.service_mean,
+        model.service_scv,
+        model.arrival_scv,
+        model.network_time,
+        before["top_cost"],
+        before["weight_violation"],
+        before["weight_resources"],
+        before["weight_reconfiguration"],
+        model.max_replicas,
+        SHARING_CODES[model.sharing],
+        AGGREGATION_CODES[model.aggregation],
+        model.keyed,
+        NO_LIMIT if model.key_groups is None else model.key_groups,
+        0,  # any target is in reach
+    )
 
 
 def fill_present(view: View, observation: Observation) -> None:
@@ -333,10 +342,13 @@ def fill_present(view: View, observation: Observation) -> None:
     types_of_replicas = [
         place for place, count in enumerate(observation.deployment.counts) for _ in range(count)
     ]
-    view.busy[0] = 0.0
-    for place, busy in zip(types_of_replicas, observation.utilisation, strict=False):
-        view.busy[0, place] += busy
-    view.busy[0] /= np.maximum(view.counts[0], 1)
+    busy = [0.0] * len(model.node_types)
+    for place, share in zip(types_of_replicas, observation.utilisation, strict=False):
+        busy[place] += share
+    view.busy[0] = [
+        total / max(count, 1)
+        for total, count in zip(busy, observation.deployment.counts, strict=True)
+    ]
     view.joined[0] = -1
     ages = observation.replica_ages
     known = len(ages) == len(types_of_replicas)
@@ -349,7 +361,7 @@ def fill_present(view: View, observation: Observation) -> None:
     if dearest is None:
         dearest = max(node_type.price for node_type in model.node_types)
     weights = observation.weights
-    believed: Any = view.model[0]  # by item, as in `fill_model`
+    believed: Any = view.model[0]  # by item: by attribute it takes NumPy ten times as long
     believed["top_cost"] = (observation.most_replicas or model.max_replicas) * dearest
     believed["weight_violation"] = weights.violation
     believed["weight_resources"] = weights.resources
@@ -416,6 +428,8 @@ def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[st
 
 def _used_pages(content: NDArray[np.uint8]) -> list[list[int]]:
     """Return where bytes are not all zero: stretches of whole pages, `[[begin, end], ...]`."""
+    if content.size <= PAGE:
+        return [[0, PAGE]] if content.any() else []
     pages = -(-content.size // PAGE)
     padded = np.zeros(pages * PAGE, dtype=np.uint8)
     padded[: content.size] = content

@@ -11,6 +11,7 @@ Quantities with one number per operator have a name: `view.seen[o].rate`,
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
 
 import numpy as np
@@ -285,9 +286,15 @@ KERNEL_SIGNATURE = types.void(types.int64, VIEW_TYPE, MEMORY_TYPE)
 KERNEL_TYPE = types.FunctionType(KERNEL_SIGNATURE)
 
 
-def compile_kernel(kernel: Kernel) -> None:
-    """Compile a kernel for a loop and for a live policy, or load it from disk."""
-    cast(Any, kernel).compile(KERNEL_SIGNATURE.args)  # what Numba made of the function
+@cache
+def compile_kernel(kernel: Kernel) -> Kernel:
+    """Compile a kernel for a loop and for a live policy, or load it from disk.
+
+    Returns:
+        What runs it when called from Python. To call the kernel itself takes 2 us more: Numba
+        would look at the types of all arrays first, which are always the same.
+    """
+    return cast(Kernel, cast(Any, kernel).compile(KERNEL_SIGNATURE.args))
 
 
 def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int = 0) -> View:

@@ -9,5 +9,3 @@ Floats = NDArray[np.float64]
 """Real numbers; the docstring beside it names the shape."""
 Counts = NDArray[np.int64]
 """Replicas per node type, one deployment per row."""
-Flags = NDArray[np.bool_]
-"""One answer per row."""

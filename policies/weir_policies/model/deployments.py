@@ -1,4 +1,4 @@
-"""Which deployments are in reach of another, and which are better than others.
+"""Which deployments are in reach of another.
 
 `kernels.enumeration` lists all of them while there are few. `t` node types and `k_max` replicas
 have `binomial(k_max + t, t) - 1` deployments: 285 for 3 types and 10 replicas, 30 million for 10
@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from weir_policies.model.arrays import Flags, Floats
 from weir_policies.model.node_types import Deployment, NodeType
 
 COMPLETE_UP_TO = 20_000
@@ -34,10 +31,13 @@ def within_reach(
     """
     pools = tuple(node_type.pool for node_type in node_types) if node_types else None
     limits = _limits(node_types, k_max) if node_types else None
-    reached = [deployment] if 1 <= deployment.size <= k_max else []
+    size = deployment.size
+    reached = [deployment] if 1 <= size <= k_max else []
     for step in (-1, 1):
+        if not 1 <= size + step <= k_max:
+            continue
         for place, count in enumerate(deployment.counts):
-            if count + step < 0 or not 1 <= deployment.size + step <= k_max:
+            if count + step < 0:
                 continue
             counts = list(deployment.counts)
             counts[place] += step
@@ -78,29 +78,6 @@ def has_memory_of(
     Only then may one of `node_type` be added.
     """
     return all(each.memory == node_type.memory for each in node_types if counts.get(each.name))
-
-
-def find_pareto_optimal(cost: Floats, response_time: Floats) -> Flags:
-    """Mark the deployments that no other beats, shape `(b,)`.
-
-    One beats another when it is not dearer, not slower, and better in at least one of the two.
-    Equals do not beat each other. What is NaN or `inf` in either is never optimal.
-    """
-    optimal = np.zeros(cost.shape, dtype=np.bool_)
-    usable = np.flatnonzero(np.isfinite(cost) & np.isfinite(response_time))
-    if not usable.size:
-        return optimal
-    ranked = usable[np.lexsort((response_time[usable], cost[usable]))]
-    fastest_so_far = np.minimum.accumulate(response_time[ranked])
-    before = np.concatenate([[np.inf], fastest_so_far[:-1]])  # the fastest among those no dearer
-    improves = response_time[ranked] < before
-    optimal[ranked[improves]] = True
-    # An equal of an optimal one stands right behind it: the same cost and the same time.
-    costs, times = cost[ranked], response_time[ranked]
-    equal = (costs[1:] == costs[:-1]) & (times[1:] == times[:-1])
-    for place in np.flatnonzero(equal) + 1:
-        optimal[ranked[place]] = optimal[ranked[place - 1]]
-    return optimal
 
 
 def _limits(node_types: Sequence[NodeType], max_replicas: int) -> tuple[int, ...]:

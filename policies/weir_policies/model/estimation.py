@@ -169,21 +169,46 @@ def update(
         response_time: Mean seconds in the operator; NaN where unknown.
         state: What it made of its memory; `None` where it has no choice of that.
     """
+    belief = learn_services(belief, model, services=services, deployment=deployment, state=state)
+    return learn_network_time(
+        belief,
+        believe(belief, model, given=given),
+        deployment=deployment,
+        rate=rate,
+        response_time=response_time,
+    )
+
+
+def learn_services(
+    belief: OperatorBelief,
+    model: OperatorModel,
+    *,
+    services: Sequence[ServiceMeasurement],
+    deployment: Deployment,
+    state: StateMeasurement | None = None,
+) -> OperatorBelief:
+    """Do the first part of `update`: all but the network time."""
     learned = dict(belief.services)
     wasted = _of_more_memory(model.node_types, deployment)
     for measured in services:
         if measured.records > 0 and measured.mean > 0 and measured.node_type not in wasted:
             learned[measured.node_type] = _pool(learned.get(measured.node_type), measured)
     belief = replace(belief, services=learned)
-    if state is not None:
-        belief = _learn_state(belief, state)
+    return belief if state is None else _learn_state(belief, state)
 
-    believed = replace(
-        believe(belief, model, given=given),
-        network_time=0.0,
-        aggregation=Aggregation.AVERAGE,  # what is measured is a mean over records
-    )
-    predicted, utilisation = predict_means(believed, np.array([deployment.counts]), rate)
+
+def learn_network_time(
+    belief: OperatorBelief,
+    believed: OperatorModel,
+    *,
+    deployment: Deployment,
+    rate: float,
+    response_time: float,
+) -> OperatorBelief:
+    """Do the second part of `update`, with what `believe` makes of the first."""
+    # What is measured is a mean over records.
+    average = replace(believed, network_time=0.0, aggregation=Aggregation.AVERAGE)
+    predicted, utilisation = predict_means(average, np.array([deployment.counts]), rate)
     residual = response_time - float(predicted[0])
     # Written so that NaN anywhere learns nothing.
     if not (utilisation[0] < CALM and math.isfinite(residual)):
@@ -208,13 +233,15 @@ def believe(
         model: The operator as specified; what was not measured stays as it is there.
         given: Names of the node types whose speedup the user gave.
     """
-    speedups = estimate_speedups(belief, model.node_types, given=given)
-    node_types = tuple(
-        node_type
-        if node_type.name in given
-        else replace(node_type, speedup=speedups[node_type.name].speedup)
-        for node_type in model.node_types
-    )
+    node_types = model.node_types
+    if any(node_type.name not in given for node_type in node_types):
+        speedups = estimate_speedups(belief, node_types, given=given)
+        node_types = tuple(
+            node_type
+            if node_type.name in given
+            else replace(node_type, speedup=speedups[node_type.name].speedup)
+            for node_type in node_types
+        )
     mean, scv = model.service_mean, model.service_scv
     measured = _measured(belief, node_types)
     if measured:
@@ -230,8 +257,13 @@ def believe(
         node_types=node_types,
         service_mean=mean,
         service_scv=scv,
-        network_time=belief.network_time if belief.calm_intervals else model.network_time,
+        network_time=believed_network_time(belief, model),
     )
+
+
+def believed_network_time(belief: OperatorBelief, model: OperatorModel) -> float:
+    """Return the seconds in buffers and on the wire: as specified until they were learned."""
+    return belief.network_time if belief.calm_intervals else model.network_time
 
 
 def estimate_speedups(

@@ -107,19 +107,19 @@ def mean_waiting_time(
     Returns:
         Shape `(b, g)`; `inf` where utilisation >= 1, NaN where anything is NaN.
     """
-    variability = arrival_scv + service_scv
+    variability, idle = arrival_scv + service_scv, 1 - utilisation
     # Utilisation 1 is answered at the end; next to 0 the exponent overflows to -inf, as it should.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        waiting = utilisation / (1 - utilisation) * service_mean * variability / 2
-        if (arrival_scv < 1).any():
+        waiting = utilisation / idle * service_mean * variability / 2
+        regular = arrival_scv < 1
+        if np.count_nonzero(regular):
+            weight = (1 - arrival_scv) ** 2 / variability
+            factor = np.exp(-2 * idle * weight / (3 * utilisation))
             # Without variability there is no wait to correct: 0/0 must not make it NaN.
-            uncorrected = (arrival_scv >= 1) | (variability == 0)
-            weight = np.where(uncorrected, 0, (1 - arrival_scv) ** 2 / variability)
-            # The weight stands before the division: 0 / tiny is 0, but 1 / tiny * 0 is NaN.
-            waiting *= np.exp(-2 * (1 - utilisation) * weight / (3 * utilisation))
-            np.copyto(waiting, 0.0, where=utilisation == 0)
+            np.multiply(waiting, factor, out=waiting, where=regular & (variability > 0))
+            waiting[utilisation == 0] = 0.0
     # Ask for >= 1, not < 1: every comparison with NaN is False, and NaN must stay NaN.
-    np.copyto(waiting, np.inf, where=utilisation >= 1)
+    waiting[utilisation >= 1] = np.inf
     return waiting
 
 

@@ -119,7 +119,7 @@ def worst_in_use(groups: ReplicaGroups, value: Floats) -> Floats:
 
 def as_column(rate: Floats | float) -> Floats:
     """Return the rate in shape `(b, 1)`, or `(1, 1)` for a scalar, to broadcast."""
-    return np.atleast_1d(np.asarray(rate, dtype=np.float64))[:, None]
+    return np.asarray(rate, dtype=np.float64).reshape(-1, 1)
 
 
 def _share_by_load(replicas: Floats, service_mean: Floats, rate: Floats) -> Floats:

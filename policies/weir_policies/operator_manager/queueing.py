@@ -29,7 +29,7 @@ it can be compared with the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -61,9 +61,9 @@ from weir_policies.kernels.wording import (
     urgency_of_need,
     urgency_of_saving,
 )
-from weir_policies.model.arrays import Counts, Flags, Floats
+from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.cost import price_per_hour
-from weir_policies.model.deployments import COMPLETE_UP_TO, find_pareto_optimal
+from weir_policies.model.deployments import COMPLETE_UP_TO
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import min_response_time
 from weir_policies.parameters import read_parameters, refuse_outside
@@ -80,9 +80,9 @@ MEAN = 0.0
 # capacity, though it keeps the budget (TOO_BUSY) or does not (TOO_SMALL).
 KEEP, SAVE, NEED, LASTING, TOO_SLOW, TOO_BUSY, TOO_SMALL = range(7)
 
-# Columns of what is found out of each deployment for the explanation.
-PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS, MEAN_TIME, MEAN_BUSY = range(9)
-FOUND = 9
+# Columns of what is found out of each deployment for the explanation, see `Judged`.
+PRICE, TIME, BUSY, SCORE, FAILS_AT_PEAK, TOO_LITTLE, RESTARTS = range(7)
+FOUND = 7
 
 
 class Plan(NamedTuple):
@@ -209,26 +209,43 @@ def score_price(
         counts: The deployment, `(t,)`.
         least: A score to beat or to equal; what cannot counts as ruled out.
     """
-    price, restarts = price_evenly(o, view, counts), needs_restart(o, view, counts)
-    score = price / (1 - plan.saving) if restarts else price
-    if score > least:
+    score = score_unpredicted(o, view, plan, case, counts, least)
+    if score == np.inf:
         return np.inf, np.inf
+    time, busy = judge_now(o, view, plan, counts)
+    if time > plan.budget or busy > plan.cap or not lasts(o, view, plan, case, counts):
+        return np.inf, np.inf
+    return score, time
+
+
+@compiled
+def score_unpredicted(
+    o: int, view: View, plan: Plan, case: int, counts: Counts, least: float
+) -> float:
+    """Return the score of `score_price`, `inf` where it takes no prediction to rule it out."""
+    price = price_evenly(o, view, counts)
+    score = price / (1 - plan.saving) if needs_restart(o, view, counts) else price
+    if score > least:
+        return np.inf
     saves = case <= SAVE and price < price_evenly(o, view, view.counts[o])
     rate = max(plan.rate, plan.catching_up)
     if saves:
         rate = max(rate, plan.peak)
     if (saves and plan.obstructed) or least_busy(o, view, counts, rate) > plan.cap:
-        return np.inf, np.inf
+        return np.inf
     if case > SAVE and is_too_little(o, view, plan, counts):
-        return np.inf, np.inf
-    time, busy = judge_now(o, view, plan, counts)
-    if time > plan.budget or busy > plan.cap:
-        return np.inf, np.inf
-    if saves and not fits_at(o, view, plan, counts, plan.peak):
-        return np.inf, np.inf
-    if case == LASTING and restarts and not fits_at(o, view, plan, counts, plan.lasting):
-        return np.inf, np.inf
-    return score, time
+        return np.inf
+    return score
+
+
+@compiled
+def lasts(o: int, view: View, plan: Plan, case: int, counts: Counts) -> bool:
+    """Return whether a deployment that fits now also fits at the higher rate, if one matters."""
+    if case <= SAVE and price_evenly(o, view, counts) < price_evenly(o, view, view.counts[o]):
+        return fits_at(o, view, plan, counts, plan.peak)
+    if case == LASTING and needs_restart(o, view, counts):
+        return fits_at(o, view, plan, counts, plan.lasting)
+    return True
 
 
 @compiled_apart
@@ -281,14 +298,26 @@ def score_shortage(
     It is the response time, or utilisation where capacity is what is lacking. What scores above
     `worst` for certain counts as ruled out.
     """
-    bound = least_busy(o, view, counts, max(plan.rate, plan.catching_up))
-    if case != TOO_SLOW and bound > worst:
-        return np.inf
-    if case != TOO_SMALL and least_busy(o, view, counts, plan.rate) >= 1:
-        return np.inf  # it cannot keep up
-    if is_too_little(o, view, plan, counts):
+    if is_hopeless(o, view, plan, case, counts, worst):
         return np.inf
     time, busy = judge_now(o, view, plan, counts)
+    return shortage_of(plan, case, time, busy)
+
+
+@compiled
+def is_hopeless(o: int, view: View, plan: Plan, case: int, counts: Counts, worst: float) -> bool:
+    """Return whether `score_shortage` rules a deployment out without a prediction."""
+    bound = least_busy(o, view, counts, max(plan.rate, plan.catching_up))
+    if case != TOO_SLOW and bound > worst:
+        return True
+    if case != TOO_SMALL and least_busy(o, view, counts, plan.rate) >= 1:
+        return True  # it cannot keep up
+    return is_too_little(o, view, plan, counts)
+
+
+@compiled
+def shortage_of(plan: Plan, case: int, time: float, busy: float) -> float:
+    """Return the score of a deployment that is expected to take and to do so much."""
     if case == TOO_SLOW:
         return time
     return np.inf if case == TOO_BUSY and time > plan.budget else busy
@@ -381,8 +410,6 @@ def find_case(o: int, view: View, plan: Plan, target: Counts) -> int:
 @compiled_apart
 def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Floats) -> None:
     """Write the judgements of deployments `(d, t)` into `found`, `(d, FOUND)`."""
-    here_price = price_evenly(o, view, view.counts[o])
-    rate = view.seen[o].rate
     best = np.inf
     for index in range(rows.shape[0]):
         row, about = rows[index], found[index]
@@ -390,19 +417,54 @@ def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Fl
         about[PRICE], about[TIME], about[BUSY] = price_evenly(o, view, row), time, busy
         about[RESTARTS] = needs_restart(o, view, row)
         about[TOO_LITTLE] = is_too_little(o, view, plan, row)
-        about[MEAN_TIME], about[MEAN_BUSY] = predict_one(o, view, row, rate)
         about[FAILS_AT_PEAK] = 0.0
-        saves = case <= SAVE and about[PRICE] < here_price and not plan.obstructed
-        if saves and time <= plan.budget and busy <= plan.cap:
-            about[FAILS_AT_PEAK] = not fits_at(o, view, plan, row, plan.peak)
-        if case <= LASTING:
-            about[SCORE], _ = score_price(o, view, plan, case, row, np.inf)
-        else:
-            about[SCORE] = score_shortage(o, view, plan, case, row, np.inf)
+        about[SCORE] = np.inf
+        if case > LASTING:
+            if not is_hopeless(o, view, plan, case, row, np.inf):
+                about[SCORE] = shortage_of(plan, case, time, busy)
             best = min(best, about[SCORE])
+        elif time <= plan.budget and busy <= plan.cap:
+            if lasts(o, view, plan, case, row):
+                about[SCORE] = score_unpredicted(o, view, plan, case, row, np.inf)
+            else:
+                about[FAILS_AT_PEAK] = case <= SAVE and not plan.obstructed
     for index in range(rows.shape[0] if case > LASTING else 0):
         if found[index, SCORE] <= best * (1 + AS_GOOD):
             found[index, SCORE] = best
+
+
+@compiled
+def expect_all(o: int, view: View, rows: Counts, expected: Floats) -> None:
+    """Write mean response times, s, and utilisations of deployments `(d, t)` at the measured rate.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        rows: The deployments.
+        expected: Filled with both, `(d, 2)`; the utilisation is that of the worst replica.
+    """
+    for index in range(rows.shape[0]):
+        time, busy = predict_one(o, view, rows[index], view.seen[o].rate)
+        expected[index, 0], expected[index, 1] = time, busy
+
+
+class Judged(NamedTuple):
+    """What is found out of a deployment."""
+
+    price: float
+    """Currency per hour."""
+    response_time: float
+    """Mean or percentile at the planned rate, s."""
+    utilisation: float
+    """Of the worst replica while catching up."""
+    score: float
+    """What was minimised; `inf` is ruled out."""
+    fails_at_peak: float
+    """1 where it is cheaper, fits now, and would not at the peak rate."""
+    too_little: float
+    """1 where it has less capacity than now, in an operator under strain."""
+    restarts: float
+    """1 where only a restart goes there."""
 
 
 class Words(NamedTuple):
@@ -414,38 +476,31 @@ class Words(NamedTuple):
     """Why nothing cheaper is considered while the present deployment fits."""
 
 
+class Shown(NamedTuple):
+    """A deployment that is shown."""
+
+    deployment: Deployment
+    judged: Judged
+    expectation: Expectation
+    """At the measured rate."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weighed:
-    """All deployments, judged: arrays of shape `(d,)`."""
+    """What came out of judging all deployments."""
 
     plan: Plan
     words: Words
     case: int
     """Which rule decided, of those in `find_case`."""
-    counts: Counts
-    """The deployments, `(d, t)`."""
-    chosen: int
-    """Row of the winner."""
-    present: int | None
-    """Row of the present deployment; `None` where it is out of bounds."""
-    price: Floats
-    """Currency per hour."""
-    response_time: Floats
-    """Mean or percentile at the planned rate, s."""
-    utilisation: Floats
-    """Of the worst replica while catching up."""
-    score: Floats
-    """What was minimised; `inf` is ruled out."""
-    fails_at_peak: Flags
-    """Cheaper, fits now, and would not at the peak rate."""
-    too_little: Flags
-    """Less capacity than now, in an operator under strain."""
-    restarts: Flags
-    """Only a restart goes there."""
-    mean_time: Floats
-    """Mean response time at the measured rate, s."""
-    mean_utilisation: Floats
-    """Of the worst replica at that rate."""
+    chosen: Judged
+    """The winner."""
+    present: Judged | None
+    """The present deployment, which may be the winner; `None` where it is out of bounds."""
+    some_fail_at_peak: bool
+    """Some are cheaper, fit now, and would not at the peak rate."""
+    shown: tuple[Shown, ...]
+    """The chosen, then the next best, the present, and cheaper ones."""
 
     @property
     def quantile(self) -> float | None:
@@ -465,22 +520,22 @@ def tabulate(observation: Observation, target: Deployment, view: View, memory: M
         counts, first, place = np.unique(counts, axis=0, return_index=True, return_inverse=True)
         found, chosen = found[first], int(place[chosen])
         present = int(place[present]) if present >= 0 else present
+    selected = np.empty(SELECTED, dtype=np.int64)
+    selected = selected[: select_rows(found, chosen, present, selected)]
+    judged = {
+        row: Judged(*about)
+        for row, about in zip(selected.tolist(), found[selected].tolist(), strict=True)
+    }
+    others = [row for row in judged if row != chosen]
+    shown = [chosen, *sorted(others, key=lambda row: (judged[row].score, judged[row].price))]
     return Weighed(
         plan=plan,
         words=_describe_obstacles(observation, plan, view, facts),
         case=case,
-        counts=counts,
-        chosen=chosen,
-        present=present if present >= 0 else None,
-        price=found[:, PRICE],
-        response_time=found[:, TIME],
-        utilisation=found[:, BUSY],
-        score=found[:, SCORE],
-        fails_at_peak=found[:, FAILS_AT_PEAK] > 0,
-        too_little=found[:, TOO_LITTLE] > 0,
-        restarts=found[:, RESTARTS] > 0,
-        mean_time=found[:, MEAN_TIME],
-        mean_utilisation=found[:, MEAN_BUSY],
+        chosen=judged[chosen],
+        present=judged.get(present),
+        some_fail_at_peak=bool(found[:, FAILS_AT_PEAK].any()),
+        shown=_expect(view, counts[shown], [judged[row] for row in shown]),
     )
 
 
@@ -488,6 +543,8 @@ NEXT_BEST = 4
 """Candidates shown that fit, but cost more than the chosen one."""
 CHEAPER = 4
 """Candidates shown that are cheaper and were ruled out, the fastest for their price."""
+SELECTED = 1 + (NEXT_BEST + 1) + 1 + CHEAPER
+"""The most rows that `select_rows` writes."""
 
 _CHOSEN = {
     KEEP: "it meets the budget, and nothing else is worth a change",
@@ -500,110 +557,141 @@ _CHOSEN = {
 }
 
 
+@compiled_apart
+def select_rows(found: Floats, chosen: int, present: int, selected: Counts) -> int:
+    """Write the numbers of the rows to show, some of them twice; return how many.
+
+    The chosen one comes first, then the best, the present one, and of the cheaper ones that were
+    ruled out those that no other beats in both price and response time, the fastest first.
+
+    Args:
+        found: What was found out of each deployment, `(d, FOUND)`.
+        chosen: Row of the winner.
+        present: Row of the present deployment; -1 where there is none.
+        selected: Filled with row numbers, `(SELECTED,)`.
+    """
+    selected[0] = chosen
+    used, last, floor = 1, -1, -np.inf
+    for _ in range(NEXT_BEST + 1):
+        best, least = -1, np.inf
+        for row in range(found.shape[0]):
+            score = found[row, SCORE]
+            follows = score > floor or (score == floor and row > last)
+            if follows and score < least:
+                best, least = row, score
+        if best < 0:
+            break
+        selected[used] = best
+        used, last, floor = used + 1, best, least
+    if present >= 0:
+        selected[used] = present
+        used += 1
+    most, price = used + CHEAPER, found[chosen, PRICE]
+    while used < most:
+        fastest, cheapest = np.inf, np.inf
+        for row in range(found.shape[0]):
+            if found[row, SCORE] == np.inf and found[row, PRICE] < price:
+                time = found[row, TIME]
+                if time < fastest or (time == fastest and found[row, PRICE] < cheapest):
+                    fastest, cheapest = time, found[row, PRICE]
+        if fastest == np.inf:
+            break
+        for row in range(found.shape[0]):
+            ruled_out = found[row, SCORE] == np.inf and used < most
+            if ruled_out and found[row, PRICE] == cheapest and found[row, TIME] == fastest:
+                selected[used] = row
+                used += 1
+        price = cheapest
+    return used
+
+
+def _expect(view: View, counts: Counts, judged: Sequence[Judged]) -> tuple[Shown, ...]:
+    """Return deployments `(d, t)` with what is expected of them."""
+    expected = np.empty((len(judged), 2))
+    expect_all(0, view, counts, expected)
+    return tuple(
+        Shown(
+            Deployment(tuple(row)),
+            about,
+            Expectation(response_time=time, utilisation=busy, cost_per_hour=about.price),
+        )
+        for row, about, (time, busy) in zip(counts.tolist(), judged, expected.tolist(), strict=True)
+    )
+
+
 def explain(observation: Observation, weighed: Weighed) -> Decision:
     """Return the decision in words."""
-    rows = _select(weighed)
-    expectations = _expect(weighed, rows)
-    candidates = tuple(
-        Candidate(
-            deployment=_deployment(weighed, row),
-            score=float(weighed.score[row]),
-            expectation=expectation,
-            verdict=_judge(weighed, row),
-        )
-        for row, expectation in zip(rows, expectations, strict=True)
-    )
+    chosen = weighed.shown[0]
     return Decision(
-        target=candidates[0].deployment,
-        reason=_describe_reason(observation, weighed, candidates[0].expectation),
-        candidates=candidates,
-        expectation=candidates[0].expectation,
+        target=chosen.deployment,
+        reason=_describe_reason(observation, weighed),
+        candidates=tuple(
+            Candidate(
+                deployment=each.deployment,
+                score=each.judged.score,
+                expectation=each.expectation,
+                verdict=_judge(weighed, each.judged),
+            )
+            for each in weighed.shown
+        ),
+        expectation=chosen.expectation,
         urgency=_rate_urgency(observation, weighed),
     )
 
 
-def _select(weighed: Weighed) -> list[int]:
-    """Return the rows to show: the chosen, the next best, the present, and cheaper ones."""
-    score, price = weighed.score, weighed.price
-    ranked = np.argsort(score, kind="stable")[: NEXT_BEST + 1]
-    best = [int(row) for row in ranked if math.isfinite(score[row])]
-    cheaper = np.flatnonzero(np.isinf(score) & (price < price[weighed.chosen]))
-    hopeful = cheaper[find_pareto_optimal(price[cheaper], weighed.response_time[cheaper])]
-    dearest_first = hopeful[np.argsort(-price[hopeful], kind="stable")][:CHEAPER]
-    present = [] if weighed.present is None else [weighed.present]
-    shown = dict.fromkeys([weighed.chosen, *best, *present, *dearest_first.tolist()])
-    first, *others = shown
-    return [first, *sorted(others, key=lambda row: (score[row], price[row]))]
-
-
-def _expect(weighed: Weighed, rows: list[int]) -> list[Expectation]:
-    """Return what is expected of each row at the measured rate."""
-    columns = (weighed.mean_time, weighed.mean_utilisation, weighed.price)
-    return [
-        Expectation(response_time=response_time, utilisation=utilisation, cost_per_hour=price)
-        for response_time, utilisation, price in zip(
-            *(column[rows].tolist() for column in columns), strict=True
-        )
-    ]
-
-
-def _judge(weighed: Weighed, row: int) -> str:
-    """Return why the row was chosen or rejected."""
-    plan = weighed.plan
-    present, chosen = weighed.present, weighed.chosen
-    if row == chosen:
+def _judge(weighed: Weighed, judged: Judged) -> str:
+    """Return why a deployment was chosen or rejected."""
+    plan, chosen = weighed.plan, weighed.chosen
+    if judged is chosen:
         return f"Chosen: {_CHOSEN[weighed.case]}"
-    if weighed.response_time[row] == math.inf:
+    if judged.response_time == math.inf:
         return f"Rejected: it cannot keep up with {format_rate(plan.rate)}"
-    if weighed.response_time[row] > plan.budget:
-        time = format_time(float(weighed.response_time[row]))
+    if judged.response_time > plan.budget:
+        time = format_time(judged.response_time)
         return f"Rejected: {time} would exceed the budget of {format_time(plan.budget)}"
-    if weighed.utilisation[row] > plan.cap:
-        busy = format_share(float(weighed.utilisation[row]))
+    if judged.utilisation > plan.cap:
+        busy = format_share(judged.utilisation)
         return f"Rejected: at {busy} busy, it would exceed the cap of {format_share(plan.cap)}"
-    if weighed.too_little[row]:
+    if judged.too_little:
         return f"Rejected: less capacity, while {weighed.words.strain}"
-    if weighed.fails_at_peak[row]:
+    if judged.fails_at_peak:
         return f"Rejected: too small for {format_rate(plan.peak)}, the highest recent rate"
-    price = weighed.price
-    if math.isinf(weighed.score[row]):
+    if math.isinf(judged.score):
         if weighed.words.obstacle is None:
             return f"Rejected: too small for {format_rate(plan.lasting)}, the rate with a margin"
         return f"Rejected: {weighed.words.obstacle}"
-    more = float(price[row] - price[chosen])
+    more = judged.price - chosen.price
     if more > 0:
         return f"Rejected: costs {more:.4g} more per hour"
-    if more < 0 or (chosen == present and weighed.restarts[row]):
+    if more < 0 or (chosen is weighed.present and judged.restarts):
         return "Rejected: saves too little for a restart"
     return "Rejected: costs the same and is no better"
 
 
-def _describe_reason(observation: Observation, weighed: Weighed, expected: Expectation) -> str:
+def _describe_reason(observation: Observation, weighed: Weighed) -> str:
     """Return the sentence that a person reads first."""
-    plan, row, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
-    target = _deployment(weighed, row)
+    plan, chosen, obstacle = weighed.plan, weighed.chosen, weighed.words.obstacle
+    target, _, expected = weighed.shown[0]
     named = format_deployment(target, observation.model.node_types)
     budget = f"the budget of {_describe_budget(weighed)}"
     at_rate = f"at {format_rate(plan.rate)}"
-    takes = format_time(float(weighed.response_time[row]))
+    takes = format_time(chosen.response_time)
     if weighed.case == KEEP:
         kept = f"Stays: {named} meets {budget} {at_rate} ({takes})"
         if obstacle is not None:
             return f"{kept}; Weir does not reduce the capacity, because {obstacle}"
-        if weighed.fails_at_peak.any():
+        if weighed.some_fail_at_peak:
             return f"{kept}, and nothing cheaper would at {format_rate(plan.peak)}"
         return f"{kept}, and nothing cheaper is worth a change"
-    if row == weighed.present:
+    if chosen is weighed.present:
         go = f"Stays with {named}"
     else:
-        go = f"Goes to {named} ({'one restart' if weighed.restarts[row] else 'in place'})"
+        go = f"Goes to {named} ({'one restart' if chosen.restarts else 'in place'})"
     if weighed.case == SAVE:
-        saved = price_per_hour(observation.deployment, observation.model.node_types) - float(
-            weighed.price[row]
-        )
+        present_price = price_per_hour(observation.deployment, observation.model.node_types)
         return (
             f"{go}: it meets {budget} {at_rate} ({takes}) and also at {format_rate(plan.peak)}, "
-            f"and saves {saved:.4g} per hour"
+            f"and saves {present_price - chosen.price:.4g} per hour"
         )
     if weighed.case in (NEED, LASTING):
         return (
@@ -612,7 +700,7 @@ def _describe_reason(observation: Observation, weighed: Weighed, expected: Expec
             f"{expected.cost_per_hour:.4g} per hour"
         )
     if weighed.case in (TOO_BUSY, TOO_SMALL):
-        busy = format_share(float(weighed.utilisation[row]))
+        busy = format_share(chosen.utilisation)
         return (
             f"{go}: no deployment carries {format_rate(plan.catching_up)} within the cap of "
             f"{format_share(plan.cap)}; this one has the most capacity and would be {busy} busy"
@@ -631,19 +719,17 @@ def _describe_shortage(weighed: Weighed) -> str:
     plan, present = weighed.plan, weighed.present
     if present is None:
         return "the present deployment breaks a limit on replicas"
-    response_time = float(weighed.response_time[present])
-    if math.isinf(response_time):
+    if math.isinf(present.response_time):
         return f"the present deployment cannot keep up with {format_rate(plan.rate)}"
-    if response_time > plan.budget:
+    if present.response_time > plan.budget:
         return (
             f"at {format_rate(plan.rate)} the present deployment would take "
-            f"{format_time(response_time)}, over the budget of {_describe_budget(weighed)}"
+            f"{format_time(present.response_time)}, over the budget of {_describe_budget(weighed)}"
         )
     backlog = ", backlog included," if plan.catching_up > plan.rate else ""
     return (
         f"at {format_rate(plan.catching_up)}{backlog} the present deployment would be "
-        f"{format_share(float(weighed.utilisation[present]))} busy, over the cap of "
-        f"{format_share(plan.cap)}"
+        f"{format_share(present.utilisation)} busy, over the cap of {format_share(plan.cap)}"
     )
 
 
@@ -656,20 +742,16 @@ def _describe_budget(weighed: Weighed) -> str:
 def _rate_urgency(observation: Observation, weighed: Weighed) -> float:
     """Return how much the change is needed."""
     plan, present = weighed.plan, weighed.present
-    if weighed.chosen == present:
+    if weighed.chosen is present:
         return 0.0
     if weighed.case == SAVE:
         cost = price_per_hour(observation.deployment, observation.model.node_types)
-        return urgency_of_saving(1 - float(weighed.price[weighed.chosen]) / cost)
+        return urgency_of_saving(1 - weighed.chosen.price / cost)
     if present is None:
         return urgency_of_need(0.0)  # a broken limit endangers no objective by itself
-    late = 1 - plan.budget / float(weighed.response_time[present])
-    busy = float(weighed.utilisation[present]) - plan.cap
+    late = 1 - plan.budget / present.response_time
+    busy = present.utilisation - plan.cap
     return urgency_of_need(max(late, busy / (1 - plan.cap)))
-
-
-def _deployment(weighed: Weighed, row: int) -> Deployment:
-    return Deployment(tuple(weighed.counts[row].tolist()))
 
 
 SATURATED = 0.95

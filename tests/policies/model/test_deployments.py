@@ -2,15 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_policies.model.deployments import (
-    find_pareto_optimal,
-    room_for,
-    within_reach,
-)
+from weir_policies.model.deployments import room_for, within_reach
 from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
 
 
@@ -56,33 +51,6 @@ def test_a_full_pool_cannot_be_added_to():
 
     assert Deployment((3, 1)) not in reached
     assert Deployment((2, 2)) in reached
-
-
-def test_the_pareto_optimal_are_neither_dearer_nor_slower_than_another():
-    cost = np.array([1.0, 1.0, 2.0, 3.0, 2.0, np.nan, 0.5])
-    time = np.array([5.0, 6.0, 4.0, 4.0, 4.0, 1.0, np.inf])
-
-    optimal = find_pareto_optimal(cost, time)
-
-    assert optimal.tolist() == [True, False, True, False, True, False, False]
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30),
-)
-def test_the_pareto_optimal_are_those_that_no_other_beats(points):
-    cost, time = np.array(points, dtype=float).T
-    unbeaten = [
-        not any(
-            c <= cost[place] and t <= time[place] and (c < cost[place] or t < time[place])
-            for c, t in zip(cost, time, strict=True)
-        )
-        for place in range(len(points))
-    ]
-
-    optimal = find_pareto_optimal(cost, time)
-
-    assert optimal.tolist() == unbeaten
 
 
 def test_a_replica_with_other_memory_cannot_be_added():

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weir_policies import registry
 from weir_policies.errors import ParameterError, StateError
@@ -13,6 +15,16 @@ from weir_policies.kernels.percentiles import gamma_quantile, normal_quantile
 from weir_policies.model.cost import kind_of_change, price_per_hour
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict
+from weir_policies.operator_manager.queueing import (
+    CHEAPER,
+    FOUND,
+    NEXT_BEST,
+    PRICE,
+    SCORE,
+    SELECTED,
+    TIME,
+    select_rows,
+)
 from weir_policies.policy import NEEDED, ChangeKind
 from weir_policies.testing import (
     LARGE,
@@ -359,3 +371,48 @@ def test_parameters_out_of_range_are_refused(wrong):
 def test_state_of_another_version_is_refused():
     with pytest.raises(StateError, match="version 7, got 2"):
         build().load_state_dict({"version": 2})
+
+
+@given(
+    judged=st.lists(
+        st.tuples(
+            st.integers(1, 6),
+            st.sampled_from([1.0, 2.0, 3.0, math.inf]),
+            st.sampled_from([1.0, 2.0, 3.0, math.inf, math.inf]),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    data=st.data(),
+)
+def test_shown_are_the_best_and_those_cheaper_that_no_other_beats(judged, data):
+    found = np.zeros((len(judged), FOUND))
+    found[:, [PRICE, TIME, SCORE]] = judged
+    chosen = data.draw(st.integers(0, len(judged) - 1))
+    present = data.draw(st.integers(-1, len(judged) - 1))
+    best = sorted(range(len(judged)), key=lambda row: judged[row][2])[: NEXT_BEST + 1]
+    cheaper = [
+        row
+        for row, (price, time, score) in enumerate(judged)
+        if score == math.inf and price < judged[chosen][0] and time < math.inf
+    ]
+    unbeaten = [
+        row
+        for row in cheaper
+        if not any(
+            judged[other][:2] != judged[row][:2]
+            and judged[other][0] <= judged[row][0]
+            and judged[other][1] <= judged[row][1]
+            for other in cheaper
+        )
+    ]
+    selected = np.empty(SELECTED, dtype=np.int64)
+
+    used = select_rows(found, chosen, present, selected)
+
+    assert selected[:used].tolist() == [
+        chosen,
+        *[row for row in best if judged[row][2] < math.inf],
+        *([present] if present >= 0 else []),
+        *sorted(unbeaten, key=lambda row: -judged[row][0])[:CHEAPER],
+    ]
