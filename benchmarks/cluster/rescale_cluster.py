@@ -54,6 +54,8 @@ WARM_UP = 20.0
 """Seconds in which the JVMs compile what they run."""
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
+AFTERWARDS = 1.0
+"""Seconds of them in which the first record may still come, and CPU time is read."""
 LIFTED = choose("WEIR_RESCALE_QUOTAS", "kept", ("kept", "lifted")) == "lifted"
 WAITING = {"jobmanager": "JobManager", "taskmanager": "TaskManager that waited longest"}
 """The components, and what waits for its quota in each."""
@@ -150,14 +152,14 @@ class Move:
     def gap(self, arrivals: Sequence[Arrival]) -> tuple[float, float]:
         """Return when the last record before the output gap arrived, and the first after it."""
         times = self.journal.times
-        return find_gap(arrivals, times[str(Step.STOP)], times[str(Step.DONE)] + 1.0)
+        return find_gap(arrivals, times[str(Step.STOP)], times[str(Step.DONE)] + AFTERWARDS)
 
     def waited(self, component: str) -> float:
-        """Return for how long the pod that waited most had to, from the job's stop on."""
-        stop = self.journal.times[str(Step.STOP)]
+        """Return for how long the pod that waited most had to, from the job's stop to the end."""
+        stop, done = (self.journal.times[str(step)] for step in (Step.STOP, Step.DONE))
         # A pod that is not there before began with nothing, and one that has gone says no more.
         before = [each.waited for each in self.readings if each.time <= stop][-1]
-        after = self.readings[-1].waited
+        after = [each.waited for each in self.readings if each.time <= done][-1]
         return max(
             seconds - before.get(pod, 0.0) for pod, seconds in after.items() if pod[0] == component
         )
@@ -272,12 +274,11 @@ async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Mo
         watching = asyncio.create_task(_watch(watch, job))
         try:
             journal = await job.change(target)
+            await asyncio.sleep(AFTERWARDS)
         finally:
-            # The first record may come when the change is done.
-            await asyncio.sleep(1.0)
             watching.cancel()
         moves.append(Move(journal, watch.times, watch.readings))
-        await asyncio.sleep(PAUSE - 1.0)
+        await asyncio.sleep(PAUSE - AFTERWARDS)
     return moves
 
 
