@@ -77,9 +77,8 @@ def run() -> list[Figure]:
 def measure_controller() -> list[Figure]:
     """Watch a controller with one StreamApp, once that has been decided on."""
     with running_bench(1) as bench, bench.controller():
-        with bench.process.watched():
-            bench.wait_until_all_decided()
-        start = bench.process.highest
+        bench.wait_until_all_decided()
+        start = bench.process.resident()["VmHWM"]
         calm = bench.watch(WATCHED)
     imported, loaded = measure_process(IMPORTS), measure_process(f"{IMPORTS}\n{PLANNER}")
     return [

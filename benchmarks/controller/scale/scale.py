@@ -17,6 +17,8 @@ Planners make their first plan after 20 to 29 minutes and replace it 20 minutes 
 are made, and after 42 minutes, while plans are replaced.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
+`WEIR_SCALE_MEMORY=1024` limits the controller's memory to so many MiB, the pages of its files
+included, as the limit of a pod does; so it has one, too: `scale-1024MiB`. It takes root.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from benchmarks.controller.scale.machine import (
     PrometheusUse,
     cpu_by_program,
     machine_cpu,
+    memory_limit,
 )
 from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
@@ -54,6 +57,8 @@ DURATION = "15 min"
 
 USUAL_APPS = 1000
 APPS = choose_count("WEIR_SCALE_APPS", USUAL_APPS)
+MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
+"""MiB that the controller may have; 0 is no limit."""
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 PLANNED = {", first plans": 25 * 60.0, ", plans replaced": 42 * 60.0}
@@ -102,6 +107,8 @@ class Reading:
     decisions: float
     requests: Mapping[str, float]
     prometheus: PrometheusUse
+    disk: tuple[float, float]
+    """MiB that the controller has read from disks and written to files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +128,10 @@ class Stretch:
     queries: float
     prometheus: PrometheusUse
     """At the end."""
+    read: float
+    """MiB that the controller read from disks."""
+    written: float
+    """MiB that it wrote to files."""
     highest: float
     """MiB of the controller."""
     anonymous: float
@@ -161,7 +172,11 @@ class Bench:
         )
         # The second as in the image.
         environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2", **settings}
-        with stage.running(command, self.log, environment) as started:
+        with ExitStack() as stack:
+            put = stack.enter_context(memory_limit(MEMORY)) if MEMORY else None
+            started = stack.enter_context(stage.running(command, self.log, environment))
+            if put is not None:
+                put(started.pid)
             self._process = Process(started.pid)
             yield
 
@@ -186,6 +201,7 @@ class Bench:
             decisions=total(page, "weir_decisions_total"),
             requests=asyncio.run(stage.requests_served(self.plane)),
             prometheus=PrometheusUse.of(self.prometheus),
+            disk=self.process.disk(),
         )
 
     def wait_until_all_decided(self) -> dict[str, float]:
@@ -241,6 +257,8 @@ class Bench:
             },
             queries=after.prometheus.queries - before.prometheus.queries,
             prometheus=after.prometheus,
+            read=after.disk[0] - before.disk[0],
+            written=after.disk[1] - before.disk[1],
             highest=self.process.highest,
             anonymous=self.process.resident()["RssAnon"],
         )
@@ -251,10 +269,11 @@ class Bench:
 
 
 def result_name() -> str:
-    """Return the name of the result: other parts, or fewer StreamApps, have one of their own."""
+    """Return the name of the result: other parts, fewer StreamApps or a limit have their own."""
     chosen = [name for name in PART_NAMES if name in CHOSEN]
     name = "-".join(["scale", *(chosen if chosen != USUAL_PARTS else [])])
-    return name if APPS == USUAL_APPS else f"{name}-{APPS}"
+    name = name if APPS == USUAL_APPS else f"{name}-{APPS}"
+    return f"{name}-{MEMORY}MiB" if MEMORY else name
 
 
 def run() -> list[Figure]:
@@ -393,6 +412,10 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
                 limit=MEMORY_LIMIT),
         Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
         at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
+        Figure(figure=f"read from the disk{when}", value=calm.read * 60 / calm.seconds,
+               unit="MiB/min"),
+        Figure(figure=f"written to files{when}", value=calm.written * 60 / calm.seconds,
+               unit="MiB/min"),
         Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.values import AppMeasurement, ReplicaMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
+from weir_policies.kernels.expectation import predict_few
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
@@ -30,6 +31,7 @@ from weir_policies.model.estimation import (
     learn_network_time,
     learn_services,
     measured_memory,
+    without_network,
 )
 from weir_policies.model.memory import (
     Binding,
@@ -209,12 +211,12 @@ class ObservedOperator:
             state=self._state,
         )
         believed = believe(belief, self._specified, given=self.given)
+        [(predicted, busiest)] = predict_few(without_network(believed), [deployment], passing)
         self._belief = learn_network_time(
             belief,
-            believed,
-            deployment=deployment,
-            rate=passing,
             response_time=measurement.response_time,
+            predicted=predicted,
+            utilisation=busiest,
         )
         # Nothing else of the model changes with the network time.
         self._believed = replace(

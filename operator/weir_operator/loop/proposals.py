@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from weir_operator.rescale.journal import DeploymentMap
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
-from weir_policies.kernels.explaining import AT_MOST, expect
+from weir_policies.kernels.expectation import expect
+from weir_policies.kernels.explaining import AT_MOST
 from weir_policies.kernels.wording import format_deployment, format_time
 from weir_policies.model.cost import kind_of_change
 from weir_policies.model.node_types import Deployment, speed_of

@@ -159,7 +159,7 @@ def is_poisoned(series: Series) -> bool:
 
     NaN before the first number is no poison: a task that still restores its state reports it.
     """
-    if _are_finite(series.values):
+    if math.isfinite(sum(series.values)):  # the usual case, and the soonest to tell
         return False
     finite = [math.isfinite(value) for value in series.values]
     return True in finite and not all(finite[finite.index(True) :])
@@ -180,7 +180,7 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
     """Times and values of the finite samples."""
     if series is None:
         return (), ()
-    if _are_finite(series.values):
+    if math.isfinite(sum(series.values)):  # the usual case, and the soonest to tell
         return series.times, series.values
     kept = [
         (time, value)
@@ -188,11 +188,6 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
         if math.isfinite(value)
     ]
     return [time for time, _ in kept], [value for _, value in kept]
-
-
-def _are_finite(values: Sequence[float]) -> bool:
-    """Tell whether no value is NaN or infinite, which their sum tells soonest."""
-    return math.isfinite(sum(values)) or all(map(math.isfinite, values))
 
 
 MAX_NEGATIVE = 0.1

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-
+from weir_policies.kernels.expectation import expect
 from weir_policies.kernels.wording import format_deployment, urgency_of_need, urgency_of_saving
-from weir_policies.model.cost import price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment
-from weir_policies.model.queueing import predict_means
-from weir_policies.policy import Candidate, Decision, Expectation, Observation
+from weir_policies.policy import Candidate, Decision, Observation
 
 AT_MOST = 12
 """Candidates that a decision names."""
-
-
-def expect(observation: Observation, deployments: Sequence[Deployment]) -> list[Expectation]:
-    """Return what the queueing model expects of each deployment at the measured rate.
-
-    Where the service time is not known, or no finite time is to be expected, the response time is
-    NaN; utilisation then follows the number of replicas.
-    """
-    model = observation.model
-    prices = [price_per_hour(each, model.node_types) for each in deployments]
-    if math.isnan(model.service_mean) or math.isnan(model.service_scv):
-        busy = max(observation.utilisation, default=0.0) * observation.deployment.size
-        return [
-            Expectation(response_time=math.nan, utilisation=busy / each.size, cost_per_hour=price)
-            for each, price in zip(deployments, prices, strict=True)
-        ]
-    counts = np.array([each.counts for each in deployments], dtype=np.int64)
-    times, utilisations = predict_means(model, counts, observation.rate)
-    return [
-        Expectation(
-            response_time=time if math.isfinite(time) else math.nan,
-            utilisation=utilisation,
-            cost_per_hour=price,
-        )
-        for time, utilisation, price in zip(
-            times.tolist(), utilisations.tolist(), prices, strict=True
-        )
-    ]
 
 
 def explain_rule(observation: Observation, target: Deployment, reason: str) -> Decision:

@@ -303,16 +303,22 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
     Any deployment is in reach; the greatest cost and the weights are an observation's, and are
     left alone.
     """
+    fill_queue(view, o, model)
     pools = list(dict.fromkeys(node_type.pool for node_type in model.node_types))
     numbers = {pool: number for number, pool in enumerate(pools)} | {NOWHERE: NO_POOL}
     memories = amounts_of(model.node_types)
     for place, node_type in enumerate(model.node_types):
         view.memory[o, place] = memories.index(node_type.memory)
-        view.speedup[o, place] = node_type.speedup
         view.price[o, place] = node_type.price
         view.pool[o, place] = numbers[node_type.pool]
         limit = node_type.pool_limit
         view.limit[o, place] = NO_LIMIT if limit is None else limit
+
+
+def fill_queue(view: View, o: int, model: OperatorModel) -> None:
+    """Do the part of `fill_model` that predictions read: the record of the model, and speedups."""
+    for place, node_type in enumerate(model.node_types):
+        view.speedup[o, place] = node_type.speedup
     # By item: to read an attribute of a record takes NumPy ten times as long.
     before: Any = view.model[o]
     # A record of `View.model` as a whole: to write it item by item takes three times as long.

@@ -29,24 +29,15 @@ def within_reach(
         node_types: Where given, the limits of their pools hold for additions, and all replicas have
             the same memory.
     """
-    pools = tuple(node_type.pool for node_type in node_types) if node_types else None
-    limits = _limits(node_types, k_max) if node_types else None
-    size = deployment.size
+    size, counts = deployment.size, deployment.counts
     reached = [deployment] if 1 <= size <= k_max else []
-    for step in (-1, 1):
-        if not 1 <= size + step <= k_max:
-            continue
-        for place, count in enumerate(deployment.counts):
-            if count + step < 0:
-                continue
-            counts = list(deployment.counts)
-            counts[place] += step
-            target = Deployment(tuple(counts))
-            if step == 1 and pools and limits and not _fits(target, pools, limits, k_max):
-                continue
-            if step == 1 and node_types and not has_one_memory(target, node_types):
-                continue
-            reached.append(target)
+    if 1 <= size - 1 <= k_max:
+        for place, count in enumerate(counts):
+            if count:
+                reached.append(Deployment((*counts[:place], count - 1, *counts[place + 1 :])))
+    if 1 <= size + 1 <= k_max:
+        for place in _where_one_fits(deployment, k_max, node_types):
+            reached.append(Deployment((*counts[:place], counts[place] + 1, *counts[place + 1 :])))
     return tuple(reached)
 
 
@@ -80,20 +71,25 @@ def has_memory_of(
     return all(each.memory == node_type.memory for each in node_types if counts.get(each.name))
 
 
-def _limits(node_types: Sequence[NodeType], max_replicas: int) -> tuple[int, ...]:
-    """Return the most replicas in each node type's pool, shape `(t,)`."""
-    return tuple(
-        max_replicas if node_type.pool_limit is None else min(node_type.pool_limit, max_replicas)
-        for node_type in node_types
-    )
-
-
-def _fits(
-    deployment: Deployment, pools: Sequence[str], limits: Sequence[int], max_replicas: int
-) -> bool:
-    """Tell whether the deployment keeps `k_max` and the limits of the pools."""
-    held: dict[str, int] = {}
-    for count, pool in zip(deployment.counts, pools, strict=True):
-        held[pool] = held.get(pool, 0) + count
-    within = all(held[pool] <= limit for pool, limit in zip(pools, limits, strict=True))
-    return within and 1 <= deployment.size <= max_replicas
+def _where_one_fits(
+    deployment: Deployment, k_max: int, node_types: Sequence[NodeType] | None
+) -> Sequence[int]:
+    """Return the places of the node types of which pools and memory allow one replica more."""
+    places = range(len(deployment.counts))
+    if not node_types:
+        return places
+    used = {node_type.memory for node_type, n in zip(node_types, deployment, strict=True) if n}
+    held = deployment.per_pool(node_types)
+    full = set()
+    for node_type in node_types:
+        limit = k_max if node_type.pool_limit is None else min(node_type.pool_limit, k_max)
+        there = held.get(node_type.pool, 0)
+        if there > limit:
+            return ()
+        if there == limit:
+            full.add(node_type.pool)
+    return [
+        place
+        for place in places
+        if node_types[place].pool not in full and used <= {node_types[place].memory}
+    ]

@@ -170,12 +170,13 @@ def update(
         state: What it made of its memory; `None` where it has no choice of that.
     """
     belief = learn_services(belief, model, services=services, deployment=deployment, state=state)
+    average = without_network(believe(belief, model, given=given))
+    predicted, utilisation = predict_means(average, np.array([deployment.counts]), rate)
     return learn_network_time(
         belief,
-        believe(belief, model, given=given),
-        deployment=deployment,
-        rate=rate,
         response_time=response_time,
+        predicted=float(predicted[0]),
+        utilisation=float(utilisation[0]),
     )
 
 
@@ -197,21 +198,28 @@ def learn_services(
     return belief if state is None else _learn_state(belief, state)
 
 
+def without_network(believed: OperatorModel) -> OperatorModel:
+    """Return the model whose prediction lacks only the network time of what is measured.
+
+    What is measured is a mean over records.
+    """
+    return replace(believed, network_time=0.0, aggregation=Aggregation.AVERAGE)
+
+
 def learn_network_time(
-    belief: OperatorBelief,
-    believed: OperatorModel,
-    *,
-    deployment: Deployment,
-    rate: float,
-    response_time: float,
+    belief: OperatorBelief, *, response_time: float, predicted: float, utilisation: float
 ) -> OperatorBelief:
-    """Do the second part of `update`, with what `believe` makes of the first."""
-    # What is measured is a mean over records.
-    average = replace(believed, network_time=0.0, aggregation=Aggregation.AVERAGE)
-    predicted, utilisation = predict_means(average, np.array([deployment.counts]), rate)
-    residual = response_time - float(predicted[0])
+    """Do the second part of `update`; NaN anywhere teaches nothing.
+
+    Args:
+        belief: What `learn_services` made of it.
+        response_time: Mean seconds in the operator, measured.
+        predicted: The same, predicted by the model `without_network` of that belief.
+        utilisation: Of the worst replica, predicted as well.
+    """
+    residual = response_time - predicted
     # Written so that NaN anywhere learns nothing.
-    if not (utilisation[0] < CALM and math.isfinite(residual)):
+    if not (utilisation < CALM and math.isfinite(residual)):
         return belief
     less = residual < belief.network_time
     weight = 1.0 if less else max(SLOWLY, 1 / (belief.calm_intervals + 1))

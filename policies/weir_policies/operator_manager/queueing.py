@@ -48,6 +48,7 @@ from weir_policies.kernels.enumeration import (
     next_deployment,
     price_evenly,
 )
+from weir_policies.kernels.expectation import expect_all
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.percentiles import normal_quantile, predict_percentile
 from weir_policies.kernels.policy import Algorithm
@@ -433,21 +434,6 @@ def judge_all(o: int, view: View, plan: Plan, case: int, rows: Counts, found: Fl
             found[index, SCORE] = best
 
 
-@compiled
-def expect_all(o: int, view: View, rows: Counts, expected: Floats) -> None:
-    """Write mean response times, s, and utilisations of deployments `(d, t)` at the measured rate.
-
-    Args:
-        o: Row of the operator.
-        view: What is known of it.
-        rows: The deployments.
-        expected: Filled with both, `(d, 2)`; the utilisation is that of the worst replica.
-    """
-    for index in range(rows.shape[0]):
-        time, busy = predict_one(o, view, rows[index], view.seen[o].rate)
-        expected[index, 0], expected[index, 1] = time, busy
-
-
 class Judged(NamedTuple):
     """What is found out of a deployment."""
 
@@ -535,7 +521,7 @@ def tabulate(observation: Observation, target: Deployment, view: View, memory: M
         chosen=judged[chosen],
         present=judged.get(present),
         some_fail_at_peak=bool(found[:, FAILS_AT_PEAK].any()),
-        shown=_expect(view, counts[shown], [judged[row] for row in shown]),
+        shown=_expect(view, observation.rate, counts[shown], [judged[row] for row in shown]),
     )
 
 
@@ -605,10 +591,10 @@ def select_rows(found: Floats, chosen: int, present: int, selected: Counts) -> i
     return used
 
 
-def _expect(view: View, counts: Counts, judged: Sequence[Judged]) -> tuple[Shown, ...]:
-    """Return deployments `(d, t)` with what is expected of them."""
+def _expect(view: View, rate: float, counts: Counts, judged: Sequence[Judged]) -> tuple[Shown, ...]:
+    """Return deployments `(d, t)` with what is expected of them at a rate, records/s."""
     expected = np.empty((len(judged), 2))
-    expect_all(0, view, counts, expected)
+    expect_all(0, view, counts, rate, expected)
     return tuple(
         Shown(
             Deployment(tuple(row)),

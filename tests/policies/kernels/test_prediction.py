@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir_policies.kernels.expectation import predict_few
 from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.view import empty_view
-from weir_policies.model.node_types import NodeType
+from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation, Sharing
 from weir_policies.testing import a_model
@@ -50,3 +54,35 @@ def test_the_compiled_model_agrees_with_the_model(case):
     times, utilisations = predict_means(model, counts[None, :], rate)
     assert time == pytest.approx(times[0], rel=1e-9)
     assert utilisation == pytest.approx(utilisations[0], rel=1e-9)
+
+
+@given(cases(), st.integers(1, 3))
+def test_a_few_deployments_are_predicted_as_many_are(case, more):
+    model, counts, rate = case
+    rows = np.array([counts, counts + more])
+
+    predicted = predict_few(model, [Deployment(tuple(row)) for row in rows.tolist()], rate)
+
+    times, utilisations = predict_means(model, rows, rate)
+    assert [time for time, _ in predicted] == pytest.approx(times, rel=1e-9)
+    assert [busy for _, busy in predicted] == pytest.approx(utilisations, rel=1e-9)
+
+
+UNKNOWN = (
+    a_model(service_mean=math.nan),
+    a_model(service_scv=math.nan),
+    a_model(arrival_scv=math.nan),
+)
+
+
+@pytest.mark.parametrize("aggregation", Aggregation)
+@pytest.mark.parametrize(
+    ("model", "rate"), [(a_model(), math.nan), *((each, 10.0) for each in UNKNOWN)]
+)
+def test_nothing_is_predicted_from_what_is_not_known(model, rate, aggregation):
+    here = Deployment((1,) * len(model.node_types))
+
+    [(time, busy)] = predict_few(replace(model, aggregation=aggregation), [here], rate)
+
+    assert math.isnan(time)
+    assert math.isnan(busy)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir_policies import registry
-from weir_policies.kernels.explaining import expect
+from weir_policies.kernels.expectation import expect
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import CostParts, Transition
