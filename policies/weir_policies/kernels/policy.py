@@ -12,7 +12,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from isal import isal_zlib
@@ -35,6 +35,7 @@ from weir_policies.kernels.view import (
     SHARING_CODES,
     Kernel,
     Memory,
+    OperatorView,
     View,
     compile_kernel,
     empty_view,
@@ -48,6 +49,9 @@ from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorM
 VERSION = 7
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
+
+_OF_OBSERVATION = slice(4, 8)
+"""Fields of `Model`, by place, that are an observation's: the greatest cost and the weights."""
 
 Explain = Callable[[Observation, Deployment, View, Memory], Decision]
 
@@ -95,7 +99,7 @@ class Algorithm:
 class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
-    view: View
+    place: OperatorView
     used: Used | None
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
@@ -104,6 +108,11 @@ class _PolicyState:
     _stored: StoredMemory | None = None
     _allocation: Allocation | None = None
     """Where the memory is, as a whole."""
+
+    @property
+    def view(self) -> View:
+        """What is known of the operator."""
+        return self.place.view
 
     def load(self) -> Memory:
         """Return the memory, to be used until another policy of the same storage is asked."""
@@ -197,7 +206,6 @@ class KernelPolicy:
             return hold(observation, unknown)
         state = self._recall(observation)
         view, memory = state.view, state.load()
-        fill_present(view, observation)
         view.draws[0] = self._draws
         compile_kernel(self._algorithm.decide)(0, view, memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
@@ -215,7 +223,6 @@ class KernelPolicy:
         if self._algorithm.train is None:
             return
         state = self._recall(observation)
-        fill_present(state.view, observation)
         state.settle(self._algorithm.train(state.view, state.load(), rates), self._storage)
         state.taught = True
         state.release_pages()
@@ -229,7 +236,7 @@ class KernelPolicy:
         state = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        fill_interval(state.view, transition)
+        fill_end(state.view, transition)
         memory = state.load()
         compile_kernel(self._algorithm.learn)(0, state.view, memory)
         if self._algorithm.grow is not None:
@@ -267,34 +274,46 @@ class KernelPolicy:
         self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
-            view = self._view(node_types, replicas)
-            self._state = self._begin(view, unpack_array(state["memory"]), taught=True)
+            place = self._place(node_types, replicas)
+            self._state = self._begin(place, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
-        """Return the view and the memory, new ones where the model's shape is new."""
+        """Return the view, which shows the observation, and the memory.
+
+        They are new where the model's shape is new.
+        """
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
         if self._state is None or _shape(self._state.view) != shape:
-            view = self._view(*shape)
-            fill_model(view, 0, model)
-            fill_present(view, observation)
-            memory = self._algorithm.prepare(view, TICKS_AHEAD)
+            place = self._place(*shape)
+            show(place, observation)
+            memory = self._algorithm.prepare(place.view, TICKS_AHEAD)
             if self._season is not None and self._algorithm.warm_start is not None:
                 self._algorithm.warm_start(0, memory, self._season)
-            self._state = self._begin(view, memory, taught=False)
-        fill_model(self._state.view, 0, model)
+            self._state = self._begin(place, memory, taught=False)
+        show(self._state.place, observation)
         return self._state
 
-    def _view(self, node_types: int, max_replicas: int) -> View:
+    def _place(self, node_types: int, max_replicas: int) -> OperatorView:
         """Return a view of that shape, that of the storage where the policy works there."""
         if self._storage is not None and self._algorithm.used is not None:
             return self._storage.workspaces.view(node_types, max_replicas)
-        return empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
+        return OperatorView(
+            empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
+        )
 
-    def _begin(self, view: View, memory: Memory, *, taught: bool) -> _PolicyState:
-        state = _PolicyState(view, self._algorithm.used, taught=taught)
+    def _begin(self, place: OperatorView, memory: Memory, *, taught: bool) -> _PolicyState:
+        state = _PolicyState(place, self._algorithm.used, taught=taught)
         state.settle(memory, self._storage)
         return state
+
+
+def show(place: OperatorView, observation: Observation) -> None:
+    """Write an observation and its model into a view, unless they are what it shows."""
+    if place.shows is not observation:
+        fill_model(place.view, 0, observation.model)
+        fill_present(place.view, observation)
+        place.shows = observation
 
 
 def fill_model(view: View, o: int, model: OperatorModel) -> None:
@@ -319,18 +338,14 @@ def fill_queue(view: View, o: int, model: OperatorModel) -> None:
     """Do the part of `fill_model` that predictions read: the record of the model, and speedups."""
     for place, node_type in enumerate(model.node_types):
         view.speedup[o, place] = node_type.speedup
-    # By item: to read an attribute of a record takes NumPy ten times as long.
-    before: Any = view.model[o]
-    # A record of `View.model` as a whole: to write it item by item takes three times as long.
+    # As a whole: to read and write a record item by item takes NumPy several times as long.
+    kept = cast(Any, view.model).item(o)[_OF_OBSERVATION]
     view.model[o] = (
         model.service_mean,
         model.service_scv,
         model.arrival_scv,
         model.network_time,
-        before["top_cost"],
-        before["weight_violation"],
-        before["weight_resources"],
-        before["weight_reconfiguration"],
+        *kept,
         model.max_replicas,
         SHARING_CODES[model.sharing],
         AGGREGATION_CODES[model.aggregation],
@@ -376,8 +391,13 @@ def fill_present(view: View, observation: Observation) -> None:
 
 def fill_interval(view: View, transition: Transition) -> None:
     """Write one interval, and the observation that ends it, into the only row of a view."""
-    before, parts = transition.observation, transition.cost
     fill_present(view, transition.next_observation)
+    fill_end(view, transition)
+
+
+def fill_end(view: View, transition: Transition) -> None:
+    """Do the part of `fill_interval` that is not in the observation that ends the interval."""
+    before, parts = transition.observation, transition.cost
     view.before[0] = _read_seen(before)
     view.counts_before[0] = before.deployment.counts
     view.proposed[0] = transition.proposed.counts

@@ -8,7 +8,9 @@ observation: they have nothing to learn and nothing to store.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from weir_policies.errors import StateError
@@ -24,17 +26,18 @@ def find_unknown(observation: Observation, *needed: str) -> str | None:
             the sample is partial, whatever the policy.
         needed: Further fields of the observation, or of its model, as `model.service_mean`.
     """
-    for name in ("rate", *needed):
-        holder, field = (
-            (observation.model, name.removeprefix("model."))
-            if name.startswith("model.")
-            else (observation, name)
-        )
-        if math.isnan(getattr(holder, field)):
+    for field, read in _readers(needed):
+        if math.isnan(read(observation)):
             return field
-    if any(math.isnan(busy) for busy in observation.utilisation):
+    if any(map(math.isnan, observation.utilisation)):
         return "utilisation"
     return None
+
+
+@cache
+def _readers(needed: tuple[str, ...]) -> tuple[tuple[str, Callable[[Observation], float]], ...]:
+    """Return what reads the rate and the fields, each with its name for people."""
+    return tuple((each.removeprefix("model."), attrgetter(each)) for each in ("rate", *needed))
 
 
 def hold(observation: Observation, unknown: str) -> Decision:

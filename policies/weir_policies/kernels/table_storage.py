@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weir_policies.kernels.view import Memory, View, empty_view
+from weir_policies.kernels.view import Memory, OperatorView, empty_view
 from weir_policies.model.arrays import Counts
 
 SMALL = 1 << 14
@@ -83,14 +83,14 @@ class Workspaces:
     """Memory for one policy at a time, one for each kind and size; not for several threads."""
 
     _workspaces: dict[Hashable, _Workspace] = field(default_factory=dict)
-    _views: dict[Hashable, View] = field(default_factory=dict)
+    _views: dict[Hashable, OperatorView] = field(default_factory=dict)
 
-    def view(self, node_types: int, max_replicas: int) -> View:
+    def view(self, node_types: int, max_replicas: int) -> OperatorView:
         """Return the view of one operator that all policies fill before they use it."""
         shape = (node_types, max_replicas)
         if shape not in self._views:
-            self._views[shape] = empty_view(
-                operators=1, node_types=node_types, max_replicas=max_replicas
+            self._views[shape] = OperatorView(
+                empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
             )
         return self._views[shape]
 

@@ -11,6 +11,7 @@ Quantities with one number per operator have a name: `view.seen[o].rate`,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_type_hints, overload
 
@@ -31,7 +32,7 @@ from numba.extending import (
 from numba.np.arrayobj import make_array
 
 from weir_policies.model.arrays import Counts, Floats
-from weir_policies.policy import Aggregation, Sharing
+from weir_policies.policy import Aggregation, Observation, Sharing
 
 
 class Seen:
@@ -161,6 +162,15 @@ class View(NamedTuple):
     """Two numbers drawn evenly from [0, 1) for this decision, `(o, 2)`."""
     scratch: Floats
     """Room for a kernel to work in, `(o, t)`; what it holds is forgotten afterwards."""
+
+
+@dataclass(slots=True)
+class OperatorView:
+    """A view of one operator."""
+
+    view: View
+    shows: Observation | None = None
+    """What was written to it last, to be written once."""
 
 
 Memory = Counts

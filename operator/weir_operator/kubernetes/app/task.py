@@ -18,6 +18,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import Context
 from dataclasses import replace
 
 import structlog
@@ -143,7 +144,10 @@ class AppTask:
     def start(self) -> None:
         """Start the task unless it runs."""
         if not self.is_running:
-            self._task = asyncio.create_task(self.run(), name=f"streamapp {self.resource.key}")
+            # In a context of its own: that of kopf's handler would keep the event, with the object.
+            self._task = asyncio.create_task(
+                self.run(), name=f"streamapp {self.resource.key}", context=Context()
+            )
 
     def note(self, resource: Resource) -> None:
         """Store the object as it is now; level-based: the same object again changes nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import cast
 
@@ -85,3 +87,27 @@ def test_the_next_tick_is_looked_for_from_when_the_job_will_have_been_brought_up
     assert 0.0 <= wait < 60.0
     tick = (1000.0 + after + wait) % 60.0
     assert tick == pytest.approx(60.0 * phase_of(resource))
+
+
+EVENT = ContextVar("event", default="")
+
+
+async def test_a_task_keeps_nothing_of_the_event_for_which_it_was_started():
+    seen = asyncio.get_running_loop().create_future()
+
+    class Looking(AppTask):
+        """One that only looks at what its context has."""
+
+        def __init__(self, resource):
+            self.resource = resource
+            self._task = None
+
+        async def run(self):
+            seen.set_result(EVENT.get())
+
+    EVENT.set("a StreamApp of many KiB, which kopf has in the context of its handlers")
+    Looking(
+        Resource.of({"metadata": {"namespace": "streams", "name": "trips", "uid": "u1"}})
+    ).start()
+
+    assert await seen == ""
