@@ -1,10 +1,9 @@
 """The history's arrival rates by Spark on a cluster: in one pod, and by executors on its nodes.
 
 The chart is installed by Helm with the image of the pipelines, and a Job is made of its CronJob. It
-processes days of a made-up fleet of a thousand operators, which lie on the claim already: once
-in its own pod with `local[2]`, then with one executor of one core, and with two; each several
-times, of which the median counts. What a further day takes leaves out the start of pods, JVMs and
-Spark.
+processes days of a made-up fleet of a thousand operators, which lie on the claim already: in its
+own pod with `local[2]`, with one executor of one core, and with two. Each is run `TIMES` times;
+figures are medians. What a further day takes leaves out the start of pods, JVMs and Spark.
 
 The cluster is the one that KUBECONFIG names. Its nodes must share this machine's disk, and must
 have the image `weir-pipelines:dev`, or the one that `WEIR_TEST_PIPELINES_IMAGE` names, beside the
@@ -54,20 +53,16 @@ LIMIT = 600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A Job that has ended, or the median of several."""
+    """A Job that has ended."""
 
     seconds: float
     """From when it was made."""
     nodes: frozenset[str]
     """Those on which executors ran."""
 
-    @classmethod
-    def median(cls, runs: Sequence[Run]) -> Run:
-        """Return the median time; the nodes are the fewest of any run."""
-        return cls(
-            seconds=statistics.median(each.seconds for each in runs),
-            nodes=min((each.nodes for each in runs), key=len),
-        )
+
+_Runs = Mapping[int, Mapping[int, Sequence[Run]]]
+"""By the number of executors and by days."""
 
 
 def run() -> list[Figure]:
@@ -76,7 +71,7 @@ def run() -> list[Figure]:
 
 
 async def _run() -> list[Figure]:
-    runs: dict[int, dict[int, Run]] = {}
+    runs: dict[int, dict[int, list[Run]]] = {}
     most = max(max(days) for days in DAYS.values())
     async with open_place("weir-pipelines") as place:
         await apply_definition(place.api)
@@ -86,12 +81,11 @@ async def _run() -> list[Figure]:
         for executors, lengths in DAYS.items():
             _install(place, executors)
             try:
-                ended: dict[int, list[Run]] = {days: [] for days in lengths}
+                ended = runs[executors] = {days: [] for days in lengths}
                 for turn in range(TIMES):
                     for days in lengths:
                         name = f"over-{executors}-{days}-{turn}"
                         ended[days].append(await _process(place, store, executors, days, name))
-                runs[executors] = {days: Run.median(each) for days, each in ended.items()}
             finally:
                 run_helm("uninstall", "weir", "--wait", namespace=place.namespace, helm=_HELM)
     return [
@@ -101,22 +95,23 @@ async def _run() -> list[Figure]:
         *_further_days(runs),
         compare_further_days("two executors", _seconds(runs[2])),
         at_least(figure="nodes on which two executors ran",
-                 value=min(len(each.nodes) for each in runs[2].values()), unit="", limit=2),
+                 value=min(len(each.nodes) for ended in runs[2].values() for each in ended),
+                 unit="", limit=2),
     ]  # fmt: skip
 
 
-def _times(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
+def _times(runs: _Runs) -> Iterator[Figure]:
     for executors, by_days in runs.items():
-        for days, each in by_days.items():
+        for days, seconds in _seconds(by_days).items():
             length = "1 day" if days == 1 else f"{days} days"
             yield Figure(
                 figure=f"{_name_setting(executors)}: time of the Job over {length}",
-                value=each.seconds,
+                value=seconds,
                 unit="s",
             )
 
 
-def _further_days(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
+def _further_days(runs: _Runs) -> Iterator[Figure]:
     for executors, by_days in runs.items():
         yield Figure(
             figure=f"{_name_setting(executors)}: a further day",
@@ -125,9 +120,9 @@ def _further_days(runs: Mapping[int, Mapping[int, Run]]) -> Iterator[Figure]:
         )
 
 
-def _seconds(runs: Mapping[int, Run]) -> Mapping[int, float]:
-    """Return what each run took, by its days."""
-    return {days: each.seconds for days, each in runs.items()}
+def _seconds(runs: Mapping[int, Sequence[Run]]) -> Mapping[int, float]:
+    """Return the median time of runs, by their days."""
+    return {days: statistics.median(each.seconds for each in ended) for days, ended in runs.items()}
 
 
 def _name_setting(executors: int) -> str:

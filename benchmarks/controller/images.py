@@ -1,8 +1,8 @@
 """The three images: how large they are, and whether they run what they are for.
 
 Each is built from the working tree's Dockerfile, with the command in `IMAGE_BUILD`, by default
-buildah's. Its size is that of its layers, unpacked as `docker images` counts them, and packed with
-gzip as a registry sends them.
+buildah's. Its size is that of its layers, unpacked (the tar streams, headers included), and packed
+with gzip as a registry sends them.
 
 What an image is for is then run in it, as a user that is not root and, but for the pipelines, has
 no entry in `/etc/passwd`. None of it may write a file outside `/tmp` and the volumes, because the

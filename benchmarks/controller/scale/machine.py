@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.controller.scale import stage
+from benchmarks.registry import BenchmarkError
 
 MIB = 2**20
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -82,16 +83,27 @@ class Process:
 def memory_limit(mebibytes: int) -> Iterator[Callable[[int], None]]:
     """Make a control group with a limit of memory while the block runs, as a pod has.
 
-    Pages of files count, too. It takes root.
+    It takes root. Pages of files count where the process brings them into memory. Those that are
+    there already do not, so a restart is measured with too much memory.
 
     Yields:
-        What puts the process of a number into it; it must have ended with the block.
+        A function that moves the process with this PID into the group. The process must end before
+        the block does.
+
+    Raises:
+        BenchmarkError: The kernel's control groups do not limit memory here.
     """
-    first = Path("/sys/fs/cgroup/memory")  # version 1 has a tree for each resource
-    group = (first if first.is_dir() else first.parent) / f"weir-scale-{os.getpid()}"
-    limit = group / ("memory.limit_in_bytes" if first.is_dir() else "memory.max")
+    v1_tree = Path("/sys/fs/cgroup/memory")  # version 1 has a tree for each resource
+    has_v1 = v1_tree.is_dir()
+    group = (v1_tree if has_v1 else v1_tree.parent) / f"weir-scale-{os.getpid()}"
+    limit = group / ("memory.limit_in_bytes" if has_v1 else "memory.max")
     group.mkdir()
     try:
+        if not limit.exists():
+            raise BenchmarkError(
+                f"Expected {limit}, got no such file: WEIR_SCALE_MEMORY needs control groups that "
+                "limit memory"
+            )
         limit.write_text(str(mebibytes * MIB))
 
         def put(pid: int) -> None:

@@ -18,12 +18,14 @@ these, after a start that is not measured, and has a result of its own, `scale-s
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
 `WEIR_SCALE_MEMORY=1024` limits the controller's memory to so many MiB, the pages of its files
-included, as the limit of a pod does; so it has one, too: `scale-1024MiB`. It takes root.
+included, as a pod's limit does. The result is then `scale-1024MiB`. Needs root, to create a control
+group.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import math
 import os
 import sys
@@ -181,11 +183,15 @@ class Bench:
             yield
 
     def page(self) -> str:
-        """Return the controller's metrics, empty while it does not answer."""
+        """Return the controller's metrics, empty while it does not answer.
+
+        Asked for as Prometheus does.
+        """
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                return str(answer.read().decode())
+            asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return gzip.decompress(answer.read()).decode()
         except OSError:
             return ""
 

@@ -18,6 +18,7 @@ from weir_operator.loop.operator_manager import (
     refusing_foreign_state,
 )
 from weir_operator.loop.proposals import Proposal
+from weir_policies.kernels.expectation import compile_predictions
 from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import (
@@ -278,7 +279,8 @@ class SeparateManagers(Managers):
         """Leave it: it is of a policy that decided for all operators."""
 
     def compile(self) -> None:
-        """Compile the policy of every operator."""
+        """Compile predictions, and the policy of every operator."""
+        compile_predictions()
         for manager in self._managers.values():
             manager.compile()
 
@@ -435,7 +437,8 @@ class JointManagers(Managers):
         self._fallback_policies = None if state.get("trained") else self._new_fallback_policies
 
     def compile(self) -> None:
-        """Compile the policy, and those that stand in for it."""
+        """Compile predictions, the policy, and those that stand in for it."""
+        compile_predictions()
         for policy in (self._policy, *(self._new_fallback_policies or {}).values()):
             if isinstance(policy, Compilable):
                 policy.compile()

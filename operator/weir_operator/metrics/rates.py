@@ -159,7 +159,7 @@ def is_poisoned(series: Series) -> bool:
 
     NaN before the first number is no poison: a task that still restores its state reports it.
     """
-    if math.isfinite(sum(series.values)):  # the usual case, and the soonest to tell
+    if math.isfinite(sum(series.values)):  # see `_finite`
         return False
     finite = [math.isfinite(value) for value in series.values]
     return True in finite and not all(finite[finite.index(True) :])
@@ -180,7 +180,9 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
     """Times and values of the finite samples."""
     if series is None:
         return (), ()
-    if math.isfinite(sum(series.values)):  # the usual case, and the soonest to tell
+    # A NaN or an infinity makes the sum one, and to sum is faster than to test each. Numbers whose
+    # sum overflows are tested below.
+    if math.isfinite(sum(series.values)):
         return series.times, series.values
     kept = [
         (time, value)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from functools import cache
-from operator import mul
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from weir_policies.kernels.policy import fill_queue
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.cost import prices_per_hour
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Expectation, Observation, OperatorModel
 
@@ -39,16 +39,27 @@ def expect_all(o: int, view: View, rows: Counts, rate: float, expected: Floats) 
         expected[index, 0], expected[index, 1] = time, busy
 
 
+def compile_predictions() -> None:
+    """Compile `predict_few` now, or load it: the first call of `expect_all` takes a while."""
+    expect_all(0, _blank(1), np.ones((1, 1), dtype=np.int64), 1.0, np.empty((1, 2)))
+
+
 @cache
 def _blank(node_types: int) -> View:
-    """Return a view of which nothing may be written: to make one takes longer than to predict."""
+    """Return an empty view, which is shared: an array is copied before it is written to.
+
+    To make a view takes longer than to predict. It has room for one replica because no prediction
+    reads `joined`.
+    """
     return empty_view(operators=1, node_types=node_types, max_replicas=1)
 
 
 def predict_few(
     model: OperatorModel, deployments: Sequence[Deployment], rate: float
 ) -> list[list[float]]:
-    """Return what `model.queueing.predict_means` does, deployment by deployment.
+    """Predict as `model.queueing.predict_means`, for a few deployments.
+
+    One difference: where only a variability is NaN, the utilisation is NaN, too.
 
     Args:
         model: The operator.
@@ -57,7 +68,7 @@ def predict_few(
 
     Returns:
         Of each the mean response time, s, and the utilisation of the worst replica; both are NaN
-        where the rate, the service time or the variability is.
+        where the rate, the service time or a variability is.
     """
     if math.isnan(rate + model.service_mean + model.service_scv + model.arrival_scv):
         return [[math.nan, math.nan] for _ in deployments]
@@ -77,8 +88,7 @@ def expect(observation: Observation, deployments: Sequence[Deployment]) -> list[
     NaN; utilisation then follows the number of replicas.
     """
     model = observation.model
-    by_type = [node_type.price for node_type in model.node_types]
-    prices = [sum(map(mul, each.counts, by_type)) for each in deployments]
+    prices = prices_per_hour(deployments, model.node_types)
     if math.isnan(model.service_mean) or math.isnan(model.service_scv):
         busy = max(observation.utilisation, default=0.0) * observation.deployment.size
         return [

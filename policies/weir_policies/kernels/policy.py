@@ -12,7 +12,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 from isal import isal_zlib
@@ -35,6 +35,7 @@ from weir_policies.kernels.view import (
     SHARING_CODES,
     Kernel,
     Memory,
+    Model,
     OperatorView,
     View,
     compile_kernel,
@@ -50,8 +51,9 @@ VERSION = 7
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
 
-_OF_OBSERVATION = slice(4, 8)
-"""Fields of `Model`, by place, that are an observation's: the greatest cost and the weights."""
+_FIRST = list(get_type_hints(Model)).index("top_cost")
+_OF_OBSERVATION = slice(_FIRST, _FIRST + 4)
+"""Places of the fields of `Model` that are an observation's: the greatest cost and the weights."""
 
 Explain = Callable[[Observation, Deployment, View, Memory], Decision]
 
@@ -99,7 +101,7 @@ class Algorithm:
 class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
-    place: OperatorView
+    operator: OperatorView
     used: Used | None
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
@@ -112,7 +114,7 @@ class _PolicyState:
     @property
     def view(self) -> View:
         """What is known of the operator."""
-        return self.place.view
+        return self.operator.view
 
     def load(self) -> Memory:
         """Return the memory, to be used until another policy of the same storage is asked."""
@@ -274,27 +276,27 @@ class KernelPolicy:
         self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
-            place = self._place(node_types, replicas)
-            self._state = self._begin(place, unpack_array(state["memory"]), taught=True)
+            operator = self._create_view(node_types, replicas)
+            self._state = self._begin(operator, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
-        """Return the view, which shows the observation, and the memory.
+        """Return the view, which holds the observation, and the memory.
 
         They are new where the model's shape is new.
         """
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
         if self._state is None or _shape(self._state.view) != shape:
-            place = self._place(*shape)
-            show(place, observation)
-            memory = self._algorithm.prepare(place.view, TICKS_AHEAD)
+            operator = self._create_view(*shape)
+            fill_view(operator, observation)
+            memory = self._algorithm.prepare(operator.view, TICKS_AHEAD)
             if self._season is not None and self._algorithm.warm_start is not None:
                 self._algorithm.warm_start(0, memory, self._season)
-            self._state = self._begin(place, memory, taught=False)
-        show(self._state.place, observation)
+            self._state = self._begin(operator, memory, taught=False)
+        fill_view(self._state.operator, observation)
         return self._state
 
-    def _place(self, node_types: int, max_replicas: int) -> OperatorView:
+    def _create_view(self, node_types: int, max_replicas: int) -> OperatorView:
         """Return a view of that shape, that of the storage where the policy works there."""
         if self._storage is not None and self._algorithm.used is not None:
             return self._storage.workspaces.view(node_types, max_replicas)
@@ -302,18 +304,19 @@ class KernelPolicy:
             empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
         )
 
-    def _begin(self, place: OperatorView, memory: Memory, *, taught: bool) -> _PolicyState:
-        state = _PolicyState(place, self._algorithm.used, taught=taught)
+    def _begin(self, operator: OperatorView, memory: Memory, *, taught: bool) -> _PolicyState:
+        state = _PolicyState(operator, self._algorithm.used, taught=taught)
         state.settle(memory, self._storage)
         return state
 
 
-def show(place: OperatorView, observation: Observation) -> None:
-    """Write an observation and its model into a view, unless they are what it shows."""
-    if place.shows is not observation:
-        fill_model(place.view, 0, observation.model)
-        fill_present(place.view, observation)
-        place.shows = observation
+def fill_view(operator: OperatorView, observation: Observation) -> None:
+    """Write an observation and its model into a view, unless it holds them already."""
+    if operator.observation is not observation:
+        operator.observation = None  # until all of it is written
+        fill_model(operator.view, 0, observation.model)
+        fill_present(operator.view, observation)
+        operator.observation = observation
 
 
 def fill_model(view: View, o: int, model: OperatorModel) -> None:
@@ -335,7 +338,10 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
 
 
 def fill_queue(view: View, o: int, model: OperatorModel) -> None:
-    """Do the part of `fill_model` that predictions read: the record of the model, and speedups."""
+    """Write what the queueing model reads: speedups, and the record of the model.
+
+    Apart from `fill_model`, because a prediction needs no prices, pools or limits.
+    """
     for place, node_type in enumerate(model.node_types):
         view.speedup[o, place] = node_type.speedup
     # As a whole: to read and write a record item by item takes NumPy several times as long.

@@ -169,8 +169,9 @@ class OperatorView:
     """A view of one operator."""
 
     view: View
-    shows: Observation | None = None
-    """What was written to it last, to be written once."""
+    observation: Observation | None = None
+    """The observation whose values the arrays hold; `None` before the first. It is compared by
+    identity, to be written only once between learning and deciding."""
 
 
 Memory = Counts

@@ -22,6 +22,17 @@ def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> fl
     )
 
 
+def prices_per_hour(
+    deployments: Sequence[Deployment], node_types: Sequence[NodeType]
+) -> list[float]:
+    """Return `price_per_hour` of several deployments, in less time."""
+    prices = [node_type.price for node_type in node_types]
+    return [
+        sum([count * price for count, price in zip(each.counts, prices, strict=True)])
+        for each in deployments
+    ]
+
+
 def normalised_cost(
     deployment: Deployment,
     node_types: Sequence[NodeType],

@@ -55,12 +55,6 @@ def room_for(
     return max(room, 0)
 
 
-def has_one_memory(deployment: Deployment, node_types: Sequence[NodeType]) -> bool:
-    """Return whether all replicas have the same amount of memory."""
-    used = {each.memory for each, count in zip(node_types, deployment, strict=True) if count}
-    return len(used) <= 1
-
-
 def has_memory_of(
     counts: Mapping[str, int], node_type: NodeType, node_types: Sequence[NodeType]
 ) -> bool:
@@ -84,7 +78,7 @@ def _where_one_fits(
     for node_type in node_types:
         limit = k_max if node_type.pool_limit is None else min(node_type.pool_limit, k_max)
         there = held.get(node_type.pool, 0)
-        if there > limit:
+        if there > limit:  # as after it was lowered: no target with more replicas is valid
             return ()
         if there == limit:
             full.add(node_type.pool)

@@ -188,7 +188,7 @@ def learn_services(
     deployment: Deployment,
     state: StateMeasurement | None = None,
 ) -> OperatorBelief:
-    """Do the first part of `update`: all but the network time."""
+    """Return the belief with the service times of an interval: all of `update` but the network."""
     learned = dict(belief.services)
     wasted = _of_more_memory(model.node_types, deployment)
     for measured in services:
@@ -199,9 +199,9 @@ def learn_services(
 
 
 def without_network(believed: OperatorModel) -> OperatorModel:
-    """Return the model whose prediction lacks only the network time of what is measured.
+    """Return the model with a network time of 0 that predicts the mean over records.
 
-    What is measured is a mean over records.
+    What is measured, less its prediction, is the network time.
     """
     return replace(believed, network_time=0.0, aggregation=Aggregation.AVERAGE)
 
@@ -209,13 +209,13 @@ def without_network(believed: OperatorModel) -> OperatorModel:
 def learn_network_time(
     belief: OperatorBelief, *, response_time: float, predicted: float, utilisation: float
 ) -> OperatorBelief:
-    """Do the second part of `update`; NaN anywhere teaches nothing.
+    """Return the belief with the network time of an interval; NaN anywhere teaches nothing.
 
     Args:
         belief: What `learn_services` made of it.
-        response_time: Mean seconds in the operator, measured.
-        predicted: The same, predicted by the model `without_network` of that belief.
-        utilisation: Of the worst replica, predicted as well.
+        response_time: Mean time in the operator, measured, s.
+        predicted: The same, s, predicted by the model `without_network` of that belief.
+        utilisation: Busy share of the worst replica, 0 or more, predicted as well.
     """
     residual = response_time - predicted
     # Written so that NaN anywhere learns nothing.

@@ -53,6 +53,20 @@ def test_a_full_pool_cannot_be_added_to():
     assert Deployment((2, 2)) in reached
 
 
+def test_no_node_type_of_a_full_pool_can_be_added():
+    node_types = types("aab", [2, 2, None])
+
+    reached = within_reach(Deployment((1, 1, 0)), k_max=10, node_types=node_types)
+
+    assert [each.counts for each in reached if each.size == 3] == [(1, 1, 1)]
+
+
+def test_nothing_can_be_added_while_a_pool_is_over_its_limit():
+    reached = within_reach(Deployment((3, 1)), k_max=10, node_types=types("ab", [2, None]))
+
+    assert [each.counts for each in reached] == [(3, 1), (2, 1), (3, 0)]
+
+
 def test_a_replica_with_other_memory_cannot_be_added():
     little, much = (ReplicaMemory(managed=managed, heap=400) for managed in (128, 512))
     one, other = types(["a", "b"])

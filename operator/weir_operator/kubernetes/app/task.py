@@ -144,7 +144,8 @@ class AppTask:
     def start(self) -> None:
         """Start the task unless it runs."""
         if not self.is_running:
-            # In a context of its own: that of kopf's handler would keep the event, with the object.
+            # kopf's handlers run in a context that holds the whole object. A task copies its
+            # creator's context, and would keep that object in memory as long as it runs.
             self._task = asyncio.create_task(
                 self.run(), name=f"streamapp {self.resource.key}", context=Context()
             )

@@ -61,6 +61,7 @@ from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.tuning.history import HistoryReader
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.kernels.expectation import compile_predictions
 from weir_policies.policy import Compilable
 
 log = structlog.get_logger()
@@ -286,15 +287,16 @@ class Controller:
             return self._leader.failure  # a standby is ready once it knows the leader
         return "" if self._ready.is_set() else "The watch has not started yet"
 
-    def _render_metrics(self) -> bytearray:
+    def _render_metrics(self, compressed: bool) -> bytearray:
         shard = self._leader.shard if self.leads else None
         self._telemetry.note_leases(shard, self._settings.shards, self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)
-        return self._telemetry.render()
+        return self._telemetry.render(compressed=compressed)
 
 
 def compile_default_policy() -> None:
     """Compile what most StreamApps decide with, where that was not done yet: it takes a minute."""
+    compile_predictions()
     policy = registry.build(DEFAULT_POLICY, rng=np.random.default_rng())
     if isinstance(policy, Compilable):
         policy.compile()

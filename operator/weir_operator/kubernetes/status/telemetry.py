@@ -449,10 +449,10 @@ class Telemetry:
         for histogram in self._histograms_of_apps:
             histogram.remove_by_labels({"namespace": key.namespace, "app": key.name})
 
-    def render(self) -> bytearray:
-        """Return the page."""
+    def render(self, *, compressed: bool = False) -> bytearray:
+        """Return the page, on request as gzip compresses it."""
         of_apps = [*(each.lines() for each in self._of_apps), self.operators.lines()]
-        return write_page(of_apps, generate_latest(self.registry))
+        return write_page(of_apps, generate_latest(self.registry), compressed=compressed)
 
 
 class _Ages(Collector):

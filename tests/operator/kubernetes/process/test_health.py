@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import aiohttp
 import pytest
 
@@ -57,9 +59,9 @@ async def test_the_watchdog_ends_a_controller_whose_passes_have_stopped():
     assert 60.0 < clock.now() - 1000.0 <= 90.0
 
 
-async def ask(port, path):
+async def ask(port, path, accept="identity"):
     async with (
-        aiohttp.ClientSession() as session,
+        aiohttp.ClientSession(headers={"Accept-Encoding": accept}) as session,
         session.get(f"http://127.0.0.1:{port}{path}") as response,
     ):
         return response.status, await response.text()
@@ -68,20 +70,24 @@ async def ask(port, path):
 async def test_the_endpoints_tell_faults_by_their_status():
     pulse, unready = a_pulse(), "The watch has not started yet"
     server = HealthServer(
-        pulse=lambda: pulse, limits=Limits(), find_unready=lambda: unready, metrics=lambda: b"m 1\n"
+        pulse=lambda: pulse,
+        limits=Limits(),
+        find_unready=lambda: unready,
+        metrics=lambda compressed: gzip.compress(b"packed 1\n") if compressed else b"plain 1\n",
     )
     port = await server.start(0, "127.0.0.1")
     try:
         alive, waiting = await ask(port, "/healthz"), await ask(port, "/readyz")
         pulse, unready = a_pulse(watch_silence=999.0), ""
         dead, ready = await ask(port, "/healthz"), await ask(port, "/readyz")
-        page = await ask(port, "/metrics")
+        plain = await ask(port, "/metrics")
+        packed = await ask(port, "/metrics", accept="gzip")
     finally:
         await server.close()
 
     assert (alive[0], dead[0]) == (200, 503)
     assert (waiting, ready[0]) == ((503, "The watch has not started yet\n"), 200)
-    assert page == (200, "m 1\n")
+    assert (plain, packed) == ((200, "plain 1\n"), (200, "packed 1\n"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 
 import pytest
@@ -69,3 +70,15 @@ def test_series_of_a_streamapp_that_is_gone_are_gone():
 
     assert list(read(cost).values()) == [2.0]
     assert cost.of(TRIPS) == {}
+
+
+def test_a_compressed_page_says_the_same():
+    cost = AppSeries("weir_cost_per_hour", "gauge", "Cost.")
+    for number in range(100):
+        cost.set(Key("streams", f"app-{number}"), float(number))
+
+    packed = write_page([cost.lines()], b"up 1\n", compressed=True)
+
+    plain = write_page([cost.lines()], b"up 1\n")
+    assert gzip.decompress(packed) == plain
+    assert len(packed) < len(plain)
