@@ -39,7 +39,6 @@ from weir_policies.kernels.view import (
     OperatorView,
     View,
     compile_kernel,
-    empty_view,
 )
 from weir_policies.model.arrays import Floats
 from weir_policies.model.memory import amounts_of
@@ -238,7 +237,7 @@ class KernelPolicy:
         state = self._recall(after)
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
-        fill_end(state.view, transition)
+        fill_before(state.view, transition)
         memory = state.load()
         compile_kernel(self._algorithm.learn)(0, state.view, memory)
         if self._algorithm.grow is not None:
@@ -276,7 +275,7 @@ class KernelPolicy:
         self._state = None
         if "memory" in state:
             node_types, replicas = state["shape"]
-            operator = self._create_view(node_types, replicas)
+            operator = self._operator_view(node_types, replicas)
             self._state = self._begin(operator, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
@@ -287,7 +286,7 @@ class KernelPolicy:
         model = observation.model
         shape = (len(model.node_types), model.max_replicas)
         if self._state is None or _shape(self._state.view) != shape:
-            operator = self._create_view(*shape)
+            operator = self._operator_view(*shape)
             fill_view(operator, observation)
             memory = self._algorithm.prepare(operator.view, TICKS_AHEAD)
             if self._season is not None and self._algorithm.warm_start is not None:
@@ -296,13 +295,11 @@ class KernelPolicy:
         fill_view(self._state.operator, observation)
         return self._state
 
-    def _create_view(self, node_types: int, max_replicas: int) -> OperatorView:
+    def _operator_view(self, node_types: int, max_replicas: int) -> OperatorView:
         """Return a view of that shape, that of the storage where the policy works there."""
         if self._storage is not None and self._algorithm.used is not None:
             return self._storage.workspaces.view(node_types, max_replicas)
-        return OperatorView(
-            empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
-        )
+        return OperatorView.empty(node_types, max_replicas)
 
     def _begin(self, operator: OperatorView, memory: Memory, *, taught: bool) -> _PolicyState:
         state = _PolicyState(operator, self._algorithm.used, taught=taught)
@@ -398,11 +395,11 @@ def fill_present(view: View, observation: Observation) -> None:
 def fill_interval(view: View, transition: Transition) -> None:
     """Write one interval, and the observation that ends it, into the only row of a view."""
     fill_present(view, transition.next_observation)
-    fill_end(view, transition)
+    fill_before(view, transition)
 
 
-def fill_end(view: View, transition: Transition) -> None:
-    """Do the part of `fill_interval` that is not in the observation that ends the interval."""
+def fill_before(view: View, transition: Transition) -> None:
+    """Write what an interval has besides the observation that ends it; that one is in the view."""
     before, parts = transition.observation, transition.cost
     view.before[0] = _read_seen(before)
     view.counts_before[0] = before.deployment.counts

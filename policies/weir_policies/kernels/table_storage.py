@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weir_policies.kernels.view import Memory, OperatorView, empty_view
+from weir_policies.kernels.view import Memory, OperatorView
 from weir_policies.model.arrays import Counts
 
 SMALL = 1 << 14
@@ -89,9 +89,7 @@ class Workspaces:
         """Return the view of one operator that all policies fill before they use it."""
         shape = (node_types, max_replicas)
         if shape not in self._views:
-            self._views[shape] = OperatorView(
-                empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
-            )
+            self._views[shape] = OperatorView.empty(node_types, max_replicas)
         return self._views[shape]
 
     def of(self, used: Used, words: int) -> _Workspace:

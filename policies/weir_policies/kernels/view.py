@@ -173,6 +173,11 @@ class OperatorView:
     """The observation whose values the arrays hold; `None` before the first. It is compared by
     identity, to be written only once between learning and deciding."""
 
+    @classmethod
+    def empty(cls, node_types: int, max_replicas: int) -> OperatorView:
+        """Return one that holds nothing."""
+        return cls(empty_view(operators=1, node_types=node_types, max_replicas=max_replicas))
+
 
 Memory = Counts
 """Parameters and learned state of a policy, `(o, w)`: a class of `Fields` names what it holds."""

@@ -16,16 +16,14 @@ from weir_policies.policy import ChangeKind
 
 def price_per_hour(deployment: Deployment, node_types: Sequence[NodeType]) -> float:
     """Return what the deployment costs, currency per hour."""
-    return sum(
-        count * node_type.price
-        for count, node_type in zip(deployment.counts, node_types, strict=True)
-    )
+    [price] = prices_per_hour([deployment], node_types)
+    return price
 
 
 def prices_per_hour(
     deployments: Sequence[Deployment], node_types: Sequence[NodeType]
 ) -> list[float]:
-    """Return `price_per_hour` of several deployments, in less time."""
+    """Return what each deployment costs, currency per hour."""
     prices = [node_type.price for node_type in node_types]
     return [
         sum([count * price for count, price in zip(each.counts, prices, strict=True)])

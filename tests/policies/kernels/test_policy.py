@@ -7,7 +7,7 @@ import pytest
 
 from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy, fill_view
-from weir_policies.kernels.view import OperatorView, empty_view
+from weir_policies.kernels.view import OperatorView
 from weir_policies.testing import a_transition, an_observation
 
 OBSERVED = (
@@ -37,13 +37,7 @@ def test_a_policy_leaves_what_was_observed_as_it_was(name):
 
     state = policy._state
     assert state is not None
-    fresh = OperatorView(
-        empty_view(
-            operators=1,
-            node_types=len(after.model.node_types),
-            max_replicas=after.model.max_replicas,
-        )
-    )
+    fresh = OperatorView.empty(len(after.model.node_types), after.model.max_replicas)
     fill_view(fresh, after)
     for field in OBSERVED:
         kept, written = getattr(state.view, field), getattr(fresh.view, field)
@@ -51,7 +45,7 @@ def test_a_policy_leaves_what_was_observed_as_it_was(name):
 
 
 def test_an_observation_that_could_not_be_written_whole_is_written_again():
-    operator = OperatorView(empty_view(operators=1, node_types=3, max_replicas=10))
+    operator = OperatorView.empty(node_types=3, max_replicas=10)
     usual, strange = an_observation(), an_observation(rate=300.0, utilisation=("much",) * 2)
     fill_view(operator, usual)
 
