@@ -3,7 +3,6 @@
 What is counted: measuring a window of samples, judging it, observing and deciding for every
 operator, sharing budgets, arbitration, and writing learned state and decision records to disk.
 What is not: scraping, which the direct source does between ticks or Prometheus does elsewhere.
-Python collects garbage as often as in a controller.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
 from benchmarks.figures import Figure, at_most
-from weir_operator.kubernetes.process.running import collect_garbage_less_often
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -48,7 +46,6 @@ LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
 
 def run() -> list[Figure]:
     """Run some ticks and take the median of each part."""
-    collect_garbage_less_often()
     figures = []
     for policy in POLICIES:
         with tempfile.TemporaryDirectory() as folder:
