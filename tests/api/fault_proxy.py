@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from typing import NoReturn
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
+
+from tests.api.client import open_session
 
 _OF_ONE_HOP = {"connection", "content-encoding", "content-length", "host", "transfer-encoding"}
 
@@ -206,11 +207,8 @@ class FaultProxy:
 async def running_fault_proxy(target: str, certificate: Path) -> AsyncIterator[FaultProxy]:
     """Run a proxy before the API server at `target` while the block runs."""
     proxy = FaultProxy(target)
-    trust = ssl.create_default_context(cafile=certificate)
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=trust, limit=0),
-        timeout=aiohttp.ClientTimeout(total=None),  # a watch lasts as long as its client wants
-    ) as session:
+    lasting = aiohttp.ClientTimeout(total=None)  # a watch lasts as long as its client wants
+    async with open_session(certificate, connections=0, timeout=lasting) as session:
 
         async def answer(request: web.Request) -> web.StreamResponse:
             return await proxy.answer(request, session)
