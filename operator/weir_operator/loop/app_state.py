@@ -8,7 +8,6 @@ and reported.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.budgets import BudgetSharing
@@ -86,7 +85,7 @@ class LearnedStore:
             text = read_if_present(self._path)
             if text is None:
                 return False
-            return bool(json.loads(text)["resetNonce"] != self._key["resetNonce"])
+            return bool(from_json(text)["resetNonce"] != self._key["resetNonce"])
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` reports what is wrong with it
 
@@ -177,7 +176,7 @@ class LearnedStore:
             text = read_if_present(self._path)
             if text is None:
                 return {}
-            kept = json.loads(text)
+            kept = from_json(text)
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
             found: dict[str, Any] = {

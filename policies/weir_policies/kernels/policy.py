@@ -8,7 +8,6 @@ for all operators in one call, becomes a `KernelApplicationPolicy` (`application
 from __future__ import annotations
 
 import weakref
-import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -467,15 +466,22 @@ def _used_pages(content: NDArray[np.uint8]) -> list[list[int]]:
     return (edges.reshape(-1, 2) * PAGE).tolist()
 
 
+_NOT_COMPRESSED = cast(type[Exception], isal_zlib.error)  # its stub has an instance
+
+
 def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     """Return the array that `pack_array` packed.
 
     Raises:
-        StateError: Its numbers do not fill its shape.
+        StateError: It cannot be decompressed, or does not fill its shape.
     """
     array = np.zeros(packed["shape"], dtype=packed["type"])
     content = array.reshape(-1).view(np.uint8)
-    data = np.frombuffer(zlib.decompress(b64decode(packed["data"])), dtype=np.uint8)
+    try:
+        unpacked = isal_zlib.decompress(b64decode(packed["data"]))
+    except _NOT_COMPRESSED as error:
+        raise StateError(f"Expected a compressed array, got {error}") from error
+    data = np.frombuffer(unpacked, dtype=np.uint8)
     places = [content[begin:end] for begin, end in packed["used"]]
     if data.size != sum(place.size for place in places):
         raise StateError(f"Expected an array of shape {packed['shape']}, got {data.size} bytes")

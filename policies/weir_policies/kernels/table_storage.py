@@ -43,6 +43,10 @@ class Allocation(Protocol):
         """The bytes of each table, at first all zero."""
         ...
 
+    def fill(self, contents: Sequence[NDArray[np.uint8]]) -> None:
+        """Write the beginning of each table, of which nothing was written yet."""
+        ...
+
     def fetch_pages(self) -> None:
         """Begin to bring the pages into memory, all at once: the tables are about to be used."""
         ...
@@ -161,16 +165,27 @@ class StoredMemory:
         words = sum(end - begin for begin, end in spans)
         size = -(-words * row.itemsize // STEP) * STEP
         if self._allocation is None or size != self._place.nbytes:
-            allocation = self._storage.allocate([size])
-            if self._allocation is not None:
-                self._allocation.free()
-            self._allocation = allocation
-            self._place = allocation.arrays[0].view(row.dtype)
+            self._move([row[begin:end] for begin, end in spans], size)
+        else:
+            at = 0
+            for begin, end in spans:
+                _copy_changed(row[begin:end], self._place[at : at + end - begin])
+                at += end - begin
         self._spans = spans
-        at = 0
-        for begin, end in self._spans:
-            _copy_changed(row[begin:end], self._place[at : at + end - begin])
-            at += end - begin
+
+    def _move(self, parts: Sequence[Counts], size: int) -> None:
+        """Write the parts to a new place of so many bytes, and give the old one back."""
+        allocation = self._storage.allocate([size])
+        words = np.concatenate(parts)
+        try:
+            allocation.fill([words.view(np.uint8)])
+        except BaseException:
+            allocation.free()
+            raise
+        if self._allocation is not None:
+            self._allocation.free()
+        self._allocation = allocation
+        self._place = allocation.arrays[0].view(words.dtype)
 
 
 def allocate_memory(memory: Memory, storage: TableStorage) -> tuple[Memory, Allocation]:

@@ -3,6 +3,8 @@
 import gc
 import json
 import math
+import zlib
+from base64 import b64encode
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +26,7 @@ class Shelf:
         self.workspaces = Workspaces()
         self.allocations = []
         self.present = self.bytes = 0
-        self.full = False
+        self.full = self.breaks = False
 
     def allocate(self, sizes):
         if self.full:
@@ -41,6 +43,12 @@ class ShelfAllocation:
         self._shelf = shelf
         self.arrays = [np.zeros(size, dtype=np.uint8) for size in sizes]
         self.asked = []
+
+    def fill(self, contents):
+        if self._shelf.breaks:
+            raise MemoryError
+        for array, content in zip(self.arrays, contents, strict=True):
+            array[: content.size] = content
 
     def fetch_pages(self):
         self.asked.append("fetch_pages")
@@ -157,6 +165,21 @@ def test_a_policy_without_room_for_more_goes_on_with_what_it_kept():
     live_on(policy, observations[30:])
 
 
+def test_a_policy_whose_new_place_cannot_be_written_gives_it_back():
+    shelf, policy = Shelf(), a_planner()
+    policy.keep_in(shelf)
+    observations = list(intervals(60))
+    live(policy, observations[:15])
+
+    shelf.breaks = True
+    with pytest.raises(MemoryError):
+        live_on(policy, observations[14:])
+    shelf.breaks = False
+
+    assert shelf.present == 1
+    live_on(policy, observations[30:])
+
+
 def live_on(policy, observations):
     """Learn interval by interval."""
     for before, after in pairwise(observations):
@@ -237,4 +260,12 @@ def test_an_array_whose_bytes_do_not_fill_its_pages_is_refused():
     packed = pack_array(np.ones((1, 2000))) | {"used": [[0, 4096]]}
 
     with pytest.raises(StateError, match=r"\[1, 2000\]"):
+        unpack_array(packed)
+
+
+@pytest.mark.parametrize("damage", ["", "AAAA", b64encode(zlib.compress(b"abc")[:-2]).decode()])
+def test_an_array_whose_bytes_are_damaged_is_refused(damage):
+    packed = pack_array(np.ones((1, 2000))) | {"data": damage}
+
+    with pytest.raises(StateError, match="compressed array"):
         unpack_array(packed)

@@ -59,7 +59,7 @@ class MappedTables:
 
     def __init__(self, folder: Path) -> None:
         """Use the folder; nothing is created there before the first tables."""
-        self._folder = folder
+        self.folder = folder
         self._chunk: _Chunk | None = None
         self._used = 0
         self._free: dict[int, list[_Area]] = {}
@@ -92,11 +92,11 @@ class MappedTables:
         Raises:
             TemporaryError: It is nearly full.
         """
-        with storing(self._folder):
-            disk = os.statvfs(self._folder)
+        with storing(self.folder):
+            disk = os.statvfs(self.folder)
         if disk.f_bavail * disk.f_frsize < RESERVE + size:
             raise TemporaryError(
-                f"The disk of {self._folder} is nearly full, and policies need it for "
+                f"The disk of {self.folder} is nearly full, and policies need it for "
                 "their tables; free some space"
             )
 
@@ -123,7 +123,7 @@ class MappedTables:
             self._used += length
         chunk, begin, _ = area
         try:
-            with storing(self._folder):
+            with storing(self.folder):
                 os.posix_fallocate(chunk.descriptor, begin, length)
         except TemporaryError:
             self.free([area])
@@ -132,8 +132,8 @@ class MappedTables:
 
     def _map(self, length: int) -> _Chunk:
         with (
-            storing(self._folder),
-            tempfile.TemporaryFile(dir=self._folder, prefix="tables-") as file,
+            storing(self.folder),
+            tempfile.TemporaryFile(dir=self.folder, prefix="tables-") as file,
         ):
             file.truncate(length)
             mapped = mmap.mmap(file.fileno(), length)
@@ -152,6 +152,11 @@ class MemoryAllocation:
         self.arrays: Sequence[NDArray[np.uint8]] = [
             np.zeros(size, dtype=np.uint8) for size in sizes
         ]
+
+    def fill(self, contents: Sequence[NDArray[np.uint8]]) -> None:
+        """Write the beginning of each table."""
+        for array, content in zip(self.arrays, contents, strict=True):
+            array[: content.size] = content
 
     def fetch_pages(self) -> None:
         """Do nothing: the pages are in memory."""
@@ -173,6 +178,20 @@ class MappedAllocation:
             chunk.content[begin : begin + size]
             for (chunk, begin, _), size in zip(areas, sizes, strict=True)
         ]
+
+    def fill(self, contents: Sequence[NDArray[np.uint8]]) -> None:
+        """Write the beginning of each table to its file.
+
+        Through the mapping, the kernel would bring in each page twice, to read and to write it.
+
+        Raises:
+            TemporaryError: The disk has no space after all.
+        """
+        for (chunk, begin, _), content in zip(self._areas, contents, strict=True):
+            written = 0
+            with storing(self._storage.folder):
+                while written < content.size:
+                    written += os.pwrite(chunk.descriptor, content[written:].data, begin + written)
 
     def fetch_pages(self) -> None:
         """Begin to read what is not in memory, in large pieces: a use would read page by page."""

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.process import mapped_tables
 from weir_operator.kubernetes.process.mapped_tables import (
     MappedAllocation,
@@ -117,6 +117,31 @@ def test_a_place_that_was_left_is_given_out_again_with_zeros(tmp_path):
 
     assert taken.arrays[0].ctypes.data == address
     assert not taken.arrays[0].any()
+
+
+def test_tables_are_filled_without_a_page_of_them_in_the_process(tmp_path):
+    storage = MappedTables(tmp_path)
+    storage.allocate([5000])
+    allocation = storage.allocate([2**20, 5000])
+    contents = [np.full(2**19, 7, dtype=np.uint8), np.full(5000, 8, dtype=np.uint8)]
+
+    allocation.fill(contents)
+
+    assert resident(tmp_path) == 0
+    for array, content in zip(allocation.arrays, contents, strict=True):
+        assert (array[: content.size] == content).all()
+        assert not array[content.size :].any()
+
+
+def test_tables_that_the_disk_refuses_after_all_are_an_error_that_passes(tmp_path, monkeypatch):
+    allocation = MappedTables(tmp_path).allocate([5000])
+
+    def refuse(file, content, begin):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with pytest.raises(TemporaryError, match="full; free some space"):
+        allocation.fill([np.ones(5000, dtype=np.uint8)])
 
 
 def test_tables_larger_than_a_file_get_one_of_their_own(tmp_path, monkeypatch):
