@@ -14,9 +14,11 @@ so. A GB is 10^9 bytes. Bytes are what Flink says, those of the savepoint what i
 
 Two things that Weir does not do, to see what they would save: `claim` has Flink claim what a job is
 restored from, `local` keeps a copy of state on the disks of TaskManagers for a restore. They are
-measured beside what Weir does, with a result of their own:
+measured beside what Weir does, with a result of their own. `STATE_RUNS` says how often, in turn;
+a figure is then the median, and one with a goal the worst:
 
-    STATE_VARIANTS=usual,claim,local STATE_GB=1 STATE_BACKENDS=rocksdb make bench NAME=rescale-state
+    STATE_VARIANTS=usual,claim,local STATE_RUNS=3 STATE_GB=1 STATE_BACKENDS=rocksdb \
+        make bench NAME=rescale-state
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlparse
 
-from benchmarks.choices import choose_numbers, choose_some
+from benchmarks.choices import choose_count, choose_numbers, choose_some
 from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
@@ -48,6 +51,7 @@ DURATION = "25 min"
 
 GB = 1e9
 SIZES = (0.01, 1.0, 5.0)
+RUNS = choose_count("STATE_RUNS", 1)
 COPIES = 3.0
 """How often the state is on the disk at most."""
 SPARE = 8.0
@@ -66,6 +70,7 @@ SLOWEST = 30.0
 """Seconds after a change until which the slowest record is looked for, if the job runs so long."""
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
+GAP = "output gap"
 WAYS = ("Savepoint", "Checkpoint")
 BACKENDS = ("rocksdb", "forst")
 LOCAL_COPIES = {
@@ -121,10 +126,33 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        for backend, way, variant in product(backends, WAYS, _choose_variants()):
+        runs: list[list[Figure]] = [[] for _ in range(RUNS)]
+        for run, (backend, way, variant) in product(
+            runs, product(backends, WAYS, _choose_variants())
+        ):
             with patch.object(rest, "CLAIM_MODE", VARIANTS[variant][0]):
-                figures += asyncio.run(_measure(size, backend, way, variant))
+                run.extend(asyncio.run(_measure(size, backend, way, variant)))
+        for same in zip(*runs, strict=True):
+            figures += _summarise(same)
     return figures
+
+
+def _summarise(same: Sequence[Figure]) -> list[Figure]:
+    """Return one figure of several runs: the median, or the worst where there is a goal.
+
+    Of output gaps, also the least and the greatest.
+    """
+    if same[0].goal is not None:
+        return [max(same, key=lambda each: each.value or 0.0)]
+    values = [each.value or 0.0 for each in same]
+    found = [replace(same[0], value=median(values))]
+    if len(values) > 1 and same[0].figure.endswith(GAP):
+        ends = {"least": min(values), "greatest": max(values)}
+        found += [
+            replace(same[0], figure=f"{same[0].figure}, {which}", value=value)
+            for which, value in ends.items()
+        ]
+    return found
 
 
 def _choose_variants() -> list[str]:
@@ -274,7 +302,7 @@ def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Fig
     # A record that is emitted again counts by its first arrival.
     first = {each.id: each for each in reversed(arrivals)}
     seconds = {
-        "output gap": longest_gap(arrivals, stop, end + 1.0),
+        GAP: longest_gap(arrivals, stop, end + 1.0),
         "slowest record": max(
             each.time - each.due for each in first.values() if stop <= each.time <= end + SLOWEST
         ),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.figures import Figure, at_most
 from benchmarks.flink import rescale_state
 from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, figures_of_steps
 from benchmarks.flink.ledger import Arrival
@@ -34,6 +35,28 @@ def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
     [left_out] = rescale_state.run()
 
     assert left_out.value == 12
+
+
+def test_several_runs_give_the_median_and_the_worst_of_what_has_a_goal(monkeypatch):
+    measured = iter([(3.0, 0), (9.0, 1), (4.0, 0)])
+
+    async def measure(size, backend, way, variant):
+        gap, lost = next(measured)
+        return [
+            Figure(figure="it: output gap", value=gap, unit="s"),
+            at_most(figure="it: lost or doubled", value=lost, unit="records", limit=0),
+        ]
+
+    monkeypatch.setattr(rescale_state, "RUNS", 3)
+    monkeypatch.setattr(rescale_state, "WAYS", ("Savepoint",))
+    monkeypatch.setattr(rescale_state, "_measure", measure)
+    monkeypatch.setenv("STATE_GB", "0.01")
+    monkeypatch.setenv("STATE_BACKENDS", "rocksdb")
+
+    gap, least, greatest, lost = rescale_state.run()
+
+    assert (gap.value, least.value, greatest.value) == (4.0, 3.0, 9.0)
+    assert (lost.value, lost.holds) == (1, False)
 
 
 def test_the_steps_of_a_gap_are_its_parts(tmp_path):
