@@ -7,16 +7,18 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one step: readers see the old text or the new, never a part.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step: readers see the old content or the new, never a part.
+
+    Text becomes UTF-8.
 
     Raises:
         OSError: It cannot be written; what was there before is left as it was.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

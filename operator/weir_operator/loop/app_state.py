@@ -27,7 +27,7 @@ from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
-from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_operator.runtime.files import read_bytes_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 from weir_policies.errors import StateError
 from weir_simulator.fitting.samples import IntervalSample
@@ -82,10 +82,10 @@ class LearnedStore:
     def is_of_before_reset(self) -> bool:
         """Return whether the file was written under another `resetNonce`."""
         try:
-            text = read_if_present(self._path)
-            if text is None:
+            content = read_bytes_if_present(self._path)
+            if content is None:
                 return False
-            return bool(from_json(text)["resetNonce"] != self._key["resetNonce"])
+            return bool(from_json(content)["resetNonce"] != self._key["resetNonce"])
         except (OSError, ValueError, KeyError, TypeError):
             return False  # `load` reports what is wrong with it
 
@@ -113,13 +113,13 @@ class LearnedStore:
         application = managers.application_state()
         if application is not None:
             learned["application"] = application
-        return partial(self._write, self._saves, to_json(learned).decode())
+        return partial(self._write, self._saves, to_json(learned))
 
-    def _write(self, number: int, text: str) -> None:
+    def _write(self, number: int, content: bytes) -> None:
         with self._lock:
             if number < self._written:
                 return  # the thread was late
-            write_atomically(self._path, text)
+            write_atomically(self._path, content)
             self._written = number
 
     def restore(self, managers: Managers) -> bool:
@@ -173,10 +173,10 @@ class LearnedStore:
     def _read(self) -> dict[str, Any]:
         """Return what the file holds; empty if nothing fits."""
         try:
-            text = read_if_present(self._path)
-            if text is None:
+            content = read_bytes_if_present(self._path)
+            if content is None:
                 return {}
-            kept = from_json(text)
+            kept = from_json(content)
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
             found: dict[str, Any] = {

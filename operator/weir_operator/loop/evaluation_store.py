@@ -61,7 +61,7 @@ class EvaluationStore:
             TemporaryError: The disk is full.
             PermanentError: The folder cannot be written.
         """
-        write_atomically(self._path, _STATE.dump_json(state).decode())
+        write_atomically(self._path, _STATE.dump_json(state))
 
     def remove(self) -> None:
         """Remove the file, if there is one.

@@ -32,20 +32,26 @@ def storing(where: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step; readers see the old text or the new, never a part.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace a file in one step; readers see the old content or the new, never a part.
 
     Raises:
         TemporaryError: The disk is full; the old file is untouched.
         PermanentError: The folder cannot be written.
     """
     with storing(path):
-        write_whole(path, text)
+        write_whole(path, content)
 
 
 def read_if_present(path: Path) -> str | None:
     """Return a file's text, or `None`."""
+    content = read_bytes_if_present(path)
+    return None if content is None else content.decode()
+
+
+def read_bytes_if_present(path: Path) -> bytes | None:
+    """Return a file's bytes, or `None`."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except FileNotFoundError:
         return None
