@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +58,16 @@ def compile_kernels(name: str) -> float:
 
 
 def collect(target: Path) -> None:
-    """Copy what this process has loaded from its cache to a folder, and delete what is there."""
-    shutil.rmtree(target, ignore_errors=True)
+    """Copy what this process has loaded from its cache to a folder.
+
+    What other versions of Python have compiled of the same sources stays there, and nothing else.
+    """
+    tag = f".py{sys.version_info.major}{sys.version_info.minor}"
+    for folder in [each for each in target.glob("*") if each.is_dir()]:
+        present = find_files(folder, folder.name) if find_spec(folder.name) else []
+        for file in folder.iterdir():
+            if file not in present or f"{tag}." in file.name:
+                file.unlink()
     for function in _find_loaded():
         python = function.py_func
         folder = target / python.__module__
