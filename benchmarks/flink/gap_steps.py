@@ -40,6 +40,9 @@ STEPS = (
     "until the first record",
 )
 """Parts of the gap, in order."""
+JOB_MANAGER, ADDED, OTHERS = "the JobManager", "the added TaskManager", "other TaskManagers"
+PARTS = (JOB_MANAGER, ADDED, OTHERS)
+"""Whose CPU time is told apart."""
 _PERIOD = 0.05
 """Seconds between two looks at the CPU that processes have used."""
 _POLL = 0.005
@@ -64,8 +67,9 @@ class CpuOfFlink:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._times: list[float] = []
-        self._used: list[float] = []
-        self._of: dict[int, float] = {}
+        self._used: list[dict[int, float]] = []
+        self._began: dict[int, float] = {}
+        self._job_managers: set[int] = set()
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -85,26 +89,40 @@ class CpuOfFlink:
             with suppress(asyncio.CancelledError):
                 await self._following
 
-    def between(self, start: float, end: float) -> float:
-        """Return the CPU seconds used between two Unix times, a little more at most."""
+    def between(self, start: float, end: float, *, decided: float) -> dict[str, float]:
+        """Return the CPU seconds used between two Unix times, a little more at most, by `PARTS`.
+
+        Args:
+            start: Of the stretch.
+            end: Of the stretch.
+            decided: TaskManagers that began later are the added ones.
+        """
         first = max(0, bisect_right(self._times, start) - 1)
         last = min(len(self._times) - 1, bisect_left(self._times, end))
-        return self._used[last] - self._used[first]
+        used = dict.fromkeys(PARTS, 0.0)
+        for pid, until in self._used[last].items():
+            part = ADDED if self._began[pid] > decided else OTHERS
+            part = JOB_MANAGER if pid in self._job_managers else part
+            used[part] += until - self._used[first].get(pid, 0.0)
+        return used
 
     async def _follow(self) -> None:
-        looked = 0.0
+        looked, found = 0.0, dict[int, float]()
         while True:
             now = time.time()
             if now - looked >= 1.0:  # processes come and go seldom
-                for identity in processes.find_under(self._folder).values():
-                    self._of.setdefault(identity.pid, 0.0)
+                for folder, identity in processes.find_under(self._folder).items():
+                    found.setdefault(identity.pid, 0.0)
+                    self._began[identity.pid] = identity.started
+                    if folder.relative_to(self._folder).parts[0] == "jm":
+                        self._job_managers.add(identity.pid)
                 looked = now
-            for pid in self._of:
+            for pid in found:
                 with suppress(psutil.Error):  # of one that has ended, what was seen last counts
                     used = psutil.Process(pid).cpu_times()
-                    self._of[pid] = used.user + used.system
+                    found[pid] = used.user + used.system
             self._times.append(now)
-            self._used.append(sum(self._of.values()))
+            self._used.append(dict(found))
             await asyncio.sleep(_PERIOD)
 
 
@@ -163,10 +181,12 @@ def figures_of_restarts(
             value=statistics.median(after - before for before, after in gaps),
             unit="s",
         ),
-        Figure(
-            figure=f"{name}, Flink alone: CPU in the gap, median",
-            value=statistics.median(cpu.between(*gap) for gap in gaps),
-            unit="s",
+        *_figures_of_cpu(
+            f"{name}, Flink alone",
+            [
+                cpu.between(*gap, decided=each.stop)
+                for each, gap in zip(restarts, gaps, strict=True)
+            ],
         ),
     ]
 
@@ -205,10 +225,29 @@ def figures_of_steps(
             Figure(figure=f"{name}: {step}, median", value=part, unit="s")
             for step, part in zip(STEPS, parts, strict=True)
         ),
+        *_figures_of_cpu(
+            name,
+            [cpu.between(*gap, decided=each.created) for each, gap in zip(ends, gaps, strict=True)],
+        ),
+    ]
+
+
+def _figures_of_cpu(name: str, used: Sequence[dict[str, float]]) -> list[Figure]:
+    """Return the CPU time of gaps, in all and by who used it; medians."""
+    figure = f"{name}: CPU in the gap"
+    return [
         Figure(
-            figure=f"{name}: CPU in the gap, median",
-            value=statistics.median(cpu.between(*gap) for gap in gaps),
+            figure=f"{figure}, median",
+            value=statistics.median(sum(each.values()) for each in used),
             unit="s",
+        ),
+        *(
+            Figure(
+                figure=f"{figure}, {part}, median",
+                value=statistics.median(each[part] for each in used),
+                unit="s",
+            )
+            for part in PARTS
         ),
     ]
 

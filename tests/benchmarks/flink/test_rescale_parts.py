@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink import rescale_state
-from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, figures_of_steps
+from benchmarks.flink.gap_steps import PARTS, STEPS, CpuOfFlink, figures_of_steps
 from benchmarks.flink.ledger import Arrival
 from weir_operator.rescale.journal import Kind, Step, plan
 
@@ -23,8 +23,8 @@ def a_line(when, text):
 class HalfASecond(CpuOfFlink):
     """CPU that is the same whenever it is asked for."""
 
-    def between(self, start, end):
-        return 0.5
+    def between(self, start, end, *, decided):
+        return dict(zip(PARTS, (0.1, 0.1, 0.3), strict=True))
 
 
 def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
@@ -80,8 +80,9 @@ def test_the_steps_of_a_gap_are_its_parts(tmp_path):
     )
     arrivals = [Arrival(1, 0.0, 1001.1), Arrival(2, 0.0, 1001.8)]
 
-    *parts, used = figures_of_steps("it", [change], arrivals, tmp_path, HalfASecond(tmp_path))
+    figures = figures_of_steps("it", [change], arrivals, tmp_path, HalfASecond(tmp_path))
 
-    assert len(parts) == len(STEPS)
+    parts, (used, *by_process) = figures[: len(STEPS)], figures[len(STEPS) :]
     assert [part.value for part in parts] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.2], abs=2e-3)
     assert used.value == 0.5
+    assert [each.value for each in by_process] == [0.1, 0.1, 0.3]
