@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -58,16 +57,11 @@ def compile_kernels(name: str) -> float:
 
 
 def collect(target: Path) -> None:
-    """Copy what this process has loaded from its cache to a folder.
+    """Copy the functions that this process has loaded to a folder, and delete what is there.
 
-    What other versions of Python have compiled of the same sources stays there, and nothing else.
+    As each version of Python compiled them that has used the same cache.
     """
-    tag = f".py{sys.version_info.major}{sys.version_info.minor}"
-    for folder in [each for each in target.glob("*") if each.is_dir()]:
-        present = find_files(folder, folder.name) if find_spec(folder.name) else []
-        for file in folder.iterdir():
-            if file not in present or f"{tag}." in file.name:
-                file.unlink()
+    shutil.rmtree(target, ignore_errors=True)
     for function in _find_loaded():
         python = function.py_func
         folder = target / python.__module__

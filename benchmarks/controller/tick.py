@@ -44,7 +44,7 @@ WARM = 3
 SAVED_EVERY = 10
 """Ticks from one write of what was learned to the next, as in the controller."""
 LIMIT = 40.0
-"""ms."""
+"""Goal for a tick's CPU time, median and mean, ms."""
 DECISIONS = 60
 """Of the default policy: enough for the plans of its first hour."""
 NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
@@ -53,7 +53,7 @@ LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
 
 
 def run() -> list[Figure]:
-    """Run some ticks and take the median of each part."""
+    """Run an hour of ticks: the median and the mean of a tick, and the mean of each part."""
     figures = []
     for policy in POLICIES:
         with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ class _Application:
         timed("observe and decide", lambda: self._decide(now))
         timed("budgets and arbitration", lambda: self._rule(now))
         timed("decision records", lambda: self._write(turn, now))
-        timed(f"learned state, every {SAVED_EVERY} ticks", lambda: self._save(turn))
+        timed(f"learned state, saved once in {SAVED_EVERY} ticks", lambda: self._save(turn))
         return spent
 
     def time_decisions(self, policy: str) -> list[float]:

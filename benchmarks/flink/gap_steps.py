@@ -13,7 +13,7 @@ import re
 import statistics
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,17 +93,26 @@ class CpuOfFlink:
         """Return the CPU seconds used between two Unix times, a little more at most, by `PARTS`.
 
         Args:
-            start: Of the stretch.
-            end: Of the stretch.
+            start: Unix time at which the interval begins.
+            end: Unix time at which it ends.
             decided: TaskManagers that began later are the added ones.
         """
         first = max(0, bisect_right(self._times, start) - 1)
         last = min(len(self._times) - 1, bisect_left(self._times, end))
+        return self._by_part(self._used[first], self._used[last], decided)
+
+    def _by_part(
+        self, before: Mapping[int, float], after: Mapping[int, float], decided: float
+    ) -> dict[str, float]:
         used = dict.fromkeys(PARTS, 0.0)
-        for pid, until in self._used[last].items():
-            part = ADDED if self._began[pid] > decided else OTHERS
-            part = JOB_MANAGER if pid in self._job_managers else part
-            used[part] += until - self._used[first].get(pid, 0.0)
+        for pid, until in after.items():
+            if pid in self._job_managers:
+                part = JOB_MANAGER
+            elif self._began[pid] > decided:
+                part = ADDED
+            else:
+                part = OTHERS
+            used[part] += until - before.get(pid, 0.0)
         return used
 
     async def _follow(self) -> None:
@@ -187,6 +196,7 @@ def figures_of_restarts(
                 cpu.between(*gap, decided=each.stop)
                 for each, gap in zip(restarts, gaps, strict=True)
             ],
+            (JOB_MANAGER, OTHERS),
         ),
     ]
 
@@ -228,11 +238,14 @@ def figures_of_steps(
         *_figures_of_cpu(
             name,
             [cpu.between(*gap, decided=each.created) for each, gap in zip(ends, gaps, strict=True)],
+            PARTS,
         ),
     ]
 
 
-def _figures_of_cpu(name: str, used: Sequence[dict[str, float]]) -> list[Figure]:
+def _figures_of_cpu(
+    name: str, used: Sequence[Mapping[str, float]], parts: Sequence[str]
+) -> list[Figure]:
     """Return the CPU time of gaps, in all and by who used it; medians."""
     figure = f"{name}: CPU in the gap"
     return [
@@ -247,7 +260,7 @@ def _figures_of_cpu(name: str, used: Sequence[dict[str, float]]) -> list[Figure]
                 value=statistics.median(each[part] for each in used),
                 unit="s",
             )
-            for part in PARTS
+            for part in parts
         ),
     ]
 

@@ -51,7 +51,6 @@ DURATION = "25 min"
 
 GB = 1e9
 SIZES = (0.01, 1.0, 5.0)
-RUNS = choose_count("STATE_RUNS", 1)
 COPIES = 3.0
 """How often the state is on the disk at most."""
 SPARE = 8.0
@@ -126,31 +125,39 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        runs: list[list[Figure]] = [[] for _ in range(RUNS)]
-        for run, (backend, way, variant) in product(
-            runs, product(backends, WAYS, _choose_variants())
+        rounds: list[list[Figure]] = [[] for _ in range(choose_count("STATE_RUNS", 1))]
+        for figures_of_round, (backend, way, variant) in product(
+            rounds, product(backends, WAYS, _choose_variants())
         ):
             with patch.object(rest, "CLAIM_MODE", VARIANTS[variant][0]):
-                run.extend(asyncio.run(_measure(size, backend, way, variant)))
-        for same in zip(*runs, strict=True):
+                figures_of_round.extend(asyncio.run(_measure(size, backend, way, variant)))
+        for same in zip(*rounds, strict=True):
             figures += _summarise(same)
     return figures
 
 
 def _summarise(same: Sequence[Figure]) -> list[Figure]:
-    """Return one figure of several runs: the median, or the worst where there is a goal.
+    """Return one figure of several runs: the median, or the largest where there is a goal.
 
-    Of output gaps, also the least and the greatest.
+    Of output gaps, also the shortest and the longest.
+
+    Raises:
+        RuntimeError: One has no value.
     """
-    if same[0].goal is not None:
-        return [max(same, key=lambda each: each.value or 0.0)]
-    values = [each.value or 0.0 for each in same]
-    found = [replace(same[0], value=median(values))]
-    if len(values) > 1 and same[0].figure.endswith(GAP):
-        ends = {"least": min(values), "greatest": max(values)}
+    values = [each.value for each in same if each.value is not None]
+    if len(values) < len(same):
+        raise RuntimeError(f"Expected a value of {same[0].figure!r} in each run, got none in one")
+    if len(same) == 1:
+        return list(same)
+    name = same[0].figure
+    if same[0].goal is not None:  # all are "at most"
+        worst = same[values.index(max(values))]
+        return [replace(worst, figure=f"{name}, worst of {len(same)}")]
+    found = [replace(same[0], figure=f"{name}, median of {len(same)}", value=median(values))]
+    if name.endswith(GAP):
         found += [
-            replace(same[0], figure=f"{same[0].figure}, {which}", value=value)
-            for which, value in ends.items()
+            replace(same[0], figure=f"{name}, shortest", value=min(values)),
+            replace(same[0], figure=f"{name}, longest", value=max(values)),
         ]
     return found
 

@@ -135,7 +135,8 @@ def _time_once(experiment: Experiment, policy: str) -> float:
 def figures_of_plans(experiment: Experiment, whole: float) -> list[Figure]:
     """Return how much of a run of `planner` its plans take.
 
-    The plan of the run's end is made again and again: all those after the first eight take as long.
+    The run's last plan is made again and again, in one round. The first plans and those made afresh
+    take several, so the share is a lower bound.
 
     Args:
         experiment: What is run.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,10 +138,17 @@ async def open_session(
 
     trust = ssl.create_default_context(cafile=certificate)
     connector = aiohttp.TCPConnector(ssl=trust, limit=connections, socket_factory=make_socket)
-    async with aiohttp.ClientSession(
-        connector=connector, headers=headers, timeout=timeout
-    ) as session:
-        yield session
+    try:
+        async with aiohttp.ClientSession(
+            connector=connector, headers=headers, timeout=timeout
+        ) as session:
+            yield session
+    finally:
+        await _close(sockets)
+
+
+async def _close(sockets: Collection[socket.socket]) -> None:
+    """End connections, and wait until their transports have closed the sockets."""
     for each in sockets:
         with suppress(OSError):  # closed already, or never connected
             each.shutdown(socket.SHUT_RDWR)

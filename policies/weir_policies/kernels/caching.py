@@ -33,6 +33,9 @@ OURS = "weir_"
 BUILT = Path(__file__).parent / "built"
 """A folder per module, with files as Numba writes them; it may be missing."""
 
+_PYTHON = f".py{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}."
+"""Part of a file's name, by which Numba tells versions of Python apart."""
+
 
 @lru_cache(maxsize=512)
 def _source(module: str) -> bytes:
@@ -95,10 +98,10 @@ def _shorten(stamp: bytes) -> str:
 
 @lru_cache(maxsize=512)
 def _copy_built(module: str, cache: Path) -> None:
-    """Copy what was compiled of a module to the cache, where it is not there yet."""
+    """Copy what this Python compiled of a module to the cache, where it is not there yet."""
     for source in find_files(BUILT / module, module):
         target = cache / source.name
-        if not target.exists():
+        if _PYTHON in source.name and not target.exists():
             # Other processes may copy the same, or read it already.
             part = target.with_name(f"{target.name}.tmp.{uuid.uuid4().hex}")
             shutil.copyfile(source, part)

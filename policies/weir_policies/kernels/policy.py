@@ -53,6 +53,8 @@ _FIRST = list(get_type_hints(Model)).index("top_cost")
 _OF_OBSERVATION = slice(_FIRST, _FIRST + 4)
 """Places of the fields of `Model` that are an observation's: the greatest cost and the weights."""
 
+_NOT_COMPRESSED = cast(type[Exception], isal_zlib.error)  # its stub declares no class
+
 Explain = Callable[[Observation, Deployment, View, Memory], Decision]
 
 
@@ -464,9 +466,6 @@ def _used_pages(content: NDArray[np.uint8]) -> list[list[int]]:
     used = padded.view(np.uint64).reshape(pages, PAGE // 8).any(axis=1)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
     return (edges.reshape(-1, 2) * PAGE).tolist()
-
-
-_NOT_COMPRESSED = cast(type[Exception], isal_zlib.error)  # its stub has an instance
 
 
 def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:

@@ -175,8 +175,8 @@ class StoredMemory:
 
     def _move(self, parts: Sequence[Counts], size: int) -> None:
         """Write the parts to a new place of so many bytes, and give the old one back."""
-        allocation = self._storage.allocate([size])
         words = np.concatenate(parts)
+        allocation = self._storage.allocate([size])
         try:
             allocation.fill([words.view(np.uint8)])
         except BaseException:

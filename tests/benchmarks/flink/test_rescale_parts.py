@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink import rescale_state
-from benchmarks.flink.gap_steps import PARTS, STEPS, CpuOfFlink, figures_of_steps
+from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, figures_of_steps
 from benchmarks.flink.ledger import Arrival
 from weir_operator.rescale.journal import Kind, Step, plan
 
@@ -20,11 +20,15 @@ def a_line(when, text):
     return f"{stamp} INFO  {text}\n"
 
 
-class HalfASecond(CpuOfFlink):
-    """CPU that is the same whenever it is asked for."""
+class Followed(CpuOfFlink):
+    """A JobManager (1), a TaskManager of before (2), and one that begins at 1000.5 (3)."""
 
-    def between(self, start, end, *, decided):
-        return dict(zip(PARTS, (0.1, 0.1, 0.3), strict=True))
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._job_managers = {1}
+        self._began = {1: 900.0, 2: 900.0, 3: 1000.5}
+        self._times = [1000.0, 1001.0, 1002.0]
+        self._used = [{1: 5.0, 2: 6.0}, {1: 5.1, 2: 6.1}, {1: 5.3, 2: 6.5, 3: 0.8}]
 
 
 def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
@@ -47,9 +51,9 @@ def test_several_runs_give_the_median_and_the_worst_of_what_has_a_goal(monkeypat
             at_most(figure="it: lost or doubled", value=lost, unit="records", limit=0),
         ]
 
-    monkeypatch.setattr(rescale_state, "RUNS", 3)
     monkeypatch.setattr(rescale_state, "WAYS", ("Savepoint",))
     monkeypatch.setattr(rescale_state, "_measure", measure)
+    monkeypatch.setenv("STATE_RUNS", "3")
     monkeypatch.setenv("STATE_GB", "0.01")
     monkeypatch.setenv("STATE_BACKENDS", "rocksdb")
 
@@ -80,9 +84,9 @@ def test_the_steps_of_a_gap_are_its_parts(tmp_path):
     )
     arrivals = [Arrival(1, 0.0, 1001.1), Arrival(2, 0.0, 1001.8)]
 
-    figures = figures_of_steps("it", [change], arrivals, tmp_path, HalfASecond(tmp_path))
+    figures = figures_of_steps("it", [change], arrivals, tmp_path, Followed(tmp_path))
 
     parts, (used, *by_process) = figures[: len(STEPS)], figures[len(STEPS) :]
     assert [part.value for part in parts] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.2], abs=2e-3)
-    assert used.value == 0.5
-    assert [each.value for each in by_process] == [0.1, 0.1, 0.3]
+    assert used.value == pytest.approx(0.2 + 0.8 + 0.4)
+    assert [each.value for each in by_process] == pytest.approx([0.2, 0.8, 0.4])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -121,6 +122,24 @@ def test_what_was_built_for_another_processor_is_not_used(run_whole):
 @pytest.mark.usefixtures("built_for_two")
 def test_only_what_python_calls_is_built(tmp_path):
     assert {path.parent.name for path in (tmp_path / "built").rglob("*.nbc")} == {"weir_whole"}
+
+
+def test_what_another_python_compiled_is_built_too_but_not_copied_to_a_cache(run_whole, tmp_path):
+    run_whole(added=1)
+    own = f".py{sys.version_info.major}{sys.version_info.minor}."
+    for file in list((tmp_path / "one/cache").rglob("weir_whole.*")):
+        shutil.copyfile(file, file.with_name(file.name.replace(own, ".py398.")))
+
+    run_whole(added=1, then=COLLECT)
+    run_whole(added=1, folder="two")
+
+    built = [file.name for file in (tmp_path / "built").rglob("*.nb?")]
+    cached = [file.name for file in (tmp_path / "two/cache").rglob("weir_whole.*")]
+    assert sorted(name.replace(own, ".py398.") for name in cached) == sorted(
+        name for name in built if ".py398." in name
+    )
+    assert all(own in name for name in cached)
+    assert len(built) == 2 * len(cached) > 0
 
 
 def test_the_wheel_takes_what_was_built():

@@ -186,6 +186,7 @@ class MappedAllocation:
 
         Raises:
             TemporaryError: The disk has no space after all.
+            PermanentError: It cannot be written.
         """
         for (chunk, begin, _), content in zip(self._areas, contents, strict=True):
             written = 0
