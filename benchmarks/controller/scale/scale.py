@@ -63,8 +63,8 @@ MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
 """MiB that the controller may have; 0 is no limit."""
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
-PLANNED = {", first plans": 25 * 60.0, ", plans replaced": 42 * 60.0}
-"""Seconds after all were decided on at which a stretch begins, by the end of its figures' names."""
+FIRST_PLANS, PLANS_REPLACED = 25 * 60.0, 42 * 60.0
+"""Seconds after all were decided on at which the stretches with these plans begin."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
 MEASURED = 3
@@ -394,19 +394,21 @@ def measure_calm(bench: Bench) -> list[Figure]:
     ]  # fmt: skip
 
 
-def measure_planned(bench: Bench) -> list[Figure]:
+def measure_planned(bench: Bench, *, when: str, seconds: float) -> list[Figure]:
     """Measure while nothing else happens, in minutes in which planners make or replace their plans.
+
+    Args:
+        bench: What is measured.
+        when: What the names of figures end with.
+        seconds: From the moment at which all had been decided on.
 
     Raises:
         RuntimeError: Not all had been decided on, so nobody knows when they have.
     """
     if not bench.decided:
         raise RuntimeError("Expected a start after which all had been decided on")
-    figures: list[Figure] = []
-    for when, seconds in PLANNED.items():
-        time.sleep(max(bench.decided + seconds - time.monotonic(), 0.0))
-        figures += judge_calm(bench.watch(MEASURED * INTERVAL), when)
-    return figures
+    time.sleep(max(bench.decided + seconds - time.monotonic(), 0.0))
+    return judge_calm(bench.watch(MEASURED * INTERVAL), when)
 
 
 def judge_calm(calm: Stretch, when: str) -> list[Figure]:
@@ -487,14 +489,13 @@ def goals_of_start(name: str) -> dict[str, tuple[float, str]]:
     return decided | goals_of_lease(name)
 
 
-def goals_of_calm(*when: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of stretches in which nothing happens."""
-    goals: dict[str, tuple[float, str]] = {}
-    for each in when:
-        goals[f"CPU of the controller{each}"] = CPU_LIMIT, "cores"
-        goals[f"memory of the controller{each}"] = MEMORY_LIMIT, "MiB"
-        goals[f"tick lag{each}, p99"] = LAG_LIMIT, "s"
-    return goals
+def goals_of_calm(when: str) -> dict[str, tuple[float, str]]:
+    """Return limits and units of what is judged of a stretch in which nothing happens."""
+    return {
+        f"CPU of the controller{when}": (CPU_LIMIT, "cores"),
+        f"memory of the controller{when}": (MEMORY_LIMIT, "MiB"),
+        f"tick lag{when}, p99": (LAG_LIMIT, "s"),
+    }
 
 
 PARTS = (
@@ -508,8 +509,10 @@ PARTS = (
          goals_of_lease("API server slow")),
     Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
          goals_of_lease("API server away")),
-    Part("planned", measure_planned,
-         goals_of_calm(*PLANNED)),
+    Part("planned", partial(measure_planned, when=", first plans", seconds=FIRST_PLANS),
+         goals_of_calm(", first plans")),
+    Part("replanned", partial(measure_planned, when=", plans replaced", seconds=PLANS_REPLACED),
+         goals_of_calm(", plans replaced")),
     Part("restart", partial(measure_start, name="restart"),
          goals_of_start("restart")),
 )  # fmt: skip
