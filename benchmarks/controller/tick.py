@@ -5,20 +5,24 @@ operator, sharing budgets, arbitration, and writing learned state and decision r
 What is not: scraping, which the direct source does between ticks or Prometheus does elsewhere.
 
 Ticks of an hour are measured, since planners make plans and learned state is written now and then.
+Python collects garbage as often as in a controller.
 """
 
 from __future__ import annotations
 
+import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
 from benchmarks.figures import Figure, at_most
+from weir_operator.kubernetes.process.running import collect_garbage_less_often
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -58,7 +62,8 @@ def run() -> list[Figure]:
     for policy in POLICIES:
         with tempfile.TemporaryDirectory() as folder:
             application = _Application(Path(folder), policy)
-            parts = [application.tick(turn) for turn in range(TICKS)]
+            with garbage_as_in_the_controller():
+                parts = [application.tick(turn) for turn in range(TICKS)]
         warm = parts[WARM:]
         ticks = [1000 * sum(tick.values()) for tick in warm]
         figures += [
@@ -109,6 +114,18 @@ def run() -> list[Figure]:
             unit="ms",
         ),
     ]
+
+
+@contextmanager
+def garbage_as_in_the_controller() -> Iterator[None]:
+    """Collect garbage as the controller does while the block runs."""
+    before = gc.get_threshold()
+    collect_garbage_less_often()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class _Application:
