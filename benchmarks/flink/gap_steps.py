@@ -13,7 +13,7 @@ import re
 import statistics
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,9 +40,6 @@ STEPS = (
     "until the first record",
 )
 """Parts of the gap, in order."""
-JOB_MANAGER, ADDED, OTHERS = "the JobManager", "the added TaskManager", "other TaskManagers"
-PARTS = (JOB_MANAGER, ADDED, OTHERS)
-"""Whose CPU time is told apart."""
 _PERIOD = 0.05
 """Seconds between two looks at the CPU that processes have used."""
 _POLL = 0.005
@@ -61,14 +58,23 @@ class Restart:
     """The submission was answered."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Used:
+    """CPU seconds."""
+
+    total: float
+    """Of all processes."""
+    job_manager: float
+
+
 class CpuOfFlink:
     """Follows the CPU time of the processes under a folder; an async context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._times: list[float] = []
-        self._used: list[dict[int, float]] = []
-        self._began: dict[int, float] = {}
+        self._used: list[Used] = []
+        self._of: dict[int, float] = {}
         self._job_managers: set[int] = set()
         self._following: asyncio.Task[None] | None = None
 
@@ -89,49 +95,35 @@ class CpuOfFlink:
             with suppress(asyncio.CancelledError):
                 await self._following
 
-    def between(self, start: float, end: float, *, decided: float) -> dict[str, float]:
-        """Return the CPU seconds used between two Unix times, a little more at most, by `PARTS`.
-
-        Args:
-            start: Unix time at which the interval begins.
-            end: Unix time at which it ends.
-            decided: TaskManagers that began later are the added ones.
-        """
-        first = max(0, bisect_right(self._times, start) - 1)
-        last = min(len(self._times) - 1, bisect_left(self._times, end))
-        return self._by_part(self._used[first], self._used[last], decided)
-
-    def _by_part(
-        self, before: Mapping[int, float], after: Mapping[int, float], decided: float
-    ) -> dict[str, float]:
-        used = dict.fromkeys(PARTS, 0.0)
-        for pid, until in after.items():
-            if pid in self._job_managers:
-                part = JOB_MANAGER
-            elif self._began[pid] > decided:
-                part = ADDED
-            else:
-                part = OTHERS
-            used[part] += until - before.get(pid, 0.0)
-        return used
+    def between(self, start: float, end: float) -> Used:
+        """Return the CPU seconds used between two Unix times, a little more at most."""
+        first = self._used[max(0, bisect_right(self._times, start) - 1)]
+        last = self._used[min(len(self._times) - 1, bisect_left(self._times, end))]
+        return Used(
+            total=last.total - first.total, job_manager=last.job_manager - first.job_manager
+        )
 
     async def _follow(self) -> None:
-        looked, found = 0.0, dict[int, float]()
+        looked = 0.0
         while True:
             now = time.time()
             if now - looked >= 1.0:  # processes come and go seldom
                 for folder, identity in processes.find_under(self._folder).items():
-                    found.setdefault(identity.pid, 0.0)
-                    self._began[identity.pid] = identity.started
+                    self._of.setdefault(identity.pid, 0.0)
                     if folder.relative_to(self._folder).parts[0] == "jm":
                         self._job_managers.add(identity.pid)
                 looked = now
-            for pid in found:
+            for pid in self._of:
                 with suppress(psutil.Error):  # of one that has ended, what was seen last counts
                     used = psutil.Process(pid).cpu_times()
-                    found[pid] = used.user + used.system
+                    self._of[pid] = used.user + used.system
             self._times.append(now)
-            self._used.append(dict(found))
+            self._used.append(
+                Used(
+                    total=sum(self._of.values()),
+                    job_manager=sum(self._of[pid] for pid in self._job_managers),
+                )
+            )
             await asyncio.sleep(_PERIOD)
 
 
@@ -190,14 +182,7 @@ def figures_of_restarts(
             value=statistics.median(after - before for before, after in gaps),
             unit="s",
         ),
-        *_figures_of_cpu(
-            f"{name}, Flink alone",
-            [
-                cpu.between(*gap, decided=each.stop)
-                for each, gap in zip(restarts, gaps, strict=True)
-            ],
-            (JOB_MANAGER, OTHERS),
-        ),
+        *_figures_of_cpu(f"{name}, Flink alone", [cpu.between(*gap) for gap in gaps]),
     ]
 
 
@@ -235,32 +220,23 @@ def figures_of_steps(
             Figure(figure=f"{name}: {step}, median", value=part, unit="s")
             for step, part in zip(STEPS, parts, strict=True)
         ),
-        *_figures_of_cpu(
-            name,
-            [cpu.between(*gap, decided=each.created) for each, gap in zip(ends, gaps, strict=True)],
-            PARTS,
-        ),
+        *_figures_of_cpu(name, [cpu.between(*gap) for gap in gaps]),
     ]
 
 
-def _figures_of_cpu(
-    name: str, used: Sequence[Mapping[str, float]], parts: Sequence[str]
-) -> list[Figure]:
-    """Return the CPU time of gaps, in all and by who used it; medians."""
+def _figures_of_cpu(name: str, used: Sequence[Used]) -> list[Figure]:
+    """Return the CPU time of gaps, in all and of the JobManager; medians."""
     figure = f"{name}: CPU in the gap"
     return [
         Figure(
             figure=f"{figure}, median",
-            value=statistics.median(sum(each.values()) for each in used),
+            value=statistics.median(each.total for each in used),
             unit="s",
         ),
-        *(
-            Figure(
-                figure=f"{figure}, {part}, median",
-                value=statistics.median(each[part] for each in used),
-                unit="s",
-            )
-            for part in parts
+        Figure(
+            figure=f"{figure}, the JobManager, median",
+            value=statistics.median(each.job_manager for each in used),
+            unit="s",
         ),
     ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink import rescale_state
-from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, figures_of_steps
+from benchmarks.flink.gap_steps import STEPS, CpuOfFlink, Used, figures_of_steps
 from benchmarks.flink.ledger import Arrival
 from weir_operator.rescale.journal import Kind, Step, plan
 
@@ -21,14 +21,16 @@ def a_line(when, text):
 
 
 class Followed(CpuOfFlink):
-    """A JobManager (1), a TaskManager of before (2), and one that begins at 1000.5 (3)."""
+    """CPU time that was seen at three moments."""
 
     def __init__(self, folder):
         super().__init__(folder)
-        self._job_managers = {1}
-        self._began = {1: 900.0, 2: 900.0, 3: 1000.5}
         self._times = [1000.0, 1001.0, 1002.0]
-        self._used = [{1: 5.0, 2: 6.0}, {1: 5.1, 2: 6.1}, {1: 5.3, 2: 6.5, 3: 0.8}]
+        self._used = [
+            Used(total=11.0, job_manager=5.0),
+            Used(total=11.2, job_manager=5.1),
+            Used(total=12.6, job_manager=5.3),
+        ]
 
 
 def test_a_state_for_which_the_disk_has_no_room_is_left_out(monkeypatch):
@@ -86,7 +88,7 @@ def test_the_steps_of_a_gap_are_its_parts(tmp_path):
 
     figures = figures_of_steps("it", [change], arrivals, tmp_path, Followed(tmp_path))
 
-    parts, (used, *by_process) = figures[: len(STEPS)], figures[len(STEPS) :]
+    parts, (used, of_job_manager) = figures[: len(STEPS)], figures[len(STEPS) :]
     assert [part.value for part in parts] == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1, 0.2], abs=2e-3)
-    assert used.value == pytest.approx(0.2 + 0.8 + 0.4)
-    assert [each.value for each in by_process] == pytest.approx([0.2, 0.8, 0.4])
+    assert used.value == pytest.approx(1.4)
+    assert of_job_manager.value == pytest.approx(0.2)
