@@ -608,20 +608,14 @@ class RecordStore:
         """Write what the decisions of a tick have in common."""
         packed = pack(_text(_TICK.dump_python(tick, mode="json")))
         with telling(self._path):
-            self._cursor.execute(
-                "INSERT OR REPLACE INTO ticks VALUES (?,?)", (tick.time, packed)
-            )
-            self._cursor.execute(
-                "DELETE FROM ticks WHERE time < ?", (tick.time - INTERVALS_KEPT,)
-            )
+            self._cursor.execute("INSERT OR REPLACE INTO ticks VALUES (?,?)", (tick.time, packed))
+            self._cursor.execute("DELETE FROM ticks WHERE time < ?", (tick.time - INTERVALS_KEPT,))
 
     def note_start(self, start: LoopStart) -> None:
         """Write with what the loops begin."""
         packed = pack(_text(_START.dump_python(start, mode="json")))
         with telling(self._path):
-            self._cursor.execute(
-                "INSERT OR REPLACE INTO starts VALUES (?,?)", (start.time, packed)
-            )
+            self._cursor.execute("INSERT OR REPLACE INTO starts VALUES (?,?)", (start.time, packed))
 
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions, changes and events stay."""
