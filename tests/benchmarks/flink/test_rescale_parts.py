@@ -59,9 +59,9 @@ def test_several_runs_give_the_median_and_the_worst_of_what_has_a_goal(monkeypat
     monkeypatch.setenv("STATE_GB", "0.01")
     monkeypatch.setenv("STATE_BACKENDS", "rocksdb")
 
-    gap, least, greatest, lost = rescale_state.run()
+    gap, shortest, longest, lost = rescale_state.run()
 
-    assert (gap.value, least.value, greatest.value) == (4.0, 3.0, 9.0)
+    assert (gap.value, shortest.value, longest.value) == (4.0, 3.0, 9.0)
     assert (lost.value, lost.holds) == (1, False)
 
 
