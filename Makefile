@@ -18,7 +18,7 @@ READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
 
 # A short way to run only what needs no other program: make test-fast.
-FAST := not flink and not prometheus and not browser and not kubernetes_api and not helm and not cluster
+FAST := not long and not flink and not prometheus and not browser and not kubernetes_api and not helm and not cluster
 
 .PHONY: help
 help: ## Print this list
@@ -80,15 +80,19 @@ PROCESSES := 2
 PARALLEL := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: $(READY_DEV) jars ## Run every test (ARGS="-k journal -x" goes to pytest)
+test: $(READY_DEV) jars ## Run the tests, those on real Flink too (ARGS="-k journal -x" goes to pytest)
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+.PHONY: test-all
+test-all: $(READY_DEV) jars ## Run the long tests too: more jobs, more versions of Flink, before a release
+	$(BIN)/python -m pytest $(PARALLEL) -m "not cluster and not pyflink" $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, Kubernetes nor a browser
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(FAST)" $(ARGS)
 
-# Beside the version that Weir brings. `make test` uses that, and the oldest of these for a DataStream
-# job and a SQL script.
+# Beside the version that Weir brings. `make test` uses that, and `make test-all` the oldest of these
+# for a DataStream job and a SQL script.
 VERSIONS ?= 1.20.5 2.0.2 2.1.3 2.2.0
 
 .PHONY: versions
@@ -107,7 +111,11 @@ pyflink: $(READY_DEV) jars build/pyflink/.ready ## Run the tests of PyFlink prog
 	$(BIN)/python -m pytest -n 0 -m pyflink tests/e2e $(ARGS)
 
 .PHONY: e2e
-e2e: $(READY_DEV) jars ## Run the tests that need a cluster: the one that KUBECONFIG names
+e2e: $(READY_DEV) jars ## Run five stories on the cluster that KUBECONFIG names
+	$(BIN)/python -m pytest $(PARALLEL) -m "cluster and not long" tests/cluster $(ARGS)
+
+.PHONY: e2e-all
+e2e-all: $(READY_DEV) jars ## Run all tests that need a cluster: the one that KUBECONFIG names
 	$(BIN)/python -m pytest $(PARALLEL) -m cluster tests/cluster $(ARGS)
 
 # Builds an image; its name, the context and options follow.

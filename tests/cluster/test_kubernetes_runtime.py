@@ -104,6 +104,7 @@ async def test_a_job_is_scaled_sized_recovered_and_cleared_away(place):
         assert names <= {"owner", "kube-root-ca.crt", "default"}, kind
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_an_evicted_task_manager_works_on_until_its_operator_was_moved(place, tell):
     path = f"/api/v1/namespaces/{place.namespace}/pods"
@@ -156,6 +157,7 @@ async def test_an_evicted_task_manager_works_on_until_its_operator_was_moved(pla
     assert (proof.lost, proof.doubled, proof.sequence_errors) == (0, 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
     path = f"/api/v1/namespaces/{place.namespace}"
@@ -200,6 +202,7 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
         await trips.lifecycle.suspend()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
     first, second = (

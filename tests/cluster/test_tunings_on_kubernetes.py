@@ -88,6 +88,7 @@ async def test_a_tuning_is_made_in_a_pod_and_its_job_goes(place, tuner_of):
     assert await list_jobs(place) == ()
 
 
+@pytest.mark.long
 async def test_a_tuning_that_finds_no_node_is_lost_and_its_job_goes(place, tuner_of):
     tuner = tuner_of(pool="nowhere", deadline=5.0)
 

@@ -74,6 +74,7 @@ def last_end(lines):
     return max((int(line.split()[0]) for line in lines), default=0)
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)  # many JVMs start, which takes minutes on a busy machine
 def test_the_hot_items_of_all_windows_are_exact_over_a_rescale(tmp_path, run_locally):

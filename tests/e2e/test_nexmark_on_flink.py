@@ -35,6 +35,7 @@ async def until_committed(query, expected, folder):
     return found or read_rows(query, committed_lines(folder))
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)
 def test_every_query_gives_the_rows_that_its_events_demand(tmp_path):
@@ -63,6 +64,7 @@ def test_every_query_gives_the_rows_that_its_events_demand(tmp_path):
     assert {query: rows for query, rows in found.items() if rows != expected[query]} == {}
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("query", ["q5", "q6"])  # one in SQL, one in Java

@@ -73,6 +73,7 @@ async def test_a_rescale_over_two_pools_loses_and_doubles_nothing(tmp_path):
     assert wrong(ledger) == EXACT
 
 
+@pytest.mark.long
 async def test_a_warm_up_that_finds_no_task_manager_ends_by_itself(tmp_path):
     one = deployments({"small/500m": 1}, {"small/500m": 1})
     config = {"slot.request.timeout": "5 s"}
@@ -94,6 +95,7 @@ async def test_a_warm_up_that_finds_no_task_manager_ends_by_itself(tmp_path):
     assert state is JobState.FAILED
 
 
+@pytest.mark.long
 async def test_a_warm_up_opens_no_rocksdb_where_there_is_no_state(tmp_path):
     initial = deployments({"small/500m": 1}, {"small/500m": 1})
     target = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1, "large/1": 1})
@@ -141,6 +143,7 @@ async def test_a_change_whose_controller_is_killed_is_finished_by_the_next_one(t
     assert wrong(ledger) == EXACT
 
 
+@pytest.mark.long
 async def test_a_rescale_takes_the_task_managers_that_wait_and_they_are_replaced(tmp_path):
     initial = deployments({"small/500m": 1}, {"small/500m": 1})
     target = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1})

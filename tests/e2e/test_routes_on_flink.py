@@ -87,6 +87,7 @@ def test_equal_seeds_make_equal_rides_and_some_of_them_are_no_good(jar, tmp_path
     assert routes.most_common(1)[0][1] > 20 * len(first) / 400  # evenly it would be 1
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)  # many JVMs start, which takes minutes on a busy machine
 def test_the_most_frequent_routes_are_told_exactly_by_replicas_in_parallel(

@@ -99,6 +99,7 @@ def test_a_window_in_sql_that_is_pinned_has_its_memory_in_pools_that_differ(
     assert cache >= 32 * 2**20
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(600)
 def test_a_window_in_sql_runs_in_a_job_that_is_one_operator(tmp_path, sql_jar, run_locally):

@@ -69,6 +69,7 @@ def test_an_unmodified_job_is_scaled_by_operator_and_every_record_is_committed_o
     assert sorted(map(int, committed_lines(out))) == list(range(RECORDS))
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)
 def test_without_operators_a_busy_vertex_is_separated_and_scaled_out_and_in(

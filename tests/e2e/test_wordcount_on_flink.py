@@ -46,6 +46,7 @@ def read_arrivals(folder):
     return arrivals
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)  # many JVMs start, which takes minutes on a busy machine
 def test_autrascale_gives_word_count_enough_in_few_restarts_and_no_word_is_missed(

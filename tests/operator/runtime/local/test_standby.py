@@ -12,7 +12,7 @@ from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
 
-pytestmark = [pytest.mark.flink, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.flink, pytest.mark.timeout(600)]
 
 LIMIT = 180.0
 WORK = ReplicaSpec(operator="work", pool="small", size="250m")

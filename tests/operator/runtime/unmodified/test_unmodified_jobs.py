@@ -47,8 +47,10 @@ OLDEST = "1.20.5"
 
 def pytest_generate_tests(metafunc):
     both = metafunc.definition.get_closest_marker("both_ends") and not CHOSEN
-    versions = {"chosen": None, OLDEST: OLDEST} if both else {"chosen": None}
-    metafunc.parametrize("flink", versions.values(), ids=versions.keys(), indirect=True)
+    versions = [pytest.param(None, id="chosen")]
+    if both:
+        versions.append(pytest.param(OLDEST, id=OLDEST, marks=pytest.mark.long))
+    metafunc.parametrize("flink", versions, indirect=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
