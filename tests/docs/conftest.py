@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -16,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.assets import MissingProgramError, build_program, find_or_build_assets
+from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.control_plane import running_control_plane
 from tests.cli.recorded import write_records
 from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
+from tests.docs.kubectl import find_or_build_kubectl
 from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, build_example, build_jar
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -33,7 +33,6 @@ from weir_policies.testing import a_decision, an_observation
 
 Shell = Callable[[str], "subprocess.CompletedProcess[str]"]
 
-GO = Path(__file__).parent / "go"
 STAND_INS = Path(__file__).parent / "stand_ins.py"
 SHORT = 60
 """Slots of a trace that is made up."""
@@ -113,18 +112,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             find_or_build_assets()
             find_or_build_helm()
             find_or_build_kubectl()
-
-
-def find_or_build_kubectl() -> Path:
-    """Return kubectl in the version of the API server, built once for each content of its module.
-
-    Raises:
-        MissingProgramError: There is no Go.
-    """
-    pinned = b"".join((GO / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    folder = ROOT / "build/kubectl" / hashlib.sha256(pinned).hexdigest()[:12]
-    build_program(module=GO, package=".", output=folder / "kubectl")
-    return folder / "kubectl"
 
 
 @pytest.fixture(scope="session")
