@@ -17,7 +17,6 @@ from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.policy_probe import PolicyProbe
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 from weir_operator.kubernetes.process.running import run_controller
 from weir_operator.kubernetes.process.settings import ControllerSettings
@@ -66,10 +65,6 @@ class LocalDependencies:
         source = DirectSource(targets, f"{app.metadata.namespace}.{app.metadata.name}")
         source.start()
         return source
-
-    def policy_probe(self) -> PolicyProbe | None:
-        """Try nothing: there is no network."""
-        return None
 
     def prometheus(self) -> PrometheusFor | None:
         """Return that no job of somebody else is measured here."""

@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "adopt": (
         "weir_cli.adopt:adopt",
-        "Print the StreamApp that would replace a FlinkDeployment, and what stops the move.",
+        "Print the StreamApp that would replace a FlinkDeployment, and the commands of the move.",
     ),
     "explain": (
         "weir_cli.explain:explain",

@@ -14,12 +14,6 @@ from typing import Any, cast
 import pytest
 
 from tests.api.control_plane import GUEST
-from tests.operator.runtime.kubernetes.test_template_fields import (
-    RIGHT,
-    UNKNOWN_FIELD,
-    WRONG_TEXTS,
-    WRONG_TYPES,
-)
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
@@ -481,45 +475,67 @@ async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, gu
             await guest.list(path)
 
 
-@pytest.mark.parametrize("template", [each[0] for each in (*WRONG_TYPES, *WRONG_TEXTS)])
-async def test_a_template_that_weir_refuses_is_refused_by_the_api_server(guest, pods_of, template):
-    pods = await pods_of()
-    wrong = replace(pods, make=replace(pods.make, pod_template=template))
-
-    with pytest.raises(PermanentError, match="refused PATCH"):
-        await AppObjects(guest, pods).check(manifests.job_manager(wrong, "config"))
+def in_container(**fields):
+    return {"spec": {"containers": [{"name": "a", "image": "a", **fields}]}}
 
 
-async def test_a_template_that_weir_takes_is_taken_by_the_api_server(guest, pods_of):
-    known = {name: each for name, each in RIGHT["spec"].items() if name != UNKNOWN_FIELD}
-    pods = await pods_of(podTemplate={**RIGHT, "spec": known})
-
-    await AppObjects(guest, pods).check(manifests.job_manager(pods, "config"))
-
-
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ({"metadata": {"labels": {"team": "a b"}}}, 'metadata.labels: Invalid value: "a b"'),
+        ({"metadata": {"annotations": {"": "a"}}}, "metadata.annotations: Invalid value"),
+        ({"spec": {"toleration": []}}, ".spec.template.spec.toleration: field not declared"),
+        ({"spec": {"affinity": "none"}}, ".spec.template.spec.affinity: expected map, got"),
+        (in_container(args="--fast"), ".args: expected list, got"),
+        (
+            in_container(env=[{"name": "A", "value": 271828}]),
+            '.env[name="A"].value: expected string, got another type',
+        ),
+        (in_container(resources={"limits": {"memory": "1GB"}}), "quantities must match"),
+    ],
+)
 async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it(
-    kube, guest, pods_of
+    kube, guest, pods_of, template, words
 ):
     pods = await pods_of()
     runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
 
-    def revision_of(**flink):
-        app = parse_manifest(a_manifest(flink={"image": "trips:1.4"} | flink, nodePools=POOLS))
-        return assembly.revision_of(app, assembly.job_spec(app, beside=Path("/")))
+    refusal = await runtime.find_misfit(revision_of(podTemplate=template), {"large"})
 
-    label = {"metadata": {"labels": {"team": "a b"}}}
-    refusal = await runtime.find_misfit(revision_of(podTemplate=label), {"large"})
-    misspelt: dict[str, Any] = {"spec": {"toleration": []}}
-    unknown = await runtime.find_misfit(revision_of(podTemplate=misspelt), {"large"})
-    taken = await runtime.find_misfit(revision_of(), {"large"})
+    assert refusal.startswith("The API server refused PATCH")
+    assert words in refusal
+    assert refusal.endswith("; correct the StreamApp")
+    assert "271828" not in refusal
+    path = AppObjects(guest, pods).path("Deployment", group="apps/v1")
+    assert (await kube.get(path)).body["items"] == []
 
-    assert "(422)" in refusal
-    assert "a b" in refusal
-    assert ".spec.template.spec.toleration: field not declared in schema" in unknown
-    assert taken == ""
-    assert (await kube.get(AppObjects(guest, pods).path("Deployment", group="apps/v1"))).body[
-        "items"
-    ] == []
+
+async def test_an_upgrade_to_pods_that_the_api_server_takes_is_let_through(guest, pods_of):
+    runtime = KubernetesRuntime(guest, await pods_of(), NodeNotices(guest))
+
+    assert await runtime.find_misfit(revision_of(podTemplate=TEMPLATE), {"large"}) == ""
+
+
+async def test_a_name_that_somebody_else_has_taken_is_known_before_an_upgrade(kube, guest, pods_of):
+    pods = await pods_of()
+    runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
+    taken = manifests.job_manager(pods, "config")
+    labels = {"app": "of-somebody-else"}
+    taken["metadata"] = {"name": taken["metadata"]["name"]}
+    taken["spec"]["selector"]["matchLabels"] = labels
+    taken["spec"]["template"]["metadata"]["labels"] = labels
+    path = AppObjects(guest, pods).path("Deployment", group="apps/v1")
+    assert (await kube.create(path, taken)).status == 201
+
+    refusal = await runtime.find_misfit(revision_of(), {"large"})
+
+    assert "exists in" in refusal
+    assert "but Weir did not create it" in refusal
+
+
+def revision_of(**flink):
+    app = parse_manifest(a_manifest(flink={"image": "trips:1.4"} | flink, nodePools=POOLS))
+    return assembly.revision_of(app, assembly.job_spec(app, beside=Path("/")))
 
 
 async def test_one_task_manager_may_be_evicted_and_is_held_for_its_move(kube, guest, pods_of):

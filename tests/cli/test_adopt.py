@@ -1,30 +1,18 @@
-"""`weir adopt`: what is refused before a cluster is asked; `tests/api/in_place` has the move."""
+"""`weir adopt`: what it refuses and prints; `tests/api/in_place` runs what it prints."""
 
 import json
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from weir_cli.main import app
 from weir_operator.errors import WeirError
 from weir_operator.external import adopt
 from weir_operator.external.adopt import read_manifest
-from weir_operator.external.moving import Moved
+from weir_operator.external.adoption_plan import Adoption
+from weir_operator.external.flink_deployment import read_deployment
 from weir_operator.streamapp.testing import a_manifest
-
-
-def test_the_move_and_the_way_back_are_not_asked_at_once():
-    result = CliRunner().invoke(app, ["adopt", "trips", "--move", "--back"])
-
-    assert result.exit_code == 2
-    assert "expected --move or --back, got both" in result.output
-
-
-def test_a_time_limit_without_a_unit_is_refused():
-    result = CliRunner().invoke(app, ["adopt", "trips", "--move", "--timeout", "10"])
-
-    assert result.exit_code == 1
-    assert "--timeout: expected a duration" in result.output
 
 
 @pytest.mark.parametrize(
@@ -57,17 +45,45 @@ def test_a_manifest_that_a_move_cannot_complete_is_refused(tmp_path, flink, meta
         read_manifest(file, "streams")
 
 
-@pytest.mark.parametrize("already", [False, True])
-def test_a_move_that_is_done_succeeds_and_names_the_way_back(monkeypatch, already):
-    async def move(request, *, say):
-        return Moved(savepoint="s3://bucket/1", stream_app="trips", already=already)
+@pytest.fixture
+def found(monkeypatch):
+    """Let `weir adopt` find a FlinkDeployment, and what stops its move."""
 
-    monkeypatch.setattr(adopt, "move", move)
-    result = CliRunner().invoke(app, ["adopt", "trips", "--namespace", "streams", "--move"])
+    def find(*stops):
+        manifest = a_manifest()
+        deployment = read_deployment(
+            {"metadata": {"name": "trips", "namespace": "streams"}, "spec": {"job": {}}}
+        )
+
+        async def show(request):
+            return deployment, Adoption(manifest=manifest, stops=stops, remarks=("It is fast",))
+
+        monkeypatch.setattr(adopt, "show", show)
+        return manifest
+
+    return find
+
+
+def test_the_printed_manifest_is_a_file_for_the_printed_commands(found):
+    manifest = found()
+
+    result = CliRunner().invoke(app, ["adopt", "trips", "--namespace", "streams"])
 
     assert result.exit_code == 0
-    assert ("was moved already" in result.output) is already
-    assert "weir adopt trips --namespace streams --back" in result.output
+    assert yaml.safe_load(result.stdout) == manifest
+    assert "# It is fast" in result.stdout
+    file = f"{manifest['metadata']['name']}.yaml"
+    assert f"kubectl apply --namespace streams -f {file} --dry-run=server\n" in result.stderr
+
+
+def test_what_stops_the_move_is_said_instead_of_its_commands(found):
+    found("The job does not run", "It is on Flink 1.17")
+
+    result = CliRunner().invoke(app, ["adopt", "trips"])
+
+    assert result.exit_code == 1
+    assert "Stops the move: The job does not run\nStops the move: It is on" in result.stderr
+    assert "kubectl" not in result.output
 
 
 def test_a_manifest_gets_the_namespace_of_the_flink_deployment(tmp_path):

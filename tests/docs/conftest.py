@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import re
@@ -17,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.assets import MissingProgramError, build_program, find_or_build_assets
+from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.control_plane import running_control_plane
 from tests.cli.recorded import write_records
 from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
+from tests.docs.kubectl import find_or_build_kubectl
 from tests.helm.program import find_or_build_helm
 from weir_operator.flink.jars import JARS, build_example, build_jar
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -34,10 +33,7 @@ from weir_policies.testing import a_decision, an_observation
 
 Shell = Callable[[str], "subprocess.CompletedProcess[str]"]
 
-GO = Path(__file__).parent / "go"
 STAND_INS = Path(__file__).parent / "stand_ins.py"
-OLDEST_KUBECTL = 32
-"""Minor version of a kubectl that shows all that the pages show. Building one takes 3 minutes."""
 SHORT = 60
 """Slots of a trace that is made up."""
 
@@ -116,27 +112,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             find_or_build_assets()
             find_or_build_helm()
             find_or_build_kubectl()
-
-
-def find_or_build_kubectl() -> Path:
-    """Return the kubectl on the PATH, else one built once for each content of its module.
-
-    Raises:
-        MissingProgramError: There is none that knows the API server, and no Go to build one.
-    """
-    found = shutil.which("kubectl")
-    if found is not None and _minor_version(found) >= OLDEST_KUBECTL:
-        return Path(found)
-    pinned = b"".join((GO / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    folder = ROOT / "build/kubectl" / hashlib.sha256(pinned).hexdigest()[:12]
-    build_program(module=GO, package=".", output=folder / "kubectl")
-    return folder / "kubectl"
-
-
-def _minor_version(kubectl: str) -> int:
-    answer = subprocess.run([kubectl, "version", "--client", "--output=json"], capture_output=True,
-                            text=True, check=True)  # fmt: skip
-    return int(re.sub(r"\D", "", json.loads(answer.stdout)["clientVersion"]["minor"]))
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,30 @@
-"""`weir adopt`: reads a FlinkDeployment and its job, moves it, and moves it back."""
+"""`weir adopt`: reads a FlinkDeployment and its job, and says how the job would be moved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 
-from weir_operator.clock import Clock, SystemClock, wait_until
-from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.external.adoption_plan import Adoption, describe_way_back, plan_adoption
-from weir_operator.external.flink import ExternalFlink
-from weir_operator.external.flink_deployment import FlinkDeployment, read_flink_deployment
-from weir_operator.external.moving import Moved, Mover, MoverApi, MoveRecord
+from weir_operator.errors import InvalidStreamAppError, PermanentError, WeirError
+from weir_operator.external.adoption_plan import Adoption, plan_adoption
+from weir_operator.external.flink_deployment import (
+    GROUP_VERSION,
+    PATH,
+    ClusterWriter,
+    FlinkDeployment,
+    read_flink_deployment,
+)
 from weir_operator.external.view import ExternalJob
 from weir_operator.external.watch import JobWatch
-from weir_operator.kubernetes.api.client import KubernetesApi
-from weir_operator.kubernetes.api.objects import Body, ClusterReader
+from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Body, ClusterReader, collection
 from weir_operator.streamapp.loading import parse_manifest, read_document
 from weir_operator.streamapp.models import API_VERSION, KIND
 
-RECORD_WITHIN = 25.0
-"""Seconds in which a record must arrive: Flink counts for its REST interface every ten seconds."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MoveRequest:
+class AdoptionRequest:
     """What a user asks `weir adopt`."""
 
     namespace: str
@@ -34,167 +34,91 @@ class MoveRequest:
     """The response time that the job must meet, such as 500ms."""
     manifest: Path | None
     """The StreamApp to use; `None` makes one from the FlinkDeployment."""
-    timeout: float
-    """Seconds for each step that waits."""
 
 
-async def show(request: MoveRequest) -> tuple[FlinkDeployment, Adoption]:
+async def show(request: AdoptionRequest) -> tuple[FlinkDeployment, Adoption]:
     """Return the FlinkDeployment, the StreamApp that would replace it, and what stops the move.
 
     Nothing is changed. It asks the cluster that this process runs in, else the one that
     `KUBECONFIG` names.
 
     Raises:
-        PermanentError, TemporaryError: See `read_adoption`.
+        PermanentError, TemporaryError: See `show_with`.
     """
     api = await KubernetesApi.connect()
     try:
-        mover = _mover(api, request, say=lambda sentence: None)
-        deployment, found, _ = await read_adoption(api, request)
-        if await mover.record() is not None:
-            # A moved job is suspended, and must not be let run as one that was not moved.
-            stops: tuple[str, ...] = (
-                f"FlinkDeployment {request.name} was moved already, or is being moved: use --move "
-                "to continue, or --back to go back",
-            )
-        else:
-            stops = found.stops or await mover.find_stops(found.manifest)
-        return deployment, replace(found, stops=stops)
+        return await show_with(api, request)
     finally:
         await api.close()
 
 
-async def move(request: MoveRequest, *, say: Callable[[str], None]) -> Moved:
-    """Move the job, or continue a move; if that fails, move it back.
-
-    A job that was moved already stays as it is.
-
-    Raises:
-        PermanentError: Something stops the move, and nothing was changed; or it failed, and the
-            job was moved back; or that failed, too. The sentence says which.
-        TemporaryError: The API server did not answer for too long; the same command continues.
-    """
-    api = await KubernetesApi.connect()
-    try:
-        return await move_with(api, request, say=say, clock=SystemClock())
-    finally:
-        await api.close()
-
-
-async def move_back(request: MoveRequest, *, say: Callable[[str], None]) -> str:
-    """Move the job back; return the state with which it runs.
+async def show_with(
+    api: ClusterWriter, request: AdoptionRequest
+) -> tuple[FlinkDeployment, Adoption]:
+    """Do what `show` says, with a client of the API server.
 
     Raises:
-        PermanentError, TemporaryError: See `Mover.move_back`.
+        PermanentError: There is no such FlinkDeployment, it or the StreamApps of its namespace may
+            not be read, the objective is no response time, or the manifest cannot be right.
+        TemporaryError: The API server, or Flink while it runs the job, did not answer.
     """
-    api = await KubernetesApi.connect()
-    try:
-        return await _mover(api, request, say=say).move_back()
-    finally:
-        await api.close()
+    deployment, found = await read_adoption(api, request)
+    # First the StreamApps: where one runs the job by now, the FlinkDeployment must not.
+    stops = (*await _other_apps(api, request, found.manifest), *found.stops)
+    if not stops:
+        stops = (*_mistakes(found.manifest), *await _missing_way_back(api, request))
+    return deployment, replace(found, stops=stops)
 
 
-async def move_with(
-    api: MoverApi,
-    request: MoveRequest,
-    *,
-    say: Callable[[str], None],
-    clock: Clock,
-    period: float = 2.0,
-) -> Moved:
-    """Do what `move` says, with a client of the API server.
-
-    Raises:
-        PermanentError, TemporaryError: See `move`.
-    """
-    mover = _mover(api, request, say=say, clock=clock, period=period)
-    record = await mover.record()
-    if record is None:
-        record = await _begin(api, mover, request, say=say, clock=clock)
-    elif record.back:
-        raise PermanentError(
-            f"FlinkDeployment {request.name} is being moved back; finish that first, with `weir "
-            f"adopt {request.name} --namespace {request.namespace} --back`"
-        )
-    elif record.done:
-        return Moved(savepoint=record.savepoint, stream_app=record.name, already=True)
-    else:
-        say(f"Continuing the move of FlinkDeployment {request.name}")
-    try:
-        return await mover.resume(record)
-    except TemporaryError as error:
-        raise TemporaryError(
-            f"The move is interrupted: {error}; run the same command again, which continues it"
-        ) from error
-    except WeirError as failure:
-        say(f"The move failed, and is taken back: {failure}")
-        try:
-            path = await mover.move_back()
-        except WeirError as error:
-            raise PermanentError(
-                f"The move failed ({failure}), and so did the way back: {error}; run `weir adopt "
-                f"{request.name} --namespace {request.namespace} --back` to try again"
-            ) from error
-        raise PermanentError(
-            f"The job was not moved: {failure}; FlinkDeployment {request.name} runs it again"
-            + (f", from {path}" if path else "")
-        ) from failure
-
-
-async def _begin(
-    api: MoverApi,
-    mover: Mover,
-    request: MoveRequest,
-    *,
-    say: Callable[[str], None],
-    clock: Clock,
-) -> MoveRecord:
-    """Check everything, then suspend the FlinkDeployment; return the record of the move."""
-    deployment, found, had_records = await read_adoption(api, request, clock=clock)
-    stops = found.stops or await mover.find_stops(found.manifest)
-    if stops:
-        raise PermanentError(
-            "\n".join((*(f"Stops the move: {each}" for each in stops), "Nothing was changed"))
-        )
-    say(describe_way_back(deployment, found.manifest["metadata"]["name"]))
-    await mover.begin(deployment.spec, found.manifest, had_records=had_records)
-    record = await mover.record()
-    if record is None:
-        raise PermanentError(
-            f"FlinkDeployment {request.name} has lost its annotation: something else overwrites "
-            "it, such as a GitOps tool; pause that for the move"
-        )
-    return record
-
-
-def _mover(
-    api: MoverApi,
-    request: MoveRequest,
-    *,
-    say: Callable[[str], None],
-    clock: Clock | None = None,
-    period: float = 2.0,
-) -> Mover:
-    return Mover(
-        api,
-        request.namespace,
-        request.name,
-        clock=clock or SystemClock(),
-        say=say,
-        timeout=request.timeout,
-        period=period,
+async def _other_apps(
+    api: ClusterReader, request: AdoptionRequest, manifest: Body
+) -> tuple[str, ...]:
+    return tuple(
+        f"StreamApp {app['metadata']['name']} exists already: expected none of this name, and "
+        f"none with flink.ref to FlinkDeployment {request.name}; delete it (one with flink.ref "
+        "leaves the job as it is)"
+        for app in await api.list(collection(request.namespace))
+        if app["metadata"]["name"] == manifest["metadata"]["name"]
+        or (app["spec"].get("flink", {}).get("ref") or {}).get("name") == request.name
     )
 
 
-async def read_adoption(
-    api: ClusterReader, request: MoveRequest, *, clock: Clock | None = None
-) -> tuple[FlinkDeployment, Adoption, bool]:
-    """Return a FlinkDeployment, the StreamApp that would replace it, and whether records arrive.
+def _mistakes(manifest: Body) -> tuple[str, ...]:
+    try:
+        parse_manifest(manifest)
+    except InvalidStreamAppError as error:
+        return (f"The StreamApp is not valid: {error}",)
+    return ()
 
-    Args:
-        api: The API server.
-        request: What to move.
-        clock: With it, also wait for records to arrive; `None` says that none do.
+
+async def _missing_way_back(api: ClusterWriter, request: AdoptionRequest) -> tuple[str, ...]:
+    """Return why the job could not be moved back with its newest state, found by a dry run.
+
+    What the API server does not know, it would drop without a word, and the way back with it.
+    """
+    nonce = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "FlinkDeployment",
+        "metadata": {"name": request.name},
+        "spec": {"job": {"savepointRedeployNonce": 1}},
+    }
+    path = PATH.format(request.namespace, request.name)
+    try:
+        await api.apply(path, nonce, "weir-adopt", force=True, dry_run=True)
+    except PermanentError as error:
+        if isinstance(error, RefusedByKubernetesError) and error.status == HTTPStatus.FORBIDDEN:
+            return ()  # whoever moves the job may have more rights than this process
+        return (
+            "The FlinkDeployment could not be moved back: expected a Flink Kubernetes Operator "
+            f"with spec.job.savepointRedeployNonce; upgrade it and its CRDs ({error})",
+        )
+    return ()
+
+
+async def read_adoption(
+    api: ClusterReader, request: AdoptionRequest
+) -> tuple[FlinkDeployment, Adoption]:
+    """Return a FlinkDeployment, the StreamApp that would replace it, and what is known to stop it.
 
     Raises:
         PermanentError: There is no such FlinkDeployment, it may not be read, the objective is no
@@ -217,7 +141,7 @@ async def read_adoption(
     )
     watch = JobWatch(app, api)
     job: ExternalJob | None = None
-    cause, version, had_records = "", "", False
+    cause, version = "", ""
     try:
         try:
             job = await watch.refresh()
@@ -225,7 +149,6 @@ async def read_adoption(
             cause = str(error)
         if job is not None and watch.flink is not None:
             version = await watch.flink.version()
-            had_records = clock is not None and await _emits_records(watch.flink, job, clock)
     finally:
         await watch.close()
     plan = plan_adoption(
@@ -236,26 +159,7 @@ async def read_adoption(
         given=given,
         cause=cause,
     )
-    return deployment, plan, had_records
-
-
-async def _emits_records(flink: ExternalFlink, job: ExternalJob, clock: Clock) -> bool:
-    """Return whether the sources of a job emit records; of a single vertex, Flink counts none.
-
-    Raises:
-        TemporaryError: Flink did not answer.
-    """
-
-    async def emitted() -> float:
-        counters = [each for id_ in job.entries for each in await flink.counters(job.id, id_)]
-        return sum(each.records_out for each in counters)
-
-    first = await emitted()
-
-    async def more() -> bool | None:
-        return True if await emitted() > first else None
-
-    return bool(await wait_until(more, clock=clock, timeout=RECORD_WITHIN, period=1.0))
+    return deployment, plan
 
 
 def read_manifest(path: Path, namespace: str) -> Body:

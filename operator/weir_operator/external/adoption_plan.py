@@ -7,6 +7,8 @@ parallelism, and one node pool whose sizes are what a slot of the FlinkDeploymen
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +18,6 @@ from weir_operator.external.flink_deployment import (
     FlinkDeployment,
     refuse_autoscaler,
 )
-from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
 from weir_operator.flink.transport import Json
@@ -33,6 +34,15 @@ _SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 _CHECKPOINTS = ("execution.checkpointing.dir", "state.checkpoints.dir")
 _OF_THE_OPERATOR = ("kubernetes.", "job.autoscaler.", "scheduler-mode", "$internal.")
 """Beginnings of keys that only the operator, or Flink's own way of starting pods, reads."""
+_WAIT = "--timeout=15m"
+"""Of each command that waits: Weir tries to take a savepoint for ten minutes."""
+_SAVEPOINT = """'"${SAVEPOINT:?is empty, so no savepoint is known}"'"""
+"""The shell's variable within JSON in quotes; without a path, the command fails."""
+_PATH_OF_SAVEPOINT = (
+    "{{or .status.jobStatus.upgradeSavepointPath "
+    ".status.jobStatus.savepointInfo.lastSavepoint.location}}"
+)
+"""Operators older than 1.9 have only the second."""
 _LEFT_OUT = {
     "ingress": "the Ingress before Flink's page",
     "logConfiguration": "the log configuration",
@@ -167,7 +177,7 @@ def _stops(
     if given.get("state") == "suspended":
         yield (
             f"spec.job.state of {this}: expected running, got suspended; let it run again, because "
-            "only a running job can be moved"
+            "only a running job can be moved, unless a StreamApp runs it by now"
         )
         return
     if job is None:
@@ -262,53 +272,132 @@ def _remarks(deployment: FlinkDeployment, job: ExternalJob | None) -> Iterator[s
         )
 
 
-def describe_move(deployment: FlinkDeployment) -> str:
-    """Return how the job is moved by a savepoint, with commands for each step by hand."""
-    name, place = deployment.name, f"--namespace {deployment.namespace}"
-    suspend = '{"spec": {"job": {"state": "suspended", "upgradeMode": "savepoint"}}}'
-    state = "--for=jsonpath='{.status.lifecycleState}'=SUSPENDED"
-    path = "-o jsonpath='{.status.jobStatus.upgradeSavepointPath}'"
-    return f"""\
-Nothing was changed. To move the job, which is moved back if that fails:
-     weir adopt {name} {place} --move
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A line for a shell, to be copied as it is."""
 
-The same by hand:
-  1. Stop the job with a savepoint:
-     kubectl patch flinkdeployment {name} {place} --type merge -p '{suspend}'
-     kubectl wait flinkdeployment {name} {place} {state}
-  2. Note the savepoint's path. Without one, Flink took none: go back, see below.
-     kubectl get flinkdeployment {name} {place} {path}
-  3. Delete the JobManager that is left, because it could run the job again:
-     kubectl delete deployment {name} {place}
-  4. Write the path as spec.flink.job.initialSavepoint into the StreamApp, and apply it.
-
-{describe_way_back(deployment, name)}"""
+    says: str
+    """What it does, a sentence."""
+    line: str
 
 
-def describe_way_back(deployment: FlinkDeployment, app: str) -> str:
-    """Return the commands of the way back.
+def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> tuple[Command, ...]:
+    """Return the commands that move the job by a savepoint, in their order.
 
     Args:
         deployment: The FlinkDeployment.
+        manifest: Of the StreamApp, without the savepoint.
+        file: Path of the file that has this manifest.
+    """
+    place, file = f"--namespace {deployment.namespace}", shlex.quote(file)
+    this, app = f"{deployment.name} {place}", f"{manifest['metadata']['name']} {place}"
+    suspend = '{"spec": {"job": {"state": "suspended", "upgradeMode": "savepoint"}}}'
+    start = '{"spec": {"flink": {"job": {"initialSavepoint": "' + _SAVEPOINT + '"}}}}'
+    return (
+        Command(
+            says="The API server says whether it accepts the StreamApp; nothing is changed",
+            line=f"kubectl apply {place} -f {file} --dry-run=server",
+        ),
+        Command(
+            says="Stop the job with a savepoint",
+            line=f"kubectl patch flinkdeployment {this} --type merge -p '{suspend}'",
+        ),
+        Command(
+            says="Wait for the savepoint. What is printed must be its path: if it is empty or "
+            "KUBERNETES_OPERATOR_LAST_STATE, Flink took none, so go back",
+            line=f"SAVEPOINT=$(kubectl wait flinkdeployment {this} {_WAIT} "
+            "--for=jsonpath='{.status.lifecycleState}'=SUSPENDED "
+            f"-o go-template='{_PATH_OF_SAVEPOINT}') && echo \"$SAVEPOINT\"",
+        ),
+        Command(
+            says="Delete the JobManager that is left, because it could run the job again",
+            line=f"kubectl delete deployment {this} --ignore-not-found",
+        ),
+        Command(
+            says="Create the StreamApp, which starts from the savepoint",
+            line=f"kubectl patch -f {file} --local --type merge -p '{start}' -o yaml | "
+            f"kubectl apply {place} -f -",
+        ),
+        Command(
+            says="Wait until its job runs",
+            line=f"kubectl wait streamapp {app} {_WAIT} --for=condition=Ready",
+        ),
+    )
+
+
+def commands_of_way_back(deployment: FlinkDeployment, app: str) -> tuple[Command, ...]:
+    """Return the commands that move the job back, in their order.
+
+    Args:
+        deployment: The FlinkDeployment, as it was before the move.
         app: Name of the StreamApp.
     """
-    name, place = deployment.name, f"--namespace {deployment.namespace}"
-    forget = f'{{"metadata": {{"annotations": {{"{MOVE}": null}}}}, '
-    back = forget + '"spec": {"job": {"state": "running"}}}'
-    stop = '{"spec": {"state": "Suspended"}}'
-    nonce = ((deployment.job or {}).get("savepointRedeployNonce") or 0) + 1
+    job = deployment.job or {}
+    place = f"--namespace {deployment.namespace}"
+    this, app = f"{deployment.name} {place}", f"{app} {place}"
+    nonce = (job.get("savepointRedeployNonce") or 0) + 1
     newer = (
-        forget + '"spec": {"job": {"state": "running", "initialSavepointPath": "PATH", '
+        '{"spec": {"job": {"state": "running", "initialSavepointPath": "' + _SAVEPOINT + '", '
         f'"savepointRedeployNonce": {nonce}}}}}}}'
     )
+    mode = json.dumps({"spec": {"job": {"upgradeMode": job.get("upgradeMode")}}})
+    return (
+        Command(
+            says="Stop the StreamApp's job with a savepoint",
+            line=f"kubectl patch streamapp {app} --type merge "
+            """-p '{"spec": {"state": "Suspended"}}'""",
+        ),
+        Command(
+            says="Wait for the savepoint, whose path is printed",
+            line=f"SAVEPOINT=$(kubectl wait streamapp {app} {_WAIT} "
+            "--for=jsonpath='{.status.controller.suspended}'=true "
+            "-o jsonpath='{.status.controller.restore_path}') && echo \"$SAVEPOINT\"",
+        ),
+        Command(
+            says="Delete the StreamApp; only when it is gone, the FlinkDeployment may run",
+            line=f"kubectl delete streamapp {app} {_WAIT}",
+        ),
+        Command(
+            says="Let the FlinkDeployment run again, from that savepoint",
+            line=f"kubectl patch flinkdeployment {this} --type merge -p '{newer}'",
+        ),
+        Command(
+            says="Wait until its job runs",
+            line=f"kubectl wait flinkdeployment {this} {_WAIT} "
+            "--for=jsonpath='{.status.jobStatus.state}'=RUNNING",
+        ),
+        Command(
+            says="Set its upgrade mode as before; not earlier, as `stateless` would drop the state",
+            line=f"kubectl patch flinkdeployment {this} --type merge -p '{mode}'",
+        ),
+    )
+
+
+def describe_move(deployment: FlinkDeployment, manifest: Body, file: str) -> str:
+    """Return the commands of the move and of the way back, with what they do as comments.
+
+    Args:
+        deployment: The FlinkDeployment.
+        manifest: Of the StreamApp, without the savepoint.
+        file: Path of the file that has this manifest.
+    """
+    this = f"flinkdeployment {deployment.name} --namespace {deployment.namespace}"
+    run = """--type merge -p '{"spec": {"job": {"state": "running"}}}'"""
+    move = commands_of_move(deployment, manifest, file)
+    back = commands_of_way_back(deployment, manifest["metadata"]["name"])
     return f"""\
-The way back, at any time after --move:
-     weir adopt {name} {place} --back
-The same by hand, before the StreamApp exists:
-     kubectl patch flinkdeployment {name} {place} --type merge -p '{back}'
-and after that, with PATH as the second command prints it:
-     kubectl patch streamapp {app} {place} --type merge -p '{stop}'
-     kubectl wait streamapp {app} {place} --for=jsonpath='{{.status.controller.suspended}}'=true
-     kubectl get streamapp {app} {place} -o jsonpath='{{.status.controller.restore_path}}'
-     kubectl delete streamapp {app} {place}
-     kubectl patch flinkdeployment {name} {place} --type merge -p '{newer}'"""
+# Nothing was changed. To move the job, save the StreamApp as {file}, and run these
+# commands in one shell, each after the one before has succeeded.
+{_numbered(move)}
+
+# The way back, for as long as the FlinkDeployment exists. If there is no StreamApp, or one whose
+# job never ran, which you delete, run this instead of the first four commands:
+#   kubectl patch {this} {run}
+{_numbered(back)}"""
+
+
+def _numbered(commands: tuple[Command, ...]) -> str:
+    return "\n".join(
+        f"# {number}. {command.says}\n{command.line}"
+        for number, command in enumerate(commands, start=1)
+    )

@@ -49,7 +49,6 @@ WARNINGS = frozenset(
         "MaxParallelismDiffers",
         "ModelDrifted",
         "ModelUnfitted",
-        "NetworkPolicyNotEnforced",
         "NoRecordSeen",
         "NodeSlow",
         "ObjectiveInfeasible",

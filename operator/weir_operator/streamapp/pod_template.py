@@ -1,7 +1,7 @@
 """The pod template of a StreamApp: the parts that Weir reads and checks.
 
-Kubernetes checks the rest when it creates pods, except rights (below) and types, labels and
-quantities (`runtime.kubernetes.template_fields`). Weir merges its own containers, volumes,
+The API server checks the rest, except rights (below); before an upgrade, Weir has it do so
+without making the pods (`KubernetesRuntime.find_misfit`). Weir merges its own containers, volumes,
 variables and ports into the user's, and identifies items of these lists by a key, so each must have
 it. Error messages never repeat values, which may be secret.
 

@@ -47,11 +47,6 @@ def sentence(mistake: Mistake) -> str:
     return _join(mistake.path, mistake.expected, _written(mistake.got), mistake.remedy)
 
 
-def sentence_without_value(mistake: Mistake) -> str:
-    """Return the sentence of one mistake whose value may be secret; see `sentence`."""
-    return _join(mistake.path, mistake.expected, _kind(mistake.got), mistake.remedy)
-
-
 def written_path(path: Sequence[str | int]) -> str:
     """Return a field's path as people write it, such as `spec.nodePools[1].price`."""
     return validation.written_path(path, whole="the manifest")

@@ -66,8 +66,6 @@ class MiniatureDependencies:
 
     def __init__(self):
         self.of = {}
-        self.probe = None
-        """What tries whether NetworkPolicies are enforced."""
         self.hanging = set()
         """Names of StreamApps whose Flink answers nobody."""
 
@@ -85,9 +83,6 @@ class MiniatureDependencies:
 
     def source(self, app, runtime) -> MetricsSource:
         return NoSamples()
-
-    def policy_probe(self):
-        return self.probe
 
     def prometheus(self):
         return None

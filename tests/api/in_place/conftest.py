@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 from benchmarks.flink.plain_flink import PlainFlink
+from tests.api.assets import MissingProgramError
+from tests.docs.kubectl import find_or_build_kubectl
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.external.flink import ExternalFlink, ScaledFlink
@@ -157,6 +159,49 @@ async def running_operator(api, namespace, url) -> AsyncIterator[StandInOperator
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def split(printed):
+    """Return the commands of the move and those of the way back, with their comments."""
+    there, back = printed.split("# The way back", 1)
+    return there, f"# The way back{back}"
+
+
+@pytest.fixture(scope="session")
+def kubectl():
+    """The program, of the API server's version."""
+    try:
+        return find_or_build_kubectl()
+    except MissingProgramError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+async def shell(kubectl, kube, flink_deployments, tmp_path):
+    """Run lines as they are, until one fails; returns what was printed."""
+
+    async def run(lines):
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-euo", "pipefail", "-c", lines),
+            cwd=tmp_path,
+            env={
+                "PATH": f"{kubectl.parent}:/usr/bin:/bin",
+                "KUBECONFIG": str(kube.kubeconfig),
+                "HOME": str(tmp_path),
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said = (await process.communicate())[0].decode()
+        assert process.returncode == 0, said
+        return said
+
+    async def knows_flink_deployments():
+        with suppress(AssertionError):  # for a moment, the API server does not list a new kind
+            return await run(f"kubectl get flinkdeployments --namespace {kube.namespace}")
+
+    await until(knows_flink_deployments)
+    return run
 
 
 @pytest.fixture

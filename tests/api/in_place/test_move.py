@@ -1,12 +1,13 @@
-"""`weir adopt --move`: a FlinkDeployment's job moves to a StreamApp and back, and nothing is lost.
+"""The commands that `weir adopt` prints move a job to a StreamApp and back, and nothing is lost.
 
-Real are the API server, the operator's CustomResourceDefinition, Flink on both sides, and Weir's
-controller. The operator is stood in for by `SuspendingOperator`; Weir's Flink runs as processes of
-this machine instead of pods.
+A shell runs them as they are printed. Real are kubectl, the API server, the operator's
+CustomResourceDefinition, Flink on both sides, and Weir's controller. The operator is stood in for
+by `SuspendingOperator`; Weir's Flink runs as processes of this machine instead of pods.
 """
 
 import asyncio
 import json
+import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -15,19 +16,20 @@ from pathlib import Path
 import pytest
 
 from tests.api.client import Kube
-from tests.api.control_plane import ADMIN, GUEST
 from tests.api.controller.conftest import Bench
 from tests.api.in_place.conftest import (
     JOB,
     WithService,
     a_flink_deployment,
     parallelism_of,
+    split,
     until,
 )
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.adopt import MoveRequest, move_with
-from weir_operator.external.moving import MOVE, Moved, Mover
+from weir_operator.errors import TemporaryError
+from weir_operator.external.adopt import AdoptionRequest, show_with
+from weir_operator.external.adoption_plan import describe_move
+from weir_operator.external.flink_deployment import read_deployment
 from weir_operator.flink.agent import find_agent
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.commands import Installation
@@ -38,6 +40,7 @@ from weir_operator.kubernetes.process.dependencies import ClusterDependencies
 from weir_operator.kubernetes.process.process import compile_default_policy
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
+from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(1200)]
 
@@ -59,19 +62,6 @@ def readings_jar(tmp_path_factory):
     return Path(build_jar([READINGS], folder / "readings.jar", entry_class="Readings"))
 
 
-class Cluster(WithService):
-    """An administrator's client that finds Flink, and also changes things."""
-
-    async def create(self, path, body):
-        return await self._api.create(path, body)
-
-    async def patch(self, path, body):
-        return await self._api.patch(path, body)
-
-    async def delete(self, path, *, uid=None):
-        await self._api.delete(path, uid=uid)
-
-
 class SuspendingOperator:
     """Does what the operator does when `spec.job.state` changes: see `AbstractJobReconciler`.
 
@@ -85,7 +75,6 @@ class SuspendingOperator:
         self.job, self.nonce = JOB, None
         self.starts: list[str | None] = []
         self.runs, self.savepoint = False, None
-        self.takes_savepoints = True
 
     async def start(self, savepoint=None):
         await self.rest.run_jar(
@@ -107,7 +96,7 @@ class SuspendingOperator:
     async def _reconcile(self):
         found = (await self.kube.get(self.path)).body
         job = found["spec"]["job"]
-        if job["state"] == "suspended" and self.runs and self.takes_savepoints:
+        if job["state"] == "suspended" and self.runs:
             trigger = uuid.uuid4().hex
             folder = found["spec"]["flinkConfiguration"]["execution.checkpointing.savepoint-dir"]
             await self.rest.stop_with_savepoint(self.job, trigger_id=trigger, directory=folder)
@@ -136,33 +125,18 @@ class SuspendingOperator:
         await self.kube.merge(f"{self.path}/status", {"status": status})
 
 
-class HurriedClock(SystemClock):
-    """The machine's clock, which goes past every time limit while waiting is in vain."""
-
-    def __init__(self, is_in_vain):
-        self._is_in_vain, self._ahead = is_in_vain, 0.0
-
-    def monotonic(self):
-        return super().monotonic() + self._ahead
-
-    async def sleep(self, seconds):
-        await super().sleep(seconds)
-        if await self._is_in_vain():
-            self._ahead += 1000.0
-
-
 class Cast:
-    """Who plays in a test: the operator, the user who moves the job, and what they say."""
+    """Who plays in a test: the operator, and the user who moves the job."""
 
     def __init__(self, kube, api, operator, folder):
         self.kube, self.api, self.operator, self.folder = kube, api, operator, folder
-        self.said: list[str] = []
 
     @property
     def path(self):
         return self.operator.path
 
-    def request(self):
+    async def printed(self):
+        """Return what `weir adopt` says for a StreamApp that the user wrote."""
         manifest = {
             "apiVersion": "weir.dev/v1alpha1",
             "kind": "StreamApp",
@@ -183,35 +157,14 @@ class Cast:
                 "operatorManager": {"interval": "5s"},
             },
         }
-        file = self.folder / "streamapp.yaml"
+        file = self.folder / "of the user.yaml"
         file.write_text(json.dumps(manifest))
-        return MoveRequest(
-            namespace=self.kube.namespace,
-            name="trips",
-            objective="1s",
-            manifest=file,
-            timeout=300.0,
+        request = AdoptionRequest(
+            namespace=self.kube.namespace, name="trips", objective="1s", manifest=file
         )
-
-    async def move(self, clock=None):
-        return await move_with(
-            self.api,
-            self.request(),
-            say=self.said.append,
-            clock=clock or SystemClock(),
-            period=0.2,
-        )
-
-    def mover(self):
-        return Mover(
-            self.api,
-            self.kube.namespace,
-            "trips",
-            clock=SystemClock(),
-            say=self.said.append,
-            timeout=300.0,
-            period=0.2,
-        )
+        deployment, found = await show_with(self.api, request)
+        assert found.stops == ()
+        return describe_move(deployment, found.manifest, str(file))
 
     async def deployment(self):
         return (await self.kube.get(self.path)).body
@@ -256,7 +209,7 @@ async def cast(api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_p
         await parallelism_of(rest)
         task = asyncio.create_task(operator.run())
         try:
-            yield Cast(kube, Cluster(api, adaptive_flink.ports[0]), operator, tmp_path)
+            yield Cast(kube, WithService(api, adaptive_flink.ports[0]), operator, tmp_path)
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -338,115 +291,82 @@ async def controller(cast, monkeypatch):
 
 
 async def test_a_job_moves_to_a_streamapp_and_back_and_every_record_is_written_once(
-    compiled, cast, monkeypatch
+    compiled, cast, shell, monkeypatch
 ):
     async with controller(cast, monkeypatch):
-        moved = await cast.move()
+        there, back = split(await cast.printed())
+        moved = await shell(there)
         app, suspended = await cast.app(), await cast.deployment()
-        jobs_of_weir = app["status"]["controller"]["job_id"]
         left = await cast.kube.get(
             f"/apis/apps/v1/namespaces/{cast.kube.namespace}/deployments/trips"
         )
 
-        repeated = await cast.move()
-        state = await cast.mover().move_back()
+        returned = await shell(back)
         again = await cast.deployment()
 
-    assert app["spec"]["flink"]["job"]["initialSavepoint"] == moved.savepoint
-    assert suspended["status"]["jobStatus"]["upgradeSavepointPath"] == moved.savepoint
+    first = suspended["status"]["jobStatus"]["upgradeSavepointPath"]
+    assert app["spec"]["flink"]["job"]["initialSavepoint"] == first
+    assert first in moved.splitlines()
     assert suspended["spec"]["job"]["state"] == "suspended"
-    record = json.loads(suspended["metadata"]["annotations"][MOVE])
-    assert (record["savepoint"], record["done"]) == (moved.savepoint, True)
-    assert record["uid"] == app["metadata"]["uid"]
-    assert repeated == Moved(savepoint=moved.savepoint, stream_app="trips", already=True)
     assert left.status == 404
-    assert jobs_of_weir
-    assert record["had_records"]
-    assert any("weir adopt trips" in each and "--back" in each for each in cast.said)
+    assert app["status"]["controller"]["job_id"]
     # The StreamApp's job has run, so its own state is newer than that of the FlinkDeployment.
-    assert state != moved.savepoint
-    assert cast.operator.starts == [None, state]
+    _, newer = cast.operator.starts
+    assert newer != first
+    assert newer in returned.splitlines()
     assert await cast.app() is None
-    assert MOVE not in (again["metadata"].get("annotations") or {})
     assert again["spec"]["job"]["upgradeMode"] == "last-state"
     assert await cast.written() == list(range(RECORDS))
 
 
-async def test_a_move_that_was_interrupted_continues_and_one_that_fails_is_taken_back(
-    cast, monkeypatch
-):
-    async def die(self, record):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as interrupted:
-        interrupted.setattr(Mover, "_create", die)
-        with pytest.raises(KeyboardInterrupt):
-            await cast.move()
-    begun = json.loads((await cast.deployment())["metadata"]["annotations"][MOVE])
-    with pytest.raises(PermanentError, match="not moved: Expected StreamApp trips to run"):
-        await cast.move(HurriedClock(cast.app))  # nobody watches StreamApps here
-
-    assert begun["savepoint"] == cast.operator.savepoint
-    assert begun["upgrade_mode"] == "last-state"
-    assert cast.operator.starts == [None, begun["savepoint"]]
-    assert await cast.app() is None
-    after = await cast.deployment()
-    assert MOVE not in (after["metadata"].get("annotations") or {})
-    assert await cast.written() == list(range(RECORDS))
-
-
-async def test_a_job_that_gives_no_savepoint_runs_on(cast):
-    cast.operator.takes_savepoints = False
-
-    async def is_suspended():
-        return (await cast.deployment())["spec"]["job"]["state"] == "suspended"
-
-    with pytest.raises(
-        PermanentError, match=r"has no savepoint after .*: lifecycleState is STABLE"
-    ):
-        await cast.move(HurriedClock(is_suspended))
-
-    after = await cast.deployment()
-    assert (after["spec"]["job"]["state"], cast.operator.starts) == ("running", [None])
-    assert MOVE not in (after["metadata"].get("annotations") or {})
-    assert await cast.app() is None
-
-
-async def test_what_stops_a_move_is_found_before_anything_is_changed(
-    kube, flink_deployments, connected
+async def test_without_a_savepoint_no_streamapp_is_created_and_the_job_runs_again(
+    kube, flink_deployments, shell, tmp_path
 ):
     path = f"{flink_deployments}/trips"
-    spec = {
-        "mode": "Advise",
-        "flink": {"ref": {"kind": "FlinkDeployment", "name": "trips"}},
-        "objective": {"responseTime": "1s"},
-    }
-    head = {"apiVersion": "weir.dev/v1alpha1", "kind": "StreamApp"}
-    app = {**head, "metadata": {"name": "advice"}, "spec": spec}
+    file = tmp_path / "trips.yaml"
+    manifest = a_manifest(flink={"image": "example/trips:1.4", "job": {"jar": "/trips.jar"}})
+    file.write_text(json.dumps(manifest))
+    deployment = read_deployment((await kube.get(path)).body)
+    there, back = split(describe_move(deployment, manifest, str(file)))
+    [instead] = re.findall(r"^#   (kubectl .*)$", back, flags=re.MULTILINE)
+    ended = {"status": {"lifecycleState": "SUSPENDED", "jobStatus": {"upgradeSavepointPath": ""}}}
+    assert (await kube.merge(f"{path}/status", ended)).status == 200
+
+    with pytest.raises(AssertionError, match="SAVEPOINT: is empty, so no savepoint is known"):
+        await shell(there)
+    suspended = (await kube.get(path)).body["spec"]["job"]["state"]
+    await shell(instead)
+
+    assert suspended == "suspended"
+    assert (await kube.get(f"{kube.stream_apps}/{manifest['metadata']['name']}")).status == 404
+    assert (await kube.get(path)).body["spec"]["job"]["state"] == "running"
+
+
+async def test_what_the_api_server_refuses_is_said_before_the_job_is_stopped(
+    kube, flink_deployments, shell, tmp_path
+):
+    path = f"{flink_deployments}/trips"
+    file = tmp_path / "trips.yaml"
+    manifest = a_manifest(mode="Sometimes")
+    file.write_text(json.dumps(manifest))
+    before = (await kube.get(path)).body
+    there, _ = split(describe_move(read_deployment(before), manifest, str(file)))
+
+    with pytest.raises(AssertionError, match='Unsupported value: "Sometimes"'):
+        await shell(there)
+
+    assert (await kube.get(path)).body == before
+
+
+async def test_another_streamapp_stops_a_move_and_nothing_is_changed(kube, flink_deployments, api):
+    path = f"{flink_deployments}/trips"
+    app = a_manifest(mode="Advise", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})
+    app["metadata"]["name"] = "advice"
     assert (await kube.create(kube.stream_apps, app)).status == 201
-    version = (await kube.get(path)).body["metadata"]["resourceVersion"]
-    manifest = {**head, "metadata": {"name": "trips"}, "spec": {**spec, "nodePools": [{}]}}
+    before = (await kube.get(path)).body
+    request = AdoptionRequest(namespace=kube.namespace, name="trips", objective="1s", manifest=None)
 
-    admin, guest = [
-        Mover(
-            await connected(token),
-            kube.namespace,
-            "trips",
-            clock=SystemClock(),
-            say=print,
-            timeout=1.0,
-        )
-        for token in (ADMIN, GUEST)
-    ]
-    rights = await guest.find_stops(manifest)
-    (other,) = await admin.find_stops(manifest)
-    await kube.delete(f"{kube.stream_apps}/advice")
-    (invalid,) = await admin.find_stops(manifest)
-    with pytest.raises(PermanentError, match="there is no move to take back"):
-        await admin.move_back()
+    _, found = await show_with(api, request)
 
-    assert "StreamApp advice exists already" in other
-    assert "The StreamApp is not valid: spec.nodePools[0].name" in invalid
-    assert (await kube.get(path)).body["metadata"]["resourceVersion"] == version
-    assert len(rights) == 5
-    assert "the right to patch flinkdeployments" in rights[0]
+    assert "StreamApp advice exists already" in found.stops[0]
+    assert (await kube.get(path)).body == before

@@ -3,21 +3,19 @@
 import pytest
 
 from weir_operator.errors import TemporaryError
-from weir_operator.external.adopt import MoveRequest, read_adoption, show
+from weir_operator.external.adopt import AdoptionRequest, read_adoption, show_with
 from weir_operator.external.flink_deployment import PATH
-from weir_operator.external.moving import MOVE, MoveRecord
 from weir_operator.external.view import view_job
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import JobDetails, JobState, Vertex
-from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
+from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.api.testing import MemoryApi
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.testing import a_manifest
 
 DEPLOYMENT = PATH.format("streams", "trips")
-REQUEST = MoveRequest(
-    namespace="streams", name="trips", objective="1s", manifest=None, timeout=60.0
-)
+REQUEST = AdoptionRequest(namespace="streams", name="trips", objective="1s", manifest=None)
 
 
 class FlinkWithErrors:
@@ -28,9 +26,6 @@ class FlinkWithErrors:
 
     async def version(self):
         return self._answer("version", "2.3.0")
-
-    async def counters(self, job, vertex):
-        return self._answer("counters", ())
 
     async def close(self):
         pass
@@ -90,39 +85,66 @@ def job_of(monkeypatch):
 
 
 async def test_a_job_that_cannot_be_reached_stops_the_move_with_the_reason(api):
-    _, found, had_records = await read_adoption(api, REQUEST, clock=FakeClock())
+    _, found = await read_adoption(api, REQUEST)
 
     (stop,) = found.stops
     assert "services/trips-rest" in stop
-    assert not had_records
 
 
-@pytest.mark.parametrize("unanswered", ["version", "counters"])
-async def test_a_check_that_gets_no_answer_is_not_taken_as_passed(api, job_of, unanswered):
-    job_of(unanswered)
+async def test_a_check_that_gets_no_answer_is_not_taken_as_passed(api, job_of):
+    job_of("version")
 
-    with pytest.raises(TemporaryError, match=f"Flink did not answer: {unanswered}"):
-        await read_adoption(api, REQUEST, clock=FakeClock())
+    with pytest.raises(TemporaryError, match="Flink did not answer: version"):
+        await read_adoption(api, REQUEST)
 
 
-async def test_a_moved_job_is_not_said_to_be_let_run_again(api, job_of, monkeypatch):
-    async def connect():
-        return api
-
-    monkeypatch.setattr(KubernetesApi, "connect", connect)
-    record = MoveRecord(
-        stream_app={"metadata": {"name": "trips"}},
-        upgrade_mode=None,
-        savepoint_before="",
-        had_records=True,
-        done=True,
-    )
+async def test_a_moved_job_is_first_of_all_said_to_run_elsewhere(api):
     deployment = await api.get(DEPLOYMENT)
-    deployment["metadata"]["annotations"] = {MOVE: record.model_dump_json()}
     deployment["spec"]["job"]["state"] = "suspended"
     api.put(DEPLOYMENT, deployment)
+    manifest = a_manifest()
+    manifest["metadata"]["name"] = "trips"
+    api.put(Key("streams", "trips").path, manifest)
 
-    _, found = await show(REQUEST)
+    _, found = await show_with(api, REQUEST)
 
-    (stop,) = found.stops
-    assert "was moved already" in stop
+    elsewhere, suspended = found.stops
+    assert "StreamApp trips exists already" in elsewhere
+    assert "unless a StreamApp runs it by now" in suspended
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (None, 0),
+        (RefusedByKubernetesError("savepointRedeployNonce: field not declared", 500), 1),
+        (RefusedByKubernetesError("may not patch", 403), 0),
+    ],
+)
+async def test_an_operator_that_could_not_take_the_job_back_stops_the_move(
+    api, job_of, monkeypatch, error, stops
+):
+    async def apply(path, body, manager="weir", *, force=True, dry_run=False):
+        assert (path, dry_run) == (DEPLOYMENT, True)
+        if error is not None:
+            raise error
+        return body
+
+    job_of("")
+    monkeypatch.setattr(api, "apply", apply)
+
+    _, found = await show_with(api, REQUEST)
+
+    assert len(found.stops) == stops
+    assert all("upgrade it and its CRDs" in each for each in found.stops)
+
+
+async def test_a_streamapp_that_is_not_valid_stops_the_move(api, job_of):
+    deployment = await api.get(DEPLOYMENT)
+    deployment["spec"]["job"]["args"] = ["a"] * 2000
+    api.put(DEPLOYMENT, deployment)
+    job_of("")
+
+    _, found = await show_with(api, REQUEST)
+
+    assert any("The StreamApp is not valid: spec.flink.job.args" in each for each in found.stops)

@@ -1,12 +1,10 @@
 """What Weir reads of a FlinkDeployment, what it refuses, and the StreamApp that replaces it."""
 
-import json
-import re
 from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.external.adoption_plan import describe_move, plan_adoption
+from weir_operator.external.adoption_plan import commands_of_way_back, plan_adoption
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
     describe_overrides,
@@ -18,7 +16,6 @@ from weir_operator.external.flink_deployment import (
     refusals,
     refuse_flink,
 )
-from weir_operator.external.moving import MOVE
 from weir_operator.external.reference import Reference, pools_of
 from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
@@ -310,11 +307,16 @@ def plan(job, given):
     return plan_adoption(deployment, job, version="2.0.0", objective="1s", given=given)
 
 
-def test_the_move_names_the_way_back():
-    said = describe_move(a_deployment(job={"savepointRedeployNonce": 4}))
+def test_the_way_back_deploys_again_and_sets_the_upgrade_mode_as_it_was():
+    job = {"savepointRedeployNonce": 4, "upgradeMode": "last-state"}
+    commands = commands_of_way_back(a_deployment(job=job), "rides")
 
-    assert "weir adopt trips --namespace streams --back" in said
-    (patch,) = re.findall(r"-p '(.*initialSavepointPath.*)'", said)
-    assert json.loads(patch)["spec"]["job"]["savepointRedeployNonce"] == 5
-    # Else `weir adopt --move` would take the job for one that it has moved.
-    assert json.loads(patch)["metadata"]["annotations"] == {MOVE: None}
+    *_, deploy, _, mode = (each.line for each in commands)
+    assert '"savepointRedeployNonce": 5' in deploy
+    assert '{"spec": {"job": {"upgradeMode": "last-state"}}}' in mode
+
+
+def test_an_upgrade_mode_that_was_not_set_is_removed():
+    commands = commands_of_way_back(a_deployment(job={}), "rides")
+
+    assert '{"spec": {"job": {"upgradeMode": null}}}' in commands[-1].line

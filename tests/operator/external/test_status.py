@@ -70,9 +70,6 @@ class InOffice:
 class NoDependencies:
     """Makes nothing: a foreign job needs no runtime of Weir's."""
 
-    def policy_probe(self):
-        return None
-
     def prometheus(self):
         return None
 

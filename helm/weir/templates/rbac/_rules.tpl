@@ -1,11 +1,10 @@
 {{/* What Weir may do where its StreamApps are. Secrets are not among it: pods name them, Weir never
 reads one. */}}
 {{- define "weir.rules" -}}
-# StreamApps: seen, finalized, one made as canary in Weir's own namespace, and what `weir adopt`
-# creates there, and deletes on the way back.
+# StreamApps: seen, finalized, and one made as canary.
 - apiGroups: [weir.dev]
   resources: [streamapps]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [weir.dev]
   resources: [streamapps/status]
   verbs: [get, patch, update]
@@ -50,8 +49,7 @@ reads one. */}}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, create, patch, delete]
-# Jobs that somebody else runs: patched only in mode Auto, for the parallelism of their vertices, and
-# by `weir adopt --move`.
+# Jobs that somebody else runs: patched only in mode Auto, for the parallelism of their vertices.
 - apiGroups: [flink.apache.org]
   resources: [flinkdeployments]
   verbs: [get, list, patch]

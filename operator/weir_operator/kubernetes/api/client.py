@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -165,6 +166,8 @@ FIELD_MANAGER_CONFLICT = "FieldManagerConflict"
 """Reason of a conflict: another field manager has set a field to another value."""
 
 _ABOUT_THE_BODY = ("failed to create typed patch object", "failed to convert new object")
+_VALUE = re.compile(r"&value\.valueUnstructured\{.*?\}(?=\n|$)", re.DOTALL)
+"""A value of a wrong type, as the API server repeats it; it may be secret."""
 
 ATTEMPTS = 4
 """How often one request is sent at most."""
@@ -534,7 +537,7 @@ def _message(content: str) -> str:
     """Return the sentence of a `Status`, or what else was answered."""
     found = _json(content)
     if isinstance(found, Mapping) and isinstance(found.get("message"), str):
-        return str(found["message"])
+        return _VALUE.sub("another type", str(found["message"]))
     return content.strip().partition("\n")[0][:200] or "without a reason"
 
 

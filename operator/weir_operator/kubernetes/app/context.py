@@ -20,7 +20,6 @@ from weir_operator.kubernetes.api.objects import ObjectApi, PagedReader, Resourc
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.app.library_pages import release_library_pages
-from weir_operator.kubernetes.app.policy_probe import PolicyProbe
 from weir_operator.kubernetes.app.turns import Turns
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
@@ -65,10 +64,6 @@ class AppDependencies(Protocol):
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""
-        ...
-
-    def policy_probe(self) -> PolicyProbe | None:
-        """Return the test whether NetworkPolicies are enforced; `None` if it is impossible here."""
         ...
 
 

@@ -23,12 +23,11 @@ from weir_operator.loop.directives import directives_of
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import job_manager_files, task_manager_files
 from weir_operator.runtime.kubernetes.pods import FlinkPods
-from weir_operator.runtime.kubernetes.template_fields import find_wrong_texts, find_wrong_types
 from weir_operator.runtime.places import MIB, memory_needs_of, size_memory
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.section import suggest
-from weir_operator.streamapp.sentences import sentence, sentence_without_value
+from weir_operator.streamapp.sentences import sentence
 from weir_operator.wiring import assembly
 from weir_policies import registry
 from weir_policies.errors import (
@@ -77,19 +76,11 @@ def find_refusals(app: StreamApp) -> tuple[str, ...]:
         found += _sentences_of(lambda: _make_loops(app))
     if flink.ref is None:
         wrong = [sentence(mistake) for mistake in _mistakes_of_config(app)]
-        wrong = [*_refusals_of_template(app), *(wrong or _refusals_of_memory(app))]
+        wrong = wrong or _refusals_of_memory(app)
         found += wrong
         if flink.image is not None and not wrong:
             found += _sentences_of(lambda: _make_pods(app))
     return tuple(dict.fromkeys(found))
-
-
-def _refusals_of_template(app: StreamApp) -> list[str]:
-    template, here = app.spec.flink.pod_template or {}, ("spec", "flink", "podTemplate")
-    return [
-        *(sentence_without_value(each) for each in find_wrong_types(template, here)),
-        *(sentence(each) for each in find_wrong_texts(template, here)),
-    ]
 
 
 def _mistakes_of_config(app: StreamApp) -> Iterator[Mistake]:

@@ -332,13 +332,6 @@ class StatusReporter:
         """Report the advice for an external job; `None` withdraws it."""
         self._note(replace(self.facts, advice=advice.message if advice else ""))
 
-    def on_policies(self, found: Aspect) -> None:
-        """Report whether the network enforces NetworkPolicies."""
-        before = self.facts.policies
-        if found.status == "False" and (before is None or before.status != "False"):
-            self.report("NetworkPolicyNotEnforced", found.message)
-        self._note(replace(self.facts, policies=found))
-
     def on_event(self, event: Event) -> None:
         """Report an event."""
         if self._records is not None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from contextvars import Context
-from dataclasses import replace
 
 import structlog
 from pydantic.types import JsonValue
@@ -43,7 +42,6 @@ from weir_operator.kubernetes.app.opening import AppStores, open_loops, open_sto
 from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.app.turns import Turn
-from weir_operator.kubernetes.status.conditions import Aspect
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
 from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import first_facts
@@ -55,7 +53,6 @@ from weir_operator.loop.directives import (
 from weir_operator.loop.tick import find_first_wait
 from weir_operator.rescale.journal import Step
 from weir_operator.runtime.local.processes import release_replicas
-from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import state_directory
@@ -126,7 +123,6 @@ class AppTask:
         self._finished = False  # the job came to its own end, and no loop waits for directives
         self._plan: Plan | None = None  # what the job's program builds, as far as that is known
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
-        self._policies: Aspect | None = None  # whether the network enforces NetworkPolicies
         self._writer = StatusClient(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present run
         self._lost = asyncio.Event()  # the present run must not act any more
@@ -258,7 +254,7 @@ class AppTask:
         context = self._context
         await self._remember_the_spec()
         app = self._app
-        facts = replace(first_facts(self.resource.generation, app), policies=self._policies)
+        facts = first_facts(self.resource.generation, app)
         reporter = self._reporter = StatusReporter(context, self.resource, writer, facts)
         if self._failure:
             # What people must see to is not hidden by each new try.
@@ -354,8 +350,7 @@ class AppTask:
                 return
             self._failure, self._runs = "", True
             reporter.set_ready("True", "JobRunning", "The job is running")
-            async with self._probing_policies(loops.runtime, reporter):
-                await loops.steering.controller.run(stop)
+            await loops.steering.controller.run(stop)
             if not self._changed.is_set():
                 await release_replicas(loops.runtime)
                 self._finished, self._runs = True, False
@@ -404,33 +399,12 @@ class AppTask:
             self._refused = "; ".join(sorted(each.sentence for each in found if each.refuses))
             self._ask()
 
-        async with self._beside(
-            "autoscalers", lambda: self._context.autoscaler_conflicts.watch(app, report_autoscalers)
-        ):
-            yield
-
-    def _beside(
-        self, name: str, work: Callable[[], Awaitable[None]]
-    ) -> AbstractAsyncContextManager[None]:
-        count = self._context.telemetry.count_task_failure
-        return running_beside(name, work, clock=self._context.clock, count=count)
-
-    @contextlib.asynccontextmanager
-    async def _probing_policies(
-        self, runtime: Runtime, reporter: StatusReporter
-    ) -> AsyncIterator[None]:
-        """Check in the background whether the network keeps others from the job's Flink."""
-        probe = self._context.dependencies.policy_probe()
-        if probe is None:
-            yield
-            return
-
-        def report_policies(found: Aspect) -> None:
-            reporter.on_policies(found)
-            self._policies = found
-
-        async with self._beside(
-            "policies", lambda: probe.watch(lambda: runtime.rest_url, report_policies)
+        context = self._context
+        async with running_beside(
+            "autoscalers",
+            lambda: context.autoscaler_conflicts.watch(app, report_autoscalers),
+            clock=context.clock,
+            count=context.telemetry.count_task_failure,
         ):
             yield
 

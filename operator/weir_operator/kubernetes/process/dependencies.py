@@ -9,7 +9,6 @@ from weir_operator.errors import TemporaryError
 from weir_operator.external.metrics import PrometheusFor
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.policy_probe import PolicyProbe, probe_from_here
 from weir_operator.kubernetes.process.settings import PrometheusAccess
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.names import APP_LABEL
@@ -31,7 +30,6 @@ class ClusterDependencies:
         """Create it for where Flink runs; without Prometheus, pods are scraped directly."""
         self._runtime_for = runtime_for
         self._server = None if prometheus is None else _connect(prometheus)
-        self._probe = probe_from_here()
 
     async def close(self) -> None:
         """Release the connections to Prometheus."""
@@ -62,10 +60,6 @@ class ClusterDependencies:
         source = DirectSource(targets, name)
         source.start()
         return source
-
-    def policy_probe(self) -> PolicyProbe | None:
-        """Return what tries whether NetworkPolicies are enforced."""
-        return self._probe
 
     def prometheus(self) -> PrometheusFor | None:
         """Return how a job that somebody else runs is measured; `None` asks its own Flink."""

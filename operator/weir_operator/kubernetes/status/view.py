@@ -69,8 +69,6 @@ class Facts:
     """What is wrong with the loops now."""
     model: Aspect | None = None
     """What the last tick that decided knew of the operators' models."""
-    policies: Aspect | None = None
-    """Whether the network enforces NetworkPolicies; `None` where nothing is known of it."""
     suspended: str | None = None
     """Where the state of a job lies that is stopped on purpose; `None` where it is not."""
     mode: Mode = Mode.AUTO
@@ -148,8 +146,6 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         aspects.append(judge_objective(tick, settings))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
     aspects.append(judge_records(facts.unrecorded))
-    if facts.policies is not None:
-        aspects.append(facts.policies)
     figures = figures_of(facts)
     cost = figures["cost"]
     return StreamAppStatus(

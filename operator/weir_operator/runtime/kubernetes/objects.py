@@ -115,9 +115,12 @@ class AppObjects:
         """Have the API server judge an object without storing it.
 
         Raises:
-            TemporaryError: It cannot be reached.
-            PermanentError: It refuses the object.
+            TemporaryError: It cannot be reached, or an object of this name is about to go.
+            PermanentError: It refuses the object, or the name belongs to one that is not Weir's.
         """
+        found = await self._at(self.path_of(thing))
+        if found is not None:
+            self.check_owner(thing["kind"], found)
         await self.api.apply(self.path_of(thing), thing, dry_run=True)
 
     def check_owner(self, kind: str, found: Body) -> None:

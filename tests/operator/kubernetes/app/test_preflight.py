@@ -23,10 +23,6 @@ def a_config(config):
     return {"flink": {"image": "trips:1", "config": config}}
 
 
-def a_template(**template):
-    return {"flink": {"image": "trips:1", "podTemplate": template}}
-
-
 REFUSED = [
     ("a policy that nobody knows", a_policy("planer"),
      "spec.operatorManager.policy.name: expected a policy of Weir, got 'planer';",
@@ -54,13 +50,6 @@ REFUSED = [
     ("a size in Kubernetes' spelling", a_config({"taskmanager.memory.segment-size": "64Ki"}),
      'spec.flink.config["taskmanager.memory.segment-size"]: expected a size as Flink reads it,'
      " got '64Ki';", "such as 64m or 64 mb"),
-    ("a label that is none", a_template(metadata={"labels": {"team": "a b"}}),
-     "spec.flink.podTemplate.metadata.labels.team: expected the value of a label: at most 63"
-     " letters, digits, '-', '_' and '.', got 'a b';", "begin and end it with a letter or digit"),
-    ("a number for a text, which may be secret",
-     a_template(spec={"containers": [{"name": "a", "env": [{"name": "A", "value": 5}]}]}),
-     "spec.flink.podTemplate.spec.containers[0].env[0].value: expected text, got a number;",
-     "write it in quotes"),
     ("two garbage collectors", a_config({"env.java.opts.all": "-XX:+UseSerialGC -XX:+UseG1GC"}),
      'spec.flink.config["env.java.opts.all"]: expected one garbage collector,'
      " got '-XX:+UseSerialGC -XX:+UseG1GC';", "keep one of them"),

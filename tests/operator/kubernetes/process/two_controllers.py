@@ -119,9 +119,6 @@ class OneWorld:
     def source(self, app, runtime):
         return NoSamples()
 
-    def policy_probe(self):
-        return None
-
     def prometheus(self):
         return None
 
