@@ -1,21 +1,15 @@
 """The planner against policies that others have published since 2017, in the simulator.
 
-`dhalion` (VLDB 2017), `conttune` (VLDB 2023), `daedalus` (ICPE 2024) and `justin` (DAIS 2025), each
-with its published or default settings, which were chosen on nothing here. Four kinds of cases:
+`dhalion` (VLDB 2017), `conttune` (VLDB 2023) and `daedalus` (ICPE 2024), each with its published or
+default settings, which were chosen on nothing here. Three kinds of cases:
 
 - settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
   steady states, and a clairvoyant optimum that is known;
 - the judged cases of `first-hours`, one seed: jobs that nobody has seen, where changes take time;
 - those of 24 h once more, with a bound on response times that only an operator exceeds that falls
-  behind: the rivals plan for throughput, and none of them knows response times;
-- those of 24 h in which a change costs most, with one operator that has state and three amounts of
-  memory to choose from (`EFFECTS`): `justin`, `ds2`, and `justin` that changes replicas alone, its
-  own baseline. `planner` believes what memory does as it believes speeds, with an error of either
-  sign for each amount; or, in *memory, guessed*, what the live controller guesses from the misses
-  with the first amount, for the whole run. Live, a trial of an amount replaces the guess.
+  behind: the rivals plan for throughput, and none of them knows response times.
 
-They know neither prices nor node types, and keep the mix that they start with. With memory, all
-start with the least: Justin's lowest level is the default amount, and DS2 knows no other.
+They know neither prices nor node types, and keep the mix that they start with.
 """
 
 from __future__ import annotations
@@ -38,17 +32,13 @@ from benchmarks.policies.clairvoyant import least_cost
 from benchmarks.policies.first_hours import Case, list_cases
 from benchmarks.policies.first_hours import describe as describe_case
 from benchmarks.policies.planner import geometric_mean
-from weir_simulator.experiment import Experiment, MemoryEffect
+from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 
-ABOUT = "the planner against Dhalion, ContTune, Daedalus and Justin, simulated"
+ABOUT = "the planner against Dhalion, ContTune and Daedalus, simulated"
 DURATION = "2 min"
 
-RIVALS = ("dhalion", "daedalus", "conttune", "justin")
-ALONE = "justin, replicas alone"
-MEMORY_RIVALS = ("ds2", ALONE, "justin")
-PARAMETERS: Mapping[str, tuple[str, Mapping[str, float]]] = {ALONE: ("justin", {"min_hit_rate": 0})}
-"""Policies that do not run with their defaults: the name, and settings."""
+RIVALS = ("dhalion", "daedalus", "conttune")
 SEEDS = (1,)
 """Of the cases of `first-hours`; the settings of the paper have nothing that is drawn."""
 MAX_REPLICAS = 10
@@ -60,21 +50,6 @@ LOOSE = 5.0
 an idle dataflow takes."""
 DAY = 86_400
 """Seconds."""
-CORE, GIB = 0.0316, 0.0042
-"""Price per hour of a core and of 1 GiB, as in `docs/operating.md`."""
-AMOUNTS = {256: 1, 512: 2, 1024: 4}
-"""MiB of managed memory of a replica with one core, and GiB that are paid for."""
-STATEFUL = {"one": "op", "chain": "count"}
-"""The operator with state, by dataflow."""
-EFFECTS = {
-    # A miss costs much: of a record's work, 60 % with the least memory. Both fall as 1 / memory.
-    "misses fall": ((1.0, 0.4), (0.7, 0.2), (0.55, 0.1)),
-    # CPU per record and misses with 66, 128 and 246 MiB that `memory` measured on 2026-11-26.
-    "measured": ((1.0, 0.333), (0.447, 0.27), (0.428, 0.072)),
-    # State far larger than any amount.
-    "misses stay": ((1.0, 0.5), (0.98, 0.48), (0.95, 0.45)),
-}
-"""A record's work, and share of reads that miss the cache, with each amount."""
 GOAL = 1.0
 
 
@@ -111,11 +86,6 @@ class Group:
     limits: Mapping[str, float]
     """Clairvoyant optimum by the case's name, per slot; empty where it is not known."""
 
-    @property
-    def rivals(self) -> tuple[str, ...]:
-        """The policies that `planner` is compared with."""
-        return rivals_in(self.name)
-
     def of(self, policy: str) -> list[Outcome]:
         """Return what a policy came to in each case."""
         return [self.outcomes[case, policy] for case in self.cases]
@@ -139,11 +109,6 @@ def run() -> list[Figure]:
     ]
 
 
-def rivals_in(group: str) -> tuple[str, ...]:
-    """Return the policies that `planner` is compared with in a group."""
-    return MEMORY_RIVALS if group.startswith("memory") else RIVALS
-
-
 def _describe_first_hours(folder: Path) -> dict[tuple[str, str], list[Experiment]]:
     """Return the cases of `first-hours` by group and name; their traces are written."""
     described: dict[tuple[str, str], list[Experiment]] = {}
@@ -155,66 +120,7 @@ def _describe_first_hours(folder: Path) -> dict[tuple[str, str], list[Experiment
         described["loose bound", f"{name}, loose bound"] = [
             _loosen(each) for each in described["first 24 h", name]
         ]
-    return described | _describe_memory(folder)
-
-
-def _describe_memory(folder: Path) -> dict[tuple[str, str], list[Experiment]]:
-    """Return the cases with a choice of memory by group and name."""
-    described: dict[tuple[str, str], list[Experiment]] = {}
-    chosen = [
-        case
-        for case in list_cases("judged")
-        if case.dataflow in STATEFUL and case.world == "state" and case.hours == 24
-    ]
-    for effect in EFFECTS:
-        for case in chosen:
-            plain = [describe_case(case, folder, seed) for seed in SEEDS]
-            name = f"{case}, {effect}"
-            known = [_offer_memory(each, case, effect) for each in plain]
-            described[f"memory, {effect}", name] = known
-            described["memory, loose bound", f"{name}, loose bound"] = [
-                _loosen(each) for each in known
-            ]
-            described["memory, guessed", f"{name}, guessed"] = [
-                each.model_copy(
-                    update={"believed": each.believed.model_copy(update={"memory": "guessed"})}
-                )
-                for each in known
-            ]
     return described
-
-
-def _offer_memory(experiment: Experiment, case: Case, effect: str) -> Experiment:
-    """Return a case with one operator that has state, and with three amounts of memory."""
-    least = min(AMOUNTS)
-    base = CORE + AMOUNTS[least] * GIB
-    node_types = [
-        {
-            "name": f"{managed}",
-            "speedup": 1.0,
-            "price": (CORE + paid * GIB) / base,
-            "memory": managed,
-        }
-        for managed, paid in AMOUNTS.items()
-    ]
-    effects = tuple(
-        MemoryEffect(managed=managed, work=work, miss_share=missed)
-        for managed, (work, missed) in zip(AMOUNTS, EFFECTS[effect], strict=True)
-    )
-    operators = tuple(
-        each.model_copy(update={"memory": effects})
-        if each.name == STATEFUL[case.dataflow]
-        else each
-        for each in experiment.operators
-    )
-    begun = sum((experiment.initial or {}).values())
-    fields = {name: getattr(experiment, name) for name in Experiment.model_fields}
-    changes = {
-        "operators": operators,
-        "node_types": node_types,
-        "initial": {f"{least}": begun},
-    }
-    return Experiment.model_validate(fields | changes, strict=False)
 
 
 def _hours_of(case: Case) -> int:
@@ -233,7 +139,7 @@ def _run_all(
     tasks = [
         Task(group=group, case=case, policy=policy, experiments=experiments)
         for (group, case), experiments in described.items()
-        for policy in ("planner", *rivals_in(group))
+        for policy in ("planner", *RIVALS)
     ]
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         found = list(track(pool.map(measure, tasks), total=len(tasks), description="rivals"))
@@ -252,9 +158,8 @@ def _run_all(
 
 def measure(task: Task) -> Outcome:
     """Return what a policy comes to in one case."""
-    policy, parameters = PARAMETERS.get(task.policy, (task.policy, {}))
     results = [
-        simulate(experiment, seed=seed, policy=policy, parameters=parameters)
+        simulate(experiment, seed=seed, policy=task.policy)
         for seed, experiment in zip(SEEDS, task.experiments, strict=False)
     ]
     return Outcome(
@@ -270,7 +175,7 @@ def measure(task: Task) -> Outcome:
 def _compare(group: Group) -> Iterator[Figure]:
     """Yield the goals: the planner's cost divided by each rival's."""
     ours = group.of("planner")
-    for policy in group.rivals:
+    for policy in RIVALS:
         ratios = [one.cost / other.cost for one, other in zip(ours, group.of(policy), strict=True)]
         yield at_most(
             figure=f"{group.name}: planner / {policy}, geometric mean of {len(ratios)} cases",
@@ -287,7 +192,7 @@ def _compare(group: Group) -> Iterator[Figure]:
 
 def _sum_up(group: Group) -> Iterator[Figure]:
     """Yield what each policy came to in the group."""
-    for policy in ("planner", *group.rivals):
+    for policy in ("planner", *RIVALS):
         found = group.of(policy)
         reference = "clairvoyant" if group.limits else "planner"
         divisors = group.limits or {
@@ -314,7 +219,7 @@ def _sum_up(group: Group) -> Iterator[Figure]:
 
 def _list_wins(group: Group) -> Iterator[Figure]:
     """Yield the cases in which a rival is cheaper."""
-    for policy in group.rivals:
+    for policy in RIVALS:
         for case in group.cases:
             ratio = group.outcomes[case, policy].cost / group.outcomes[case, "planner"].cost
             if ratio < 1:

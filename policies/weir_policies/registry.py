@@ -176,7 +176,6 @@ POLICIES: Mapping[str, Registered] = {
     **_compile("dhalion", "dhalion", neighbourhood=Neighbourhood.ANY),
     **_compile("conttune", "conttune", neighbourhood=Neighbourhood.ANY),
     **_compile("daedalus", "daedalus", neighbourhood=Neighbourhood.ANY),
-    **_compile("justin", "justin", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
     **_compile("q_learning_edf", "ql-edf", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
     **_compile(

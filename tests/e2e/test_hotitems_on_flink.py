@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 import yaml
 
-from benchmarks.flink.rocksdb_memory import read_caches
+from tests.e2e.rocksdb_caches import read_caches
 from weir_operator.flink.jars import (
     HELPER,
     REPOSITORY,

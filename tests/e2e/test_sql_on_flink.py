@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 
-from benchmarks.flink.rocksdb_memory import read_caches
+from tests.e2e.rocksdb_caches import read_caches
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.flink.testing import committed_lines
 
