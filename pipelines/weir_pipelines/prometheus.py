@@ -4,7 +4,7 @@ Each request asks for a limited piece of time, of one application and only the s
 uses; between two requests, it waits as long as the last one took. A piece that is too large for the
 server, or that it does not answer in time, is halved. It asks for the samples themselves (an
 instant query with a range selector): a range query would resample them to a step, and rates would
-come from invented points (docs/decisions/0059).
+come from invented points (docs/decisions/0022).
 """
 
 from __future__ import annotations

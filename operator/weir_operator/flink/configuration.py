@@ -53,7 +53,7 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         # Aligned while that is quick, unaligned under back-pressure, so that a job in overload
         # still has a fresh checkpoint to resume from. Quick is little beside a response time: while
         # barriers are aligned, records wait that came over channels whose barrier is there
-        # (decision 0028).
+        # (docs/decisions/0001).
         "execution.checkpointing.unaligned.enabled": "true",
         "execution.checkpointing.aligned-checkpoint-timeout": "100 ms",
         # Small state travels in the metadata, which only the JobManager writes and reads. 1 MB is
