@@ -149,9 +149,17 @@ check-generated: $(READY_DEV)
 docs: $(READY_DEV) ## Build the site of the documentation into build/site, strict about its links
 	$(BIN)/sphinx-build -W --keep-going --nitpicky --quiet -c docs -d build/doctrees . build/site
 
+# Policies of others, in a package of their own, so that only benchmarks find them.
+RIVALS := build/rivals
+
+$(RIVALS)/.ready: examples/rivals/pyproject.toml $(wildcard examples/rivals/weir_rivals/*.py) | $(READY_DEV)
+	rm -rf $(RIVALS)
+	$(PIP) --no-deps --target $(RIVALS) ./examples/rivals
+	touch $@
+
 .PHONY: bench
-bench: $(READY_DEV) $(if $(NAME),jars) ## Produce the project's figures: NAME=x runs x, without it the names are listed
-	$(BIN)/python -m benchmarks $(NAME)
+bench: $(READY_DEV) $(if $(NAME),jars $(RIVALS)/.ready) ## Produce the project's figures: NAME=x runs x, without it the names are listed
+	PYTHONPATH="$(CURDIR)/$(RIVALS)" $(BIN)/python -m benchmarks $(NAME)
 
 .PHONY: crds
 crds: $(READY) ## Write crds/ again from the pydantic models, the chart's copy and the reference

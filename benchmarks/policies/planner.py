@@ -84,7 +84,7 @@ def competitors() -> tuple[str, ...]:
     return tuple(
         name
         for name in registry.names()
-        if name not in ("planner", *OFFLINE) and registry.POLICIES[name].kernels is not None
+        if name not in ("planner", *OFFLINE) and registry.define(name) is not None
     )
 
 

@@ -171,11 +171,7 @@ POLICIES: Mapping[str, Registered] = {
     "queueing": compiled("queueing", "queueing", Neighbourhood.ANY, from_objective=("catch_up",)),
     **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
     **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
-    **_compile("cpu_band", "cpu-band", neighbourhood=Neighbourhood.ANY),
     **_compile("flink_autoscaler", "flink-autoscaler", neighbourhood=Neighbourhood.ANY),
-    **_compile("dhalion", "dhalion", neighbourhood=Neighbourhood.ANY),
-    **_compile("conttune", "conttune", neighbourhood=Neighbourhood.ANY),
-    **_compile("daedalus", "daedalus", neighbourhood=Neighbourhood.ANY),
     **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
     **_compile("q_learning_edf", "ql-edf", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
     **_compile(

@@ -40,7 +40,11 @@ def run(root) -> Run:
     """Run a program from the repository's root and return what it said."""
 
     def run_program(
-        arguments: Sequence[str | Path], *, cwd: Path = root, **environment: str
+        arguments: Sequence[str | Path],
+        *,
+        cwd: Path = root,
+        seconds: float = 120,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(argument) for argument in arguments],
@@ -48,7 +52,7 @@ def run(root) -> Run:
             env=os.environ | environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=seconds,
             check=False,
         )
 

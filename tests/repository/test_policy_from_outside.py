@@ -1,4 +1,4 @@
-"""A policy that another package declares is found by its name, and keeps the promise."""
+"""Policies that other packages declare are found by their names, and keep the promise."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ import pytest
 
 @pytest.fixture(scope="module")
 def installed(root, run, tmp_path_factory):
-    """Return a folder in which the example package is installed."""
+    """Return a folder in which the example packages are installed."""
     folder = tmp_path_factory.mktemp("site")
     done = run([
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-        "--no-deps", "--target", folder, root / "examples/policy",
+        "--no-deps", "--target", folder, root / "examples/policy", root / "examples/rivals",
     ])  # fmt: skip
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_the_example_package_passes_its_own_tests(installed, run, root, tmp_path):
+@pytest.mark.parametrize("package", ["policy", "rivals"])
+def test_an_example_package_passes_its_own_tests(installed, run, root, package):
+    folder = root / "examples" / package
     suite = run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path,
-         root / "examples/policy"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder],
+        cwd=folder,
+        seconds=290,  # the rivals are compiled
         PYTHONPATH=str(installed),
-    )  # fmt: skip
+    )
 
     assert suite.returncode == 0, suite.stdout
     assert "passed" in suite.stdout

@@ -65,7 +65,7 @@ def busy_at(share, *, replicas=10, **changes):
     return an_observation(**fields | changes)
 
 
-@pytest.mark.parametrize("policy", ["queueing", "ds2", "cpu-band", "flink-autoscaler"])
+@pytest.mark.parametrize("policy", ["queueing", "ds2", "flink-autoscaler"])
 async def test_no_policy_scales_in_while_a_backlog_is_worked_off(stage_of, policy):
     stage = await stage_of(
         operators=OPERATORS,

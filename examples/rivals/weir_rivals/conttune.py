@@ -46,10 +46,10 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.dhalion import measure_taken_in
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_rivals.dhalion import measure_taken_in
 
 STAY = 0
 POINTS = 24

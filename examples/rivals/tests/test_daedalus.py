@@ -9,8 +9,8 @@ from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import unpack_array
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.daedalus import DaedalusMemory, find_recovery, fit_model
 from weir_policies.testing import a_transition, an_observation
+from weir_rivals.daedalus import DaedalusMemory, find_recovery, fit_model
 
 SETTLED = 10
 """Minutes after which it changes what is not needed at once."""

@@ -8,8 +8,8 @@ import pytest
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment
-from weir_policies.operator_manager.conttune import ContTuneMemory, collect, fit, observe, predict
 from weir_policies.testing import a_model, a_transition, an_observation
+from weir_rivals.conttune import ContTuneMemory, collect, fit, observe, predict
 
 
 def build(**parameters):
