@@ -46,10 +46,6 @@ COMMANDS = {
         "weir_cli.replay:replay",
         "Replay recorded intervals with another policy or objective, or this version of Weir.",
     ),
-    "evaluate": (
-        "weir_cli.evaluate:evaluate",
-        "Show what Weir has saved in an evaluation, with confidence intervals.",
-    ),
     "validate": (
         "weir_cli.validate:validate",
         "Check manifests without running anything; fail if one has a mistake.",

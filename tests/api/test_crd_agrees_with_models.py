@@ -43,12 +43,6 @@ def a_whole_spec() -> dict[str, Any]:
         "deployment": "Named",
         "named": {"tokenize": {"small/500m": 2}},
     }
-    spec["evaluation"] = {
-        "baseline": {"deployment": "Initial"},
-        "block": "1h",
-        "pairs": 12,
-        "seed": 1,
-    }
     spec["nodePools"][0]["memoryPrice"] = 0.005
     spec["nodePools"][0]["tolerations"] = [
         {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.cli.recorded import write_records
 from weir_cli import main
 
-COMMANDS = ("explain", "replay", "evaluate")
+COMMANDS = ("explain", "replay")
 
 
 def read(command, state):

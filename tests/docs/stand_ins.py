@@ -98,10 +98,7 @@ def weir(arguments: list[str]) -> int:
         arguments += ["--evaluations", "3", "--workers", "1"]
     if command == "pipelines":
         return _pipelines(arguments)
-    if command in (
-        "adopt",
-        "evaluate",
-    ):  # a FlinkDeployment's job, or an evaluation, would have to run
+    if command == "adopt":  # a FlinkDeployment's job would have to run
         return _weir([*arguments, "--help"])
     if command == "local" and arguments[1].startswith("examples/"):
         seen = _weir([*arguments, "--help"])  # an option that does not exist is refused before it

@@ -24,7 +24,6 @@ from weir_operator.local.program import find_program, flink_configuration, load_
 from weir_operator.loop.cost import prices
 from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
-from weir_operator.loop.evaluation_store import EVALUATION
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.run_record import Record, RunSummary
@@ -266,7 +265,7 @@ async def _quantile(source: MetricsSource, now: float) -> float:
 async def _clear_away(settings: LocalSettings, folder: Path) -> None:
     """End an earlier run's processes; its state keeps its content under another name."""
     await (await LocalRuntime.open(settings)).close()
-    for name in ("status.json", "learned.json", TUNINGS, EVALUATION):
+    for name in ("status.json", "learned.json", TUNINGS):
         kept = folder / name
         if kept.exists():
             kept.replace(kept.with_suffix(f".{int(kept.stat().st_mtime)}.json"))

@@ -28,7 +28,6 @@ import structlog
 from pydantic import ConfigDict, TypeAdapter
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.loop.evaluation import EvaluatedInterval
 from weir_operator.loop.events import Event
 from weir_operator.loop.guards import Guard
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
@@ -432,8 +431,6 @@ class JobTick:
     """Records/s that arrived at the sources; NaN where unknown, as in older records."""
     sinks_late: bool = False
     """Whether a single sink exceeded its own bound; unknown, and `False`, in older records."""
-    evaluation: EvaluatedInterval | None = None
-    """Where the interval lies in an evaluation; `None` where it is part of none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ from weir_operator.loop.verify import VerdictSettings
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.standby import StandbyPool
-from weir_operator.streamapp.managers import Allowed, Evaluation, Fallback, Window
+from weir_operator.streamapp.managers import Allowed, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
 from weir_simulator.experiment import PathBound
 
@@ -37,8 +37,8 @@ class LoopSettings:
     paths: tuple[PathBound, ...] = ()
     """Bounds of single sinks, which are judged besides."""
     max_violations: float
-    """Share of control intervals that may exceed the bound, in [0, 1]; only reported, and one of
-    the reasons to end an evaluation; never decided on."""
+    """Share of control intervals that may exceed the bound, in [0, 1]; only reported,
+    never decided on."""
     policy: str
     """Name under which the policy of the operators is registered."""
     job_manager_price: float
@@ -72,7 +72,7 @@ PAUSES = {
 }
 """What each annotation leaves allowed."""
 
-_CARRIED = ("mode", "state", "windows", "fallback", "evaluation", "reset_nonce", "deletion_policy")
+_CARRIED = ("mode", "state", "windows", "fallback", "reset_nonce", "deletion_policy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,6 @@ class Directives:
     """Also those whose time is over: the tick's clock judges."""
     windows: tuple[Window, ...] = ()
     fallback: Fallback = field(default_factory=Fallback)
-    evaluation: Evaluation | None = None
     reset_nonce: int = 0
     """A value other than the one before forgets what was learned."""
     refused: str = ""
@@ -130,7 +129,6 @@ def directives_of(
         pauses=parse_pauses(app.metadata.annotations),
         windows=app.spec.windows,
         fallback=app.spec.fallback,
-        evaluation=app.spec.evaluation,
         reset_nonce=app.spec.reset_nonce,
         refused=refused,
         revision=revision,

@@ -30,12 +30,6 @@ from weir_operator.loop.application_manager import ApplicationManager, describe_
 from weir_operator.loop.budgets import Shares
 from weir_operator.loop.decision_records import JobTick, LearningOutcome
 from weir_operator.loop.directives import Directives, LoopSettings
-from weir_operator.loop.evaluation import (
-    NO_EVALUATION,
-    TO_BASELINE,
-    Evaluating,
-    Evaluator,
-)
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
@@ -80,7 +74,6 @@ from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Observation, OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
-from weir_simulator.switchback import Side
 
 log = structlog.get_logger()
 
@@ -204,7 +197,6 @@ class ApplicationController:
         memory: AppState,
         clock: Clock,
         tuning: SlowLoop | None = None,
-        evaluator: Evaluator | None = None,
         shared: SharedOperators | None = None,
         wait: Callable[[], Awaitable[None]] | None = None,
         on_tick: Callable[[Tick], None],
@@ -220,7 +212,6 @@ class ApplicationController:
         self._store = store
         self._memory = memory
         self._tuning = tuning
-        self._evaluator = evaluator
         self._shared = shared
         self._clock = clock
         self._wait = wait or (lambda: clock.sleep(1.0))
@@ -342,7 +333,6 @@ class ApplicationController:
                 name: seen for name, seen in tick.observations.items() if name not in tick.proposals
             },
             rate=self._gatherer.summarise(snapshot).rate,
-            evaluation=tick.evaluation.elapsed,
         )
 
     # -- the two loops ----------------------------------------------------------------------------
@@ -401,20 +391,11 @@ class ApplicationController:
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
-        evaluation = self._evaluate(snapshot, directives, tick)
-        tick = replace(tick, evaluation=evaluation)
         if held or snapshot.app is None or flow is None:
             self._pass_over(snapshot, directives, missed=tick.violated is True)
             return tick
         seen = self._gatherer.observe(snapshot, status, budgets, self._am.sharing.tuned.weights)
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
-        if self._evaluator is not None and evaluation.side is Side.BASELINE:
-            target = _baseline_target(self._evaluator.baseline, status.deployments)
-            refusal = self._refuse_baseline(target, status, snapshot, safe, seen)
-            if refusal is None:
-                self._pass_over(snapshot, directives, missed=tick.violated is True)
-                return self._go_to_baseline(target, tick, status)
-            tick = replace(tick, evaluation=self._evaluator.refuse(evaluation, refusal))
         splits = splits_of(snapshot.app)
         proposals = cut_all_to_splits(self._managers.propose(seen, flow), splits)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
@@ -594,55 +575,6 @@ class ApplicationController:
             self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
 
-    def _evaluate(self, snapshot: Snapshot, directives: Directives, tick: Tick) -> Evaluating:
-        """Return where the evaluation is, and report where it begins or ends."""
-        if self._evaluator is None:
-            return NO_EVALUATION
-        evaluation = self._evaluator.advance(
-            directives.evaluation,
-            begin=snapshot.start,
-            now=snapshot.now,
-            late=tick.violated,
-            current=tick.deployments,
-            settled=snapshot.settled and snapshot.run_since <= snapshot.start,
-            active=directives.mode is Mode.AUTO
-            and not directives.suspended
-            and self._lifecycle.fits(tick.deployments),
-        )
-        news = self._evaluator.take_news()
-        if news is not None:
-            self._notices.report(news.reason, news.message)
-        if evaluation.side is not Side.BASELINE:
-            self._notices.report_while("EvaluationHeld", "")
-        return evaluation
-
-    def _refuse_baseline(
-        self,
-        target: DeploymentMap,
-        status: AppStatus,
-        snapshot: Snapshot,
-        guards: tuple[Guard, ...],
-        seen: Mapping[str, Observation],
-    ) -> str | None:
-        """Return why the job must not go to the baseline, and report it; `None` where it may."""
-        current, refusal = status.deployments, None
-        if target != current:
-            refusal = refuse_move(current, target, self._models, guards, seen)
-            refusal = refusal or self._refuse_unasked(target, snapshot.now)
-        self._notices.report_while(
-            "EvaluationHeld",
-            ""
-            if refusal is None
-            else f"Weir decides, because the evaluation cannot go to its baseline: {refusal}",
-        )
-        return refusal
-
-    def _go_to_baseline(self, target: DeploymentMap, tick: Tick, status: AppStatus) -> Tick:
-        """Hold, and begin the change to the baseline where the job has another deployment."""
-        if target != status.deployments:
-            self._begin(Action(id=_new_id(), ruling=self._go_to(target, status, TO_BASELINE)))
-        return replace(tick, held=f"The evaluation is in its baseline. {tick.evaluation.message}")
-
     def _share(self, flow: Dataflow | None) -> Shares:
         shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
         if flow is not None:
@@ -733,11 +665,6 @@ class ApplicationController:
         if moves:
             ruling = self._go_to(answer.target, status, answer.reason)
             self._begin(Action(id=_new_id(), ruling=ruling))
-
-
-def _baseline_target(baseline: DeploymentMap, current: DeploymentMap) -> DeploymentMap:
-    """Return the baseline; an operator that came later keeps its deployment."""
-    return {name: dict(baseline.get(name, counts)) for name, counts in current.items()}
 
 
 def _new_id() -> str:

@@ -128,8 +128,6 @@ class TickRecord:
     """Whether the metrics passed the data-quality gate."""
     problems: tuple[str, ...] = ()
     """What the gate found, one sentence each."""
-    evaluation: str = ""
-    """The block of `spec.evaluation` and who decides in it, or why it has ended; empty without."""
     restarts: int
     """Rescales since the run began."""
     operators: tuple[OperatorTick, ...]

@@ -112,7 +112,6 @@ class Recorder:
                 cost=self._cost,
                 healthy=snapshot.healthy,
                 problems=problems,
-                evaluation=tick.evaluation.message,
                 restarts=self._restarts,
                 operators=tuple(self._operator(tick, name) for name in order),
             )

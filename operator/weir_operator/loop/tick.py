@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weir_operator.loop.evaluation import NO_EVALUATION, Evaluating
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
@@ -47,7 +46,6 @@ class Tick:
     """Restarts that the budget allows now; NaN where no budget is kept."""
     restarts: bool = False
     """Whether what operators were granted takes a restart of the job."""
-    evaluation: Evaluating = NO_EVALUATION
     tuning: TuningView | None = None
     """How the tuning of the Operator Managers stands; `None` where nothing is tuned."""
 

@@ -104,8 +104,6 @@ class _Picture:
             return
         tick = self.run.ticks[-1]
         yield _header(self.run, tick, options.max_width)
-        if tick.evaluation:
-            yield Text(f"Evaluation: {tick.evaluation}")
         for problem in tick.problems:
             yield Text(f"! {problem}", style="yellow")
         yield Text()
@@ -306,8 +304,7 @@ def _tick_line(tick: TickRecord) -> str:
         for each in tick.operators
         if each.target is not None
     ]
-    evaluation = [f"Evaluation: {tick.evaluation}"] if tick.evaluation else []
-    return " | ".join([line, *evaluation, *tick.problems, *asked])
+    return " | ".join([line, *tick.problems, *asked])
 
 
 def _standby(tick: TickRecord) -> str:

@@ -272,10 +272,6 @@ def render_report(run: RecordedRun) -> str:
         Section(title="Changes of the deployment", blocks=[_changes(run)]),
         Section(title="Decisions", blocks=[_decisions(run)]),
     ]
-    evaluation = run.ticks[-1].evaluation if run.ticks else ""
-    if evaluation:
-        found = f"{evaluation.removesuffix('.')}. `weir evaluate` shows what it has found."
-        sections.append(Section(title="Evaluation", blocks=[Prose(found)]))
     if run.events:
         sections.append(Section(title="Events", blocks=[_events(run)]))
     title = run.ticks[-1].app if run.ticks else run.summary.app if run.summary else "Weir"

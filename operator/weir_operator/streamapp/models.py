@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
     ApplicationManager,
-    Evaluation,
     Fallback,
     OperatorManager,
     Rescale,
@@ -133,10 +132,6 @@ class Spec(Section):
 
     fallback: Fallback = Fallback()
     """What Weir does when metrics stay unhealthy. If unset, it keeps the deployment."""
-
-    evaluation: Evaluation | None = None
-    """Measures what Weir saves on this job, compared with a fixed deployment. If unset, Weir always
-    decides."""
 
     savepoints: Savepoints = Savepoints()
     """How many savepoints Weir keeps. If unset, it keeps the newest three."""

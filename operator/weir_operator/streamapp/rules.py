@@ -16,7 +16,6 @@ from typing import Protocol
 from weir_operator.streamapp.flink import Flink
 from weir_operator.streamapp.managers import (
     ApplicationManager,
-    Evaluation,
     Fallback,
     OperatorManager,
     Window,
@@ -40,22 +39,6 @@ _NODE_TYPE_EXISTS = (
 """Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
 size."""
 
-LEAST_INTERVALS = 8
-"""Control intervals of a block of an evaluation, at least: six of them are judged."""
-# CEL adds durations, but does not multiply them.
-_SHORTEST_BLOCK = " + ".join(["duration(self.operatorManager.interval)"] * LEAST_INTERVALS)
-MAX_INTERVALS = 12_000
-"""Control intervals of an evaluation: the records keep no more (`decision_records`)."""
-MAX_DAYS = 8
-"""Days of an evaluation: the records keep no more."""
-_EXPECTED_BLOCK = f"at least {LEAST_INTERVALS} times spec.operatorManager.interval"
-_EXPECTED_LENGTH = (
-    f"2 * pairs * block to be at most {MAX_DAYS} days and {MAX_INTERVALS:,} times"
-    " spec.operatorManager.interval, because Weir keeps no more records"
-)
-_REMEDY_FOR_LENGTH = (
-    "write fewer pairs, shorten spec.evaluation.block, or lengthen spec.operatorManager.interval"
-)
 _EXPECTED_POOL = "at least one node pool"
 _REMEDY_FOR_POOL = "add one, such as nodePools: [{name: small}]"
 _EXPECTED_MODE = "Advise or Off, because spec.flink.ref names a Deployment"
@@ -191,22 +174,6 @@ CEL_RULES = (
         field=".applicationManager.interval",
         expected="at least spec.operatorManager.interval",
         remedy="lengthen it, or shorten spec.operatorManager.interval",
-    ),
-    Rule(
-        rule=f"!has(self.evaluation) || duration(self.evaluation.block) >= {_SHORTEST_BLOCK}",
-        field=".evaluation.block",
-        expected=_EXPECTED_BLOCK,
-        remedy="lengthen it, or shorten spec.operatorManager.interval",
-    ),
-    Rule(
-        rule="!has(self.evaluation) || 2 * self.evaluation.pairs"
-        " * duration(self.evaluation.block).getMilliseconds() <="
-        f" {MAX_INTERVALS} * duration(self.operatorManager.interval).getMilliseconds()"
-        " && 2 * self.evaluation.pairs * duration(self.evaluation.block).getMilliseconds()"
-        f" <= duration('{24 * MAX_DAYS}h').getMilliseconds()",
-        field=".evaluation.pairs",
-        expected=_EXPECTED_LENGTH,
-        remedy=_REMEDY_FOR_LENGTH,
     ),
 )
 """For the API server; `self` is the spec with its defaults filled in.
@@ -399,33 +366,6 @@ def tuning_is_slower_than_deciding(
         )
 
 
-def blocks_hold_intervals(
-    operator_manager: OperatorManager, evaluation: Evaluation | None
-) -> Iterator[Mistake]:
-    """Refuse blocks of so few intervals that nothing could be judged in them."""
-    interval = operator_manager.interval
-    if evaluation is not None and evaluation.block.seconds < LEAST_INTERVALS * interval.seconds:
-        yield Mistake(
-            ("evaluation", "block"),
-            evaluation.block.text,
-            f"{_EXPECTED_BLOCK} = {interval}",
-            "lengthen it, or shorten spec.operatorManager.interval",
-        )
-
-
-def records_hold_evaluation(
-    operator_manager: OperatorManager, evaluation: Evaluation | None
-) -> Iterator[Mistake]:
-    """Refuse an evaluation whose first blocks would be forgotten before its end."""
-    if evaluation is None:
-        return
-    longest = min(MAX_INTERVALS * operator_manager.interval.seconds, 86_400 * MAX_DAYS)
-    if 2 * evaluation.pairs * evaluation.block.seconds > longest:
-        yield Mistake(
-            ("evaluation", "pairs"), evaluation.pairs, _EXPECTED_LENGTH, _REMEDY_FOR_LENGTH
-        )
-
-
 _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     each_name_once,
     each_vertex_once,
@@ -441,8 +381,6 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     external_job_has_no_standby,
     external_job_is_not_ended,
     tuning_is_slower_than_deciding,
-    blocks_hold_intervals,
-    records_hold_evaluation,
 )
 
 

@@ -183,10 +183,6 @@ class StreamAppStatus(Section):
     after a day, how much it would have saved per day and with how many restarts. If unset, there
     was no measurement yet, or the mode is not Advise."""
 
-    evaluation: str | None = Field(default=None, max_length=LONGEST_TEXT)
-    """The current block of the evaluation and who decides in it, or why it has ended; `weir
-    evaluate` shows what it has found. If unset, the manifest asks for none."""
-
     tuning: TuningStatus | None = None
     """The current tuning. If unset, there is no tuner."""
 

@@ -19,8 +19,6 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.evaluation import Evaluator
-from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Lifecycle
@@ -192,7 +190,6 @@ def assemble(
         shared=share_operators(written, plan, job.vertices),
         clock=around.clock,
         tuning=_tuning(app, around, loops, managers, manager, directives),
-        evaluator=_evaluator(app, around, loops),
         wait=around.wait,
         on_tick=around.on_tick,
         on_event=around.on_event,
@@ -245,16 +242,6 @@ def _lifecycle(
         settings=assembly.rescale_settings(app),
         standby={} if foreign else standby_pools(app),
         check_operators=None if foreign else discovery.check,
-    )
-
-
-def _evaluator(app: StreamApp, around: Dependencies, loops: LoopSettings) -> Evaluator:
-    """Return what follows `spec.evaluation`."""
-    return Evaluator(
-        EvaluationStore(around.folder / EVALUATION),
-        initial=assembly.initial_deployments(app),
-        interval=loops.interval,
-        max_violations=loops.max_violations,
     )
 
 

@@ -14,8 +14,6 @@ from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
-from weir_operator.loop.evaluation import Evaluator
-from weir_operator.loop.evaluation_store import EVALUATION, EvaluationStore
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
@@ -219,12 +217,6 @@ class Stage:
             memory=self.memory,
             clock=self.clock,
             shared=self.shared_operators,
-            evaluator=Evaluator(
-                EvaluationStore(self.folder / EVALUATION),
-                initial=assembly.initial_deployments(self.app),
-                interval=settings.interval,
-                max_violations=settings.max_violations,
-            ),
             on_tick=lambda tick: None,
             on_event=self.events.append,
             wait=lambda: asyncio.sleep(0.01),

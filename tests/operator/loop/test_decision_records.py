@@ -8,9 +8,7 @@ import pytest
 from tests.cli.recorded import a_tick
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.decision_records import (
-    INTERVALS_KEPT,
     KEPT,
-    MOST_INTERVALS,
     PRUNE_EVERY,
     DamagedRecordsError,
     DecisionRecord,
@@ -21,7 +19,6 @@ from weir_operator.loop.decision_records import (
 )
 from weir_operator.loop.events import Event
 from weir_operator.rescale.journal import Kind, plan
-from weir_operator.streamapp import rules
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import Candidate, Decision, Expectation, Observation, OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
@@ -284,8 +281,3 @@ def test_a_disk_that_takes_nothing_is_a_temporary_error(store, tmp_path):
 
     blocker.close()
     assert store.decisions() == ()
-
-
-def test_an_evaluation_may_be_as_long_as_its_records_are_kept():
-    assert rules.MAX_INTERVALS == MOST_INTERVALS
-    assert rules.MAX_DAYS * 86_400 == INTERVALS_KEPT

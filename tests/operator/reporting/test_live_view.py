@@ -15,7 +15,6 @@ from rich.console import Console
 
 from weir_operator.loop.run_record import EventRecord, Record, RecordedRun, RescaleRecord, Step
 from weir_operator.reporting.live_view import LiveView, render, render_line
-from weir_operator.reporting.report import render_report
 from weir_operator.reporting.testing import a_run, a_tick, an_operator
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -202,12 +201,3 @@ def test_the_line_of_the_summary_claims_proof_only_where_there_is_one():
 
     assert proven.endswith("7 restarts, 1 resize, 0 records lost, 0 doubled")
     assert unproven.endswith("7 restarts, 1 resize")
-
-
-def test_who_decides_in_an_evaluation_is_shown_in_the_picture_the_line_and_the_report():
-    tick = replace(a_tick(), evaluation="Block 3 of 24: Weir decides")
-    run = RecordedRun(ticks=(tick,))
-
-    shown = (draw(run), render_line(tick), render_report(run))
-
-    assert all("Block 3 of 24" in each for each in shown)

@@ -163,7 +163,6 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
         window=next((g.name for g in facts.guards if g.cause is Cause.WINDOW), None),
         advice=_advise(facts),
-        evaluation=shorten(tick.evaluation.message) or None if tick else None,
         tuning=_tuning(tick.tuning) if tick and tick.tuning else before.tuning,
         operators=tuple(
             _operator(facts, name) for name in islice(facts.deployments, MOST_OPERATORS)
