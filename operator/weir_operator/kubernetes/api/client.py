@@ -23,6 +23,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, M
 from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Self, TypeAlias
 from urllib.parse import urlsplit
@@ -98,8 +99,11 @@ class Connection:
             await client.close()
 
 
-async def open_client() -> kubernetes_client.ApiClient:
+async def open_client(connections: int = CONNECTIONS) -> kubernetes_client.ApiClient:
     """Return a client of the cluster that this process runs in, else that `KUBECONFIG` names.
+
+    Args:
+        connections: How many it has at once at most.
 
     Raises:
         PermanentError: There are no credentials, or they cannot be read.
@@ -117,7 +121,7 @@ async def open_client() -> kubernetes_client.ApiClient:
             f"Expected a pod's service account or a kubeconfig, got: {error};"
             " run in a cluster, or set KUBECONFIG"
         ) from error
-    configuration.connection_pool_maxsize = CONNECTIONS
+    configuration.connection_pool_maxsize = connections
     # From Python 3.13 on, a CA without key usage is refused by default; clusters have such ones.
     configuration.disable_strict_ssl_verification = True
     # Else the session reads ~/.netrc for every request, in a thread: credentials are never there.
@@ -253,13 +257,14 @@ class KubernetesApi:
         return api
 
     @classmethod
-    def unconnected(cls, timeout: float = 10.0) -> Self:
+    def unconnected(cls, timeout: float = 10.0, *, connections: int = CONNECTIONS) -> Self:
         """Return what `connect` does, but connected by its first call, to that call's event loop.
 
         Args:
             timeout: Seconds for each attempt of a call.
+            connections: How many it has at once at most. A watch holds one as long as it lasts.
         """
-        return cls(open_client, timeout=timeout)
+        return cls(partial(open_client, connections), timeout=timeout)
 
     def guarded(self, guard: Guard) -> Self:
         """Return this client for one who is asked before each attempt to change something.

@@ -27,7 +27,7 @@ from weir_operator.kubernetes.app.context import Api, AppDependencies, TunerFor
 from weir_operator.kubernetes.process.dependencies import ClusterDependencies
 from weir_operator.kubernetes.process.process import Controller
 from weir_operator.kubernetes.process.settings import ControllerSettings, TunerAccess
-from weir_operator.runtime.kubernetes.changes import Changes
+from weir_operator.runtime.kubernetes.changes import Changes, count_watches
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.kubernetes.shared_lists import SharedLists
@@ -73,7 +73,9 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
     collect_garbage_less_often()
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
-    changes = Changes(api, settings.namespaces)
+    # Watches would hold the connections that everything else waits for.
+    watch_api = KubernetesApi.unconnected(connections=count_watches(settings.namespaces))
+    changes = Changes(watch_api, settings.namespaces)
     lists = SharedLists(api)
 
     def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
@@ -101,6 +103,7 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
         )
     finally:
         await dependencies.close()
+        await watch_api.close()
         await api.close()
 
 

@@ -58,17 +58,24 @@ class WatchApi(Protocol):
         ...
 
 
+def count_watches(namespaces: Sequence[str]) -> int:
+    """Return how many watches `Changes` holds for these namespaces; none: for all of them."""
+    return len(_collections(namespaces))
+
+
 class Changes:
     """Watches the objects of all StreamApps; shared."""
 
     def __init__(self, api: WatchApi, namespaces: Sequence[str] = ()) -> None:
-        """Begin with no watch."""
+        """Begin with no watch.
+
+        Args:
+            api: The API server by connections that nobody else needs: each watch holds one, see
+                `count_watches`.
+            namespaces: Which are watched; none: all, by the watches of one.
+        """
         self._api = api
-        self._collections = [
-            f"{root}{place}/{kind}"
-            for place in [f"/namespaces/{name}" for name in namespaces] or [""]
-            for root, kind in _KINDS
-        ]
+        self._collections = _collections(namespaces)
         self._unseen = set(self._collections)
         self._time = 0
         self._changed: Counter[Key] = Counter()
@@ -144,3 +151,11 @@ class Changes:
             raise TemporaryError(
                 f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
             ) from error
+
+
+def _collections(namespaces: Sequence[str]) -> list[str]:
+    return [
+        f"{root}{place}/{kind}"
+        for place in [f"/namespaces/{name}" for name in namespaces] or [""]
+        for root, kind in _KINDS
+    ]
