@@ -310,7 +310,7 @@ def read_memory(text: str) -> int | None:
 
     The operator takes `2048m` for mebibytes, as Flink does.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    found = re.fullmatch(r"(\d{1,99}(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if found is None or found[2].lower() not in _BYTES:
         return None
     return int(float(found[1]) * _BYTES[found[2].lower()])

@@ -10,12 +10,17 @@ LONGEST = 300
 _LONGEST_LINE = 10 * LONGEST
 """Characters of a line that are looked at: a cause may be wrapped several times."""
 
+_SEARCHED = 256 * 1024
+"""Characters of a text that are searched: the 1,024 frames of a full stack have less. The text is
+a job's, and while one is searched every thread of the controller waits."""
+
 _WRAPPED = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<name>[\w$]+)(?:: (?P<message>.*))?$")
 _IS_THROWN = re.compile(r"(Exception|Error|Throwable|Failure)$")
 # The JVM gives the reason first and these two lines after it.
 _EPILOGUE = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has")
 _ERROR = re.compile(r"Error|ERROR|FATAL|Exception")
-_CAUSED_BY = re.compile(r"^\s*Caused by: (?P<cause>.+)$", re.MULTILINE)
+# Not `\s*`: it would run over the ends of lines, from each line to the end of the text.
+_CAUSED_BY = re.compile(r"^[ \t]*Caused by: (?P<cause>.+)$", re.MULTILINE)
 
 
 def root_cause(text: str) -> str:
@@ -23,8 +28,8 @@ def root_cause(text: str) -> str:
 
     Text that is no stack trace gives its first line that says something.
     """
-    causes = [match["cause"] for match in _CAUSED_BY.finditer(text)]
-    line = causes[-1] if causes else _first_telling_line(text)
+    causes = [match["cause"] for match in _CAUSED_BY.finditer(text[-_SEARCHED:])]
+    line = causes[-1] if causes else _first_telling_line(text[:_SEARCHED])
     return _shorten(_without_package(line.strip()[:_LONGEST_LINE]))
 
 
@@ -33,6 +38,7 @@ def cause_in_log(text: str) -> str:
 
     Where it has no stack trace, the last line that speaks of an error, else its last line.
     """
+    text = text[-_SEARCHED:]
     if _CAUSED_BY.search(text):
         return root_cause(text)
     lines = [

@@ -330,7 +330,7 @@ class _Sizes:
             if default is None:
                 raise PermanentError(f"Expected {key} to be set, got nothing")
             return default
-        found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+        found = re.fullmatch(r"(\d{1,99})\s*([a-z]*)", text.strip().lower())
         unit = _SPELLED.get(found[2], found[2]) if found else None
         if found is None or unit not in _UNITS:
             raise PermanentError(f"{key}: expected a size such as 64m, got {text!r}")
