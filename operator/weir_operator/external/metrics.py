@@ -33,7 +33,7 @@ from weir_operator.external.flink import ExternalFlink, SubtaskCounters
 from weir_operator.external.view import ExternalJob, replica_id
 from weir_operator.external.watch import JobWatch
 from weir_operator.metrics import names
-from weir_operator.metrics.direct import SampleRing
+from weir_operator.metrics.direct import LABELS_PER_SERIES, SampleRing
 from weir_operator.metrics.source import MAX_SERIES, MetricsSource, Series, Window
 
 log = structlog.get_logger()
@@ -91,7 +91,8 @@ class FlinkSampler:
         """
         if self._left_out >= start:
             raise TemporaryError(
-                f"Expected at most {MAX_SERIES} series of the job, got more: run fewer replicas"
+                f"Expected at most {MAX_SERIES} series of the job, with labels of "
+                f"{LABELS_PER_SERIES} characters on average, got more: run fewer replicas"
             )
         if self._rounds is not None and self._rounds.done():
             self._rounds.result()  # a fault in the asking itself must not look like silence

@@ -8,9 +8,9 @@ It keeps samples only in memory, limited by age and by the number of series; aft
 controller, the window fills again.
 
 Processes of the job write the pages, and the job belongs to somebody else. So a page is read up to
-a limit, large ones are parsed in a thread, a StreamApp may have a limited number of series, and one
-whose pages take long to parse is scraped less often. Exceeding a limit is an error of the window: a
-part of the series would look like all.
+a limit, large ones are parsed in a thread, a StreamApp may have a limited number of series with a
+limited length of labels, and one whose pages take long to parse is scraped less often. Exceeding a
+limit is an error of the window: a part of the series would look like all.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ from weir_operator.http_bodies import (
 from weir_operator.metrics import names
 from weir_operator.metrics.source import MAX_SERIES, Series, Window
 
+MAX_LABELS = 64
+"""Labels of a line that is read. Flink's have a dozen."""
+LABELS_PER_SERIES = 1024
+"""Characters of the labels of one series, on average over those of a StreamApp. Flink's have some
+400, most of them ids."""
+
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _SWEEPS = 60
 """Looks for series that have ended, in the time that samples are kept."""
@@ -70,10 +76,12 @@ class SampleRing:
 
         Args:
             keep: Seconds for which a sample is kept.
-            most: Series that are kept at once.
+            most: Series that are kept at once, with labels of `LABELS_PER_SERIES`.
         """
         self._keep = keep
         self._most = most
+        self._most_characters = most * LABELS_PER_SERIES
+        self._characters = 0  # of the labels of all series
         self._tracks: dict[_Key, _Track] = {}
         self._swept = -math.inf
 
@@ -84,7 +92,7 @@ class SampleRing:
         that are newer than `time` are from a clock that was set back, and go.
 
         Returns:
-            How many were left out, being of a series too many.
+            How many were left out, being of a series too many, or of one with too long labels.
         """
         oldest = time - self._keep
         if abs(time - self._swept) >= self._keep / _SWEEPS:
@@ -95,9 +103,14 @@ class SampleRing:
             key = (name, tuple(sorted(labels.items())))
             track = self._tracks.get(key)
             if track is None:
-                if len(self._tracks) >= self._most:
+                characters = _length(labels)
+                if (
+                    len(self._tracks) >= self._most
+                    or self._characters + characters > self._most_characters
+                ):
                     left_out += 1
                     continue
+                self._characters += characters
                 track = self._tracks[key] = _Track(dict(labels))
             later = bisect_right(track.times, time)
             del track.times[later:], track.values[later:]
@@ -128,6 +141,11 @@ class SampleRing:
             track.drop(before)
             if not track.times:
                 del self._tracks[key]
+                self._characters -= _length(track.labels)
+
+
+def _length(labels: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) for name, value in labels.items())
 
 
 Targets = Callable[[], Awaitable[Sequence[str]]]
@@ -289,8 +307,9 @@ class DirectSource:
             )
         if self._left_out >= since:
             raise TemporaryError(
-                f"Expected at most {MAX_SERIES} series of {self._app}, got more: run fewer "
-                "replicas, or let a Prometheus server scrape them and name it in `prometheus.url`"
+                f"Expected at most {MAX_SERIES} series of {self._app}, with labels of "
+                f"{LABELS_PER_SERIES} characters on average, got more: run fewer replicas, "
+                "or let a Prometheus server scrape them and name it in `prometheus.url`"
             )
 
     async def _scrape_target(self, target: str) -> None:
@@ -401,6 +420,8 @@ def _select(page: bytes) -> bytes:
             continue
         if len(line) > MAX_LINE:
             raise TooLargeError(f"it has a line of more than {MAX_LINE} bytes")
+        if line.count(b'"') > 2 * MAX_LABELS:
+            raise TooLargeError(f"it has a line of more than {MAX_LABELS} labels")
         if len(wanted) == MAX_SERIES:
             raise TooLargeError(f"it has more than {MAX_SERIES} series")
         wanted.append(line)
@@ -410,7 +431,10 @@ def _select(page: bytes) -> bytes:
 def _samples(lines: bytes) -> Iterator[_Sample]:
     for family in text_string_to_metric_families(lines.decode()):
         for sample in family.samples:
-            yield sample.name, sample.labels, sample.value
+            labels = sample.labels
+            # The names are those of the program, not another text for each line.
+            kept = {name: labels[name] for name in names.LABELS if name in labels}
+            yield _NAMES[sample.name.encode()], kept, sample.value
 
 
-_NAMES = frozenset(name.encode() for name in names.NAMES)
+_NAMES = {name.encode(): name for name in names.NAMES}

@@ -107,6 +107,27 @@ NAMES = frozenset(
 )
 """Everything that Weir reads from Flink's reporters."""
 
+LABELS = (
+    APP_LABEL,
+    "weir_operator",
+    "weir_pool",
+    "tm_id",
+    "job_id",
+    "task_id",
+    "task_attempt_id",
+    "task_attempt_num",
+    "subtask_index",
+    "operator_id",
+    "operator_subtask_index",
+    "source_id",
+    "topic",
+    "partition",
+    "quantile",
+    "le",
+)
+"""Labels of a page that are read, or by which two series of one name differ. Names of a job, a
+task, an operator and a host only repeat what an id says."""
+
 _MANGLED = re.compile(r"[^a-zA-Z0-9:_]")
 
 

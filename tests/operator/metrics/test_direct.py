@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
+import tracemalloc
 
 import aiohttp
 import pytest
@@ -17,6 +18,7 @@ from weir_operator.metrics.testing import FakeReporter
 
 OURS = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="a_0",}}'
 FOREIGN = f'{names.RECORDS_IN}{{weir_app="other",tm_id="b_0",}}'
+READ_LABELS = [label for label in names.LABELS if label not in (names.APP_LABEL, "quantile")]
 UNREAD = 'flink_taskmanager_Status_JVM_Threads_Count{weir_app="streams_trips",}'
 
 
@@ -296,6 +298,72 @@ async def test_a_line_of_too_many_bytes_is_told_the_limit(reporter, a_source):
 
     with pytest.raises(TemporaryError, match="8192 bytes"):
         await scrape_and_look(source)
+
+
+async def test_a_line_of_too_many_labels_is_told_the_limit(reporter, a_source):
+    labels = ",".join(f'l{number}=""' for number in range(64))
+    reporter.samples = {OURS.replace("}", labels + "}"): 1.0}
+    source = a_source(Targets(reporter.url))
+
+    with pytest.raises(TemporaryError, match="64 labels"):
+        await scrape_and_look(source)
+
+
+@pytest.mark.parametrize("label", ["unread", *READ_LABELS])
+async def test_labels_that_change_at_each_scrape_do_not_fill_the_memory(
+    a_source, a_target, monkeypatch, label
+):
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 50)
+    scrapes = itertools.count()
+
+    async def answer(_):
+        scrape = next(scrapes)
+        others = ",".join(f'l{number}="{scrape}"' for number in range(50))
+        line = (
+            f'{names.RECORDS_IN}{{weir_app="streams_trips",{others},{label}="{scrape}_%d_%s"}} 1\n'
+        )
+        return web.Response(text="".join(line % (number, "x" * 2000) for number in range(10)))
+
+    source = a_source(Targets(await a_target(answer)))
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            await source.scrape()
+        # What the parser made of the labels, and what the source made of that.
+        kept = tracemalloc.take_snapshot().filter_traces(
+            [
+                tracemalloc.Filter(True, "*/metrics/direct.py"),
+                tracemalloc.Filter(True, "*/prometheus_client/*"),
+            ]
+        )
+    finally:
+        tracemalloc.stop()
+
+    assert sum(trace.size for trace in kept.traces) < 100_000
+
+
+async def test_an_app_of_too_long_labels_is_told_the_limit(reporter, a_source, monkeypatch):
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 3)
+    reporter.samples = {OURS.replace("a_0", "a" * 4000): 1.0}
+    source = a_source(Targets(reporter.url))
+
+    with pytest.raises(TemporaryError, match="labels of 1024 characters"):
+        await scrape_and_look(source)
+
+
+async def test_room_of_labels_is_free_again_once_their_series_have_ended(
+    reporter, a_source, monkeypatch
+):
+    monkeypatch.setattr("weir_operator.metrics.direct.MAX_SERIES", 5)
+    clock = Clock(0.0)
+    source = a_source(Targets(reporter.url), clock=clock, keep=60.0)
+
+    for round_ in range(10):
+        clock.now = round_ * 100.0
+        reporter.samples = {OURS.replace("a_0", f"{round_}" * 4000): 1.0}
+        await source.scrape()
+
+    assert len((await source.window(start=clock.now, end=clock.now)).series) == 2
 
 
 async def test_the_pages_of_one_app_together_are_bounded(a_source, a_target, monkeypatch):
