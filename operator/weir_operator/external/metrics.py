@@ -60,6 +60,8 @@ _OF_FUNCTION = re.compile(
     r"(?P<subtask>\d+)\.(?P<operator>.+)\.(?P<metric>pendingRecords|numRecordsIn)"
 )
 
+_OFFSET = ".currentOffset"
+
 
 class FlinkSampler:
     """Asks Flink's REST interface for a job's counters, round by round."""
@@ -221,25 +223,34 @@ def _extras(ids: Iterable[str], is_source: bool) -> Iterator[_Extra]:
                 series=f"{names.OPERATOR}{found['metric']}",
                 labels={"operator_id": found["operator"]},
             )
+        elif is_source and (offset := _partition_offset(each)) is not None:
+            yield offset
+
+
+def _partition_offset(metric: str) -> _Extra | None:
+    """Return `0.NAME.KafkaSourceReader.topic.TOPIC.partition.3.currentOffset`, the offset of one.
+
+    Without a regular expression: name and topic may hold dots, and two parts that hold anything
+    would take time with the square of their length.
+    """
+    subtask, _, rest = metric.removesuffix(_OFFSET).partition(".")
+    reader, _, partition = rest.rpartition(".partition.")
+    operator, _, topic = reader.rpartition(".KafkaSourceReader.topic.")
+    if not metric.endswith(_OFFSET) or not subtask.isdecimal() or not (operator and topic):
+        return None
+    return _Extra(
+        id=metric,
+        subtask=subtask,
+        series=names.PARTITION_OFFSET,
+        labels={"operator_id": operator, "topic": topic, "partition": partition},
+    )
 
 
 PrometheusFor = Callable[[Mapping[str, str]], MetricsSource]
 """Makes a Prometheus source for the series that have this one label."""
 
-_KEPT_LABELS = frozenset(
-    {
-        "job_id",
-        "task_id",
-        "task_attempt_id",
-        "task_attempt_num",
-        "subtask_index",
-        "operator_id",
-        "operator_subtask_index",
-        "source_id",
-        "quantile",
-        "le",
-    }
-)
+_KEPT_LABELS = frozenset(names.LABELS) - {names.APP_LABEL, "weir_operator", "weir_pool", "tm_id"}
+"""All by which two series of a replica differ; without one of them, they would be one."""
 
 
 class ExternalMetrics:

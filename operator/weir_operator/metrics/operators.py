@@ -95,16 +95,19 @@ def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
 def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
     """Partitions of the source with the most; NaN where vertices beside it share its replicas.
 
-    A source that does not tell its splits ends the subtasks that got none.
+    NaN, too, where series do not say of which partition they are: all would count as one. A source
+    that does not tell its splits ends the subtasks that got none.
     """
     if operator.upstream or operator.entry_vertices:
         return math.nan
-    found: dict[tuple[str | None, str | None], set[tuple[str | None, str | None]]] = {}
+    found: dict[tuple[str | None, str | None], set[tuple[str, str]]] = {}
     for scope in scopes:
         for series in scope.get(names.PARTITION_OFFSET, ()):
-            source = (series.labels.get("task_id"), series.labels.get("operator_id"))
-            partition = (series.labels.get("topic"), series.labels.get("partition"))
-            found.setdefault(source, set()).add(partition)
+            labels = series.labels
+            if not {"topic", "partition"} <= labels.keys():
+                return math.nan
+            source = (labels.get("task_id"), labels.get("operator_id"))
+            found.setdefault(source, set()).add((labels["topic"], labels["partition"]))
     if found:
         return max(map(len, found.values()))
     drained = sum(replica.drained for replica in operator.replicas)

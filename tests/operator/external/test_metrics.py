@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import cast
 
@@ -233,6 +234,70 @@ def test_stock_series_are_told_apart_by_vertex_and_subtask_not_by_task_manager()
 
     assert measured.operators["score-slow"].arrival_rate == pytest.approx(40)
     assert measured.operators["score-slow"].utilisation == pytest.approx((0.3, 0.1))
+
+
+MACHINE = {names.APP_LABEL, "weir_operator", "weir_pool", "tm_id"}
+"""Labels of the process that a replica happens to run in."""
+OF_A_REPLICA = [label for label in names.LABELS if label not in MACHINE]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in names.NAMES if "_job_task_" in name))
+def test_series_that_differ_in_one_label_stay_apart(name):
+    for label in OF_A_REPLICA:
+        own = [task_labels(SCORE, "0") | {label: value} for value in ("0", "1")]
+        if label == "task_id":
+            own = [task_labels(vertex, "0") for vertex in (SCORE, SINK)]
+        window = Window(
+            start=0.0, end=60.0, series=tuple(stock_series(name, 1.0, **each) for each in own)
+        )
+
+        kept = [each.labels for each in relabel(window, VIEW).series]
+
+        assert kept[0] != kept[1], label
+
+
+def stock_offsets(*absent):
+    """Series of a Kafka source whose two subtasks read twelve partitions."""
+    for partition in range(12):
+        labels = {"operator_id": "o", "topic": "t", "partition": str(partition)}
+        yield stock_series(
+            names.PARTITION_OFFSET,
+            1.0,
+            **task_labels(SOURCE, str(partition % 2)),
+            **{label: value for label, value in labels.items() if label not in absent},
+        )
+
+
+def splits_of(window):
+    return measure(relabel(window, VIEW), LAYOUT).operators["source-numbers"].splits
+
+
+def test_a_kafka_source_has_the_partitions_that_its_reporters_name():
+    assert splits_of(Window(start=0.0, end=60.0, series=tuple(stock_offsets()))) == 12
+
+
+@pytest.mark.parametrize("absent", [("topic",), ("partition",), ("topic", "partition")])
+def test_partitions_that_are_not_told_apart_are_not_known_rather_than_one(absent):
+    window = Window(start=0.0, end=60.0, series=tuple(stock_offsets(*absent)))
+
+    assert math.isnan(splits_of(window))
+
+
+async def test_a_kafka_source_has_the_partitions_that_flink_itself_names(watch, clock, flink):
+    offsets = [
+        f"{number % 2}.Source__Numbers.KafkaSourceReader"
+        f".topic.{topic}.partition.{number}.currentOffset"
+        for topic in ("trips", "fares")
+        for number in range(6)
+    ]
+    others = ["0.Source__Numbers.KafkaSourceReader.commitsSucceeded", "0.currentOffset"]
+    flink.ids = {SOURCE: (*offsets, *others), SCORE: tuple(offsets)}
+    flink.values = dict.fromkeys(offsets, 7.0)
+    sampler = await sampled(watch, clock, seconds=60, every=10)
+
+    measured = measure(sampler.window(start=clock.now() - 60, end=clock.now()), LAYOUT)
+
+    assert measured.operators["source-numbers"].splits == 12
 
 
 def test_series_of_the_job_are_kept_and_those_of_a_whole_task_manager_left_out():
