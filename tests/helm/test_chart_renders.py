@@ -378,3 +378,31 @@ def test_the_server_keeps_all_metrics_unless_it_is_told_otherwise(render):
 
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     assert "metricRelabelings" not in endpoint
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_whatever_ends_by_itself_passes_a_quota_of_limits(render, sample):
+    objects = render(SAMPLES[sample])
+
+    templates = [
+        *of_kind(objects, "Pod"),
+        *(each["spec"]["jobTemplate"]["spec"]["template"] for each in of_kind(objects, "CronJob")),
+        *(
+            yaml.safe_load(each["data"]["job.yaml"])["spec"]["template"]
+            for each in of_kind(objects, "ConfigMap")
+            if "job.yaml" in each["data"]
+        ),
+    ]
+    assert templates
+    for template in templates:
+        spec = template["spec"]
+        for each in (*spec.get("initContainers", ()), *spec["containers"]):
+            assert each["resources"]["limits"].keys() >= {"cpu", "memory"}, each["name"]
+
+
+def test_an_executor_has_a_limit_of_its_cores(render):
+    objects = render(SAMPLES["pipelines with executors"])
+
+    [job] = of_kind(objects, "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert "--conf=spark.kubernetes.executor.limit.cores=2" in json.dumps(pod)

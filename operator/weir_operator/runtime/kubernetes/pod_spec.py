@@ -33,6 +33,10 @@ AGENT_MOUNT = "/opt/weir-agent"
 AGENT_JAR = "weir-agent.jar"
 
 
+_AGENT_RESOURCES: Mapping[str, str] = {"cpu": "100m", "memory": "32Mi"}
+"""Of the container that copies it, which ends before Flink's begins: the pod asks for no more."""
+
+
 AGENT_IN_IMAGE = f"/opt/weir/share/weir/{AGENT_JAR}"
 """Where Weir's image has it, as the Dockerfile says."""
 
@@ -247,10 +251,9 @@ def _provide_agent(agent: AgentImage) -> Body:
         "image": agent.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", script],
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"memory": "32Mi"},
-        },
+        # The limits are there for a quota of the namespace, and equal to the requests because one
+        # container that has others takes the pod its class Guaranteed.
+        "resources": {"requests": dict(_AGENT_RESOURCES), "limits": dict(_AGENT_RESOURCES)},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

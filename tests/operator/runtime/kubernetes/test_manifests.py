@@ -463,6 +463,17 @@ def test_pods_copy_the_agent_from_weirs_image_and_use_it_where_it_is():
         assert " $agent " in files["start.sh"]
 
 
+@pytest.mark.parametrize("agent", [True, False])
+def test_every_container_has_the_limits_that_a_quota_and_the_class_guaranteed_ask_for(agent):
+    pods = with_agent("0" * 64) if agent else pods_of()
+
+    for workload in (replica_set(pods), manifests.job_manager(pods, "jm-config")):
+        spec = workload["spec"]["template"]["spec"]
+        for each in (*spec.get("initContainers", ()), *spec["containers"]):
+            assert each["resources"]["limits"].keys() >= {"cpu", "memory"}, each["name"]
+            assert each["resources"]["limits"] == each["resources"]["requests"], each["name"]
+
+
 def test_pods_without_the_agent_know_nothing_of_it():
     spec = replica_set(pods_of())["spec"]["template"]["spec"]
 
