@@ -297,9 +297,24 @@ async def test_a_pools_replicas_tolerate_its_taints_and_look_for_its_nodes(kube,
     assert taint | {"operator": "Equal"} in spec["tolerations"]
 
 
+NULLS = {
+    "spec": {
+        "securityContext": dict.fromkeys(
+            ("runAsNonRoot", "runAsUser", "runAsGroup", "fsGroup", "seccompProfile")
+        ),
+        "containers": [
+            {"name": CONTAINER, "securityContext": {"capabilities": {"drop": None}}},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize("template", [{}, NULLS], ids=["no template", "nulls"])
 @pytest.mark.parametrize("agent", [None, AgentImage(image="example/weir:1", digest="0" * 64)])
-async def test_pods_are_let_in_where_pod_security_is_restricted(kube, guest, pods_of, agent):
-    pods = replace(await pods_of(), agent=agent)
+async def test_pods_are_let_in_where_pod_security_is_restricted(
+    kube, guest, pods_of, agent, template
+):
+    pods = replace(await pods_of(podTemplate=template), agent=agent)
     wanted = objects_of(pods)
     await kube.merge(
         f"/api/v1/namespaces/{kube.namespace}",

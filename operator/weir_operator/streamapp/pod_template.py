@@ -14,9 +14,12 @@ passed on unchanged, including Weir's own defaults (`heartbeat.*`, `web.refresh-
 A pod template may not ask for more than the profile `restricted` grants a pod
 (`find_widened_rights`): a user who may write a StreamApp need not be allowed to create pods that
 take over their node, and Weir would create them in their place. What restricts rights further, or
-repeats what Weir sets, is accepted.
+repeats what Weir sets, is accepted. A null is a field that is not there, as for the API server, so
+that none takes away what Weir sets; only a user and groups may be null, where the platform chooses
+them (OpenShift). What the merge made is judged once more (`find_lost_protection`). A priority of
+the cluster's own is refused, too: its pods would preempt those that the cluster needs.
 
-Source: Kubernetes, Pod Security Standards, profile Restricted.
+Source: Kubernetes, Pod Security Standards, profiles Restricted and Baseline.
 """
 
 from __future__ import annotations
@@ -125,6 +128,85 @@ _VOLUMES = frozenset(
     }
 )
 _CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+_SELINUX_TYPES = frozenset(
+    {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+)
+_SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+_SECCOMP_PROFILES = frozenset({"RuntimeDefault", "Localhost"})
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_CHOSEN_BY_THE_PLATFORM = frozenset({"runAsUser", "runAsGroup", "fsGroup"})
+
+
+def without_nulls(value: JsonValue) -> JsonValue:
+    """Return a template without its nulls, except of a user and groups in a security context."""
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, JsonValue] = {}
+    for key, each in value.items():
+        if key == "securityContext" and isinstance(each, dict):
+            chosen = {name: None for name in each.keys() & _CHOSEN_BY_THE_PLATFORM}
+            kept[key] = {**chosen, **_dropped(each)}
+        elif each is not None:
+            kept[key] = without_nulls(each)
+    return kept
+
+
+def _dropped(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: without_nulls(each) for name, each in context.items() if each is not None}
+
+
+def find_lost_protection(spec: Mapping[str, JsonValue], main: str, here: Path) -> Iterator[Mistake]:
+    """Return what the merged `spec` of a pod lacks of the profile, or has beyond it.
+
+    Args:
+        spec: Of a pod as it would be created.
+        main: Name of the container that Weir writes; a user's own ones need only ask for nothing
+            beyond the profile.
+        here: Path of the template's `spec`.
+    """
+    yield from find_widened_rights(spec, here)
+    context, place = _mapping(spec.get("securityContext")), (*here, "securityContext")
+    if context.get("runAsNonRoot") is not True:
+        yield _refused((*place, "runAsNonRoot"), "no true")
+    if _mapping(context.get("seccompProfile")).get("type") not in _SECCOMP_PROFILES:
+        yield _refused((*place, "seccompProfile"), "no filter")
+    for path, container in _items(spec, "containers", here):
+        if container.get("name") != main:
+            continue
+        own, place = _mapping(container.get("securityContext")), (*path, "securityContext")
+        if own.get("allowPrivilegeEscalation") is not False:
+            yield _refused((*place, "allowPrivilegeEscalation"), "no false")
+        dropped = _mapping(own.get("capabilities")).get("drop")
+        if not isinstance(dropped, list) or "ALL" not in dropped:
+            yield _refused((*place, "capabilities", "drop"), "no ALL")
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _of_annotations(metadata: Mapping[str, JsonValue], here: Path) -> Iterator[Mistake]:
+    for name, value in _mapping(metadata.get("annotations")).items():
+        allowed = value in ("", "runtime/default") or str(value).startswith("localhost/")
+        if name.startswith(_APPARMOR) and not allowed:
+            yield _refused((*here, "annotations", name), value)
 
 
 def find_widened_rights(spec: Mapping[str, JsonValue], here: Path) -> Iterator[Mistake]:
@@ -132,7 +214,13 @@ def find_widened_rights(spec: Mapping[str, JsonValue], here: Path) -> Iterator[M
     for flag in HOST_FLAGS:
         if spec.get(flag) is True:
             yield _refused((*here, flag), True)
-    yield from _of_context(spec.get("securityContext"), (*here, "securityContext"))
+    if str(spec.get("priorityClassName")).startswith("system-"):
+        yield _refused((*here, "priorityClassName"), spec["priorityClassName"])
+    context, place = spec.get("securityContext"), (*here, "securityContext")
+    yield from _of_context(context, place)
+    for path, sysctl in _items(_mapping(context), "sysctls", place):
+        if sysctl.get("name") not in _SAFE_SYSCTLS:
+            yield _refused((*path, "name"), sysctl.get("name"))
     for path, volume in _items(spec, "volumes", here):
         for kind in volume.keys() - _VOLUMES - {"name"}:
             yield _refused((*path, kind), kind)
@@ -156,6 +244,10 @@ def _of_context(context: JsonValue, here: Path) -> Iterator[Mistake]:
         yield _refused((*here, "runAsUser"), 0)
     if context.get("procMount") not in (None, "Default"):
         yield _refused((*here, "procMount"), context["procMount"])
+    labels = _mapping(context.get("seLinuxOptions"))
+    for name, allowed in (("type", _SELINUX_TYPES), ("user", {""}), ("role", {""})):
+        if labels.get(name) is not None and labels[name] not in allowed:
+            yield _refused((*here, "seLinuxOptions", name), labels[name])
     for name in ("seccompProfile", "appArmorProfile"):
         profile = context.get(name)
         if isinstance(profile, dict) and profile.get("type") == "Unconfined":
@@ -279,6 +371,8 @@ def _mistakes(template: Mapping[str, JsonValue]) -> Iterator[Mistake]:
         elif key == "spec":
             yield from _mistakes_of_lists((key,), section, _OF_A_POD)
             yield from find_widened_rights(section, (key,))
+        else:
+            yield from _of_annotations(section, (key,))
 
 
 def _mistakes_of_lists(

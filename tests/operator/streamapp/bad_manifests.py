@@ -337,6 +337,30 @@ TABLE = [
             "spec": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}}),
         "spec.flink.podTemplate.spec.securityContext.seccompProfile.type", "'Unconfined'",
         "must not have these rights", False),
+    Bad("a type of SELinux beyond the profile",
+        a_flink(podTemplate={
+            "spec": {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}}),
+        "spec.flink.podTemplate.spec.securityContext.seLinuxOptions.type", "'spc_t'",
+        "must not have these rights", False),
+    Bad("a user of SELinux",
+        a_flink(podTemplate={"spec": {"containers": [
+            {"name": "x", "securityContext": {"seLinuxOptions": {"user": "u"}}}]}}),
+        "spec.flink.podTemplate.spec.containers[0].securityContext.seLinuxOptions.user", "'u'",
+        "must not have these rights", False),
+    Bad("a setting of the kernel",
+        a_flink(podTemplate={"spec": {"securityContext": {
+            "sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}}),
+        "spec.flink.podTemplate.spec.securityContext.sysctls[0].name", "'kernel.msgmax'",
+        "must not have these rights", False),
+    Bad("AppArmor switched off by an annotation",
+        a_flink(podTemplate={"metadata": {"annotations": {
+            "container.apparmor.security.beta.kubernetes.io/x": "unconfined"}}}),
+        'spec.flink.podTemplate.metadata.annotations["container.apparmor.security.beta.kubernetes'
+        '.io/x"]', "'unconfined'", "must not have these rights", False),
+    Bad("a priority of the cluster's own",
+        a_flink(podTemplate={"spec": {"priorityClassName": "system-node-critical"}}),
+        "spec.flink.podTemplate.spec.priorityClassName", "'system-node-critical'",
+        "must not have these rights", False),
     Bad("a toleration that cannot be compared",
         a_pool(tolerations=[{"key": "spot", "operator": "Exists", "value": "yes"}]),
         "spec.nodePools[0].tolerations[0].value", "'yes'", "write operator: Equal"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from weir_operator.errors import PermanentError
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pods import (
     CONFIG_MOUNT,
@@ -22,7 +23,8 @@ from weir_operator.runtime.kubernetes.pods import (
     FlinkPods,
 )
 from weir_operator.runtime.places import Place
-from weir_operator.streamapp.pod_template import ITEM_KEYS
+from weir_operator.streamapp.pod_template import ITEM_KEYS, find_lost_protection, without_nulls
+from weir_operator.streamapp.sentences import sentence
 
 CONTAINER = "flink-main-container"
 
@@ -80,6 +82,9 @@ def pod_template(
         annotations: Of the pod.
         spread: Whether pods of one operator should avoid each other's nodes.
         avoid: Names of nodes that they must not run on.
+
+    Raises:
+        PermanentError: With the user's template, a pod would have more rights than the profile.
     """
     labels = pods.labels(component, operator=operator, pool=pool) | {REVISION: pods.revision}
     if operator:
@@ -101,8 +106,12 @@ def pod_template(
             **({"topologySpreadConstraints": [_spread(pods, operator)]} if spread else {}),
         }
     }
-    user = {key: pods.make.pod_template.get(key, {}) for key in ("metadata", "spec")}
+    template = {key: without_nulls(each) for key, each in pods.make.pod_template.items()}
+    user = {key: template.get(key, {}) for key in ("metadata", "spec")}
     wanted = merge(merge(defaults, user), owned)
+    lost = find_lost_protection(wanted["spec"], CONTAINER, ("spec", "flink", "podTemplate", "spec"))
+    if mistakes := [sentence(each) for each in lost]:
+        raise PermanentError("; ".join(mistakes))
     if avoid:
         wanted["spec"] = _kept_off(wanted["spec"], avoid)
     return _main_container_first(wanted)

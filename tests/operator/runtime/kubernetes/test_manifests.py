@@ -101,6 +101,72 @@ def test_pods_are_what_restricted_pod_security_asks_for(workload):
         assert context["readOnlyRootFilesystem"] is True
 
 
+def security_of(template):
+    pod = manifests.job_manager(pods_of(podTemplate=template), "x")["spec"]["template"]["spec"]
+    return {
+        "pod": pod["securityContext"],
+        "container": next(each for each in pod["containers"] if each["name"] == CONTAINER)[
+            "securityContext"
+        ],
+    }
+
+
+NOTHING = security_of({})
+OWN = ("runAsUser", "runAsGroup", "fsGroup")
+PROTECTING = [name for name in NOTHING["pod"] if name not in OWN]
+
+
+def main(context):
+    return {"spec": {"containers": [{"name": CONTAINER, "securityContext": context}]}}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        *(
+            {"spec": {"securityContext": {name: None}}}
+            for name in NOTHING["pod"]
+            if name not in OWN
+        ),
+        *(main({name: None}) for name in NOTHING["container"]),
+        {"spec": {"securityContext": {"seccompProfile": {"type": None}}}},
+        {"spec": {"securityContext": None}},
+        {"spec": {"securityContext": dict.fromkeys((*NOTHING["pod"], "sysctls"))}},
+        main({"capabilities": {"drop": None}}),
+        main(None),
+    ],
+    ids=str,
+)
+def test_a_null_takes_none_of_weirs_protection_away(template):
+    kept = security_of(template)
+
+    for part, fields in NOTHING.items():
+        for name, value in fields.items():
+            assert kept[part][name] == value or name in OWN, name
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_user_that_the_platform_chooses_may_be_null(name):
+    assert security_of({"spec": {"securityContext": {name: None}}})["pod"][name] is None
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ({"spec": {"securityContext": []}}, "runAsNonRoot"),
+        ({"spec": {"securityContext": {"seccompProfile": []}}}, "seccompProfile"),
+        ({"spec": {"securityContext": {"runAsNonRoot": "false"}}}, "runAsNonRoot"),
+        (main([]), "allowPrivilegeEscalation"),
+        (main({"allowPrivilegeEscalation": 1}), "allowPrivilegeEscalation"),
+        (main({"capabilities": {"drop": "NONE"}}), "drop"),
+    ],
+    ids=str,
+)
+def test_what_the_merge_made_is_judged_and_not_the_template(template, sentence):
+    with pytest.raises(PermanentError, match=sentence):
+        security_of(template)
+
+
 def test_a_replicas_size_is_its_request_and_its_limit():
     resources = main_container(replica_set(pods_of(), size="500m"))["resources"]
 
