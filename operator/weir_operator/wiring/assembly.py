@@ -314,14 +314,14 @@ def _joint_managers(
     )
 
 
-def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
+def refuse_operators(app: StreamApp) -> None:
     """Refuse operators that the policy cannot decide for together.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: It cannot; names the setting to change.
     """
-    name = policy or app.spec.operator_manager.policy.name
+    name = app.spec.operator_manager.policy.name
     registry.refuse_operators(
         name,
         policy_settings(app, policy=name),
