@@ -363,9 +363,10 @@ class RecordStore:
                     "away"
                 ) from error
 
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def _rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as they are read: those of a large job would not fit into memory together."""
         with _wrapping_errors(self._path):
-            return self._cursor.execute(query, values).fetchall()
+            yield from self._connection.execute(query, values)
 
 
 def _row_of(record: Record, table: _Table) -> tuple[str | float, float, str, str]:
