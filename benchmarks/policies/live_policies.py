@@ -263,7 +263,7 @@ def copy_intervals(measured: Path, records: Path, *, end: float) -> None:
     try:
         intervals = source.intervals()
         for each in intervals:
-            copy.note_interval(replace(each, time=each.time + end - intervals[-1].time))
+            copy.write([replace(each, time=each.time + end - intervals[-1].time)])
     finally:
         source.close()
         copy.close()

@@ -52,7 +52,7 @@ def explain(
 
         from weir_operator.reporting.explanation import render_explanations
         from weir_operator.reporting.tunings_view import render_tunings
-        from weir_operator.wiring.replay import advise_standby
+        from weir_operator.wiring.standby_advice import advise_standby
 
         versions = () if tunings is None else tunings.latest(MAX_TUNINGS, until=until)
         if versions:

@@ -42,10 +42,6 @@ COMMANDS = {
         "weir_cli.explain:explain",
         "Show measurements, candidates, expectations and results of decisions.",
     ),
-    "replay": (
-        "weir_cli.replay:replay",
-        "Replay recorded intervals with another policy or objective, or this version of Weir.",
-    ),
     "validate": (
         "weir_cli.validate:validate",
         "Check manifests without running anything; fail if one has a mistake.",

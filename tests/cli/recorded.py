@@ -9,7 +9,6 @@ from weir_operator.loop.decision_records import (
 )
 from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
-from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.testing import a_decision, an_observation
 
 APP = a_stream_app(
@@ -26,17 +25,10 @@ def a_tick(time):
     return JobTick(
         time=time,
         seconds=60.0,
-        deployments={"match": {"small/1": 2}},
+        violated=False,
         operators=("match",),
         edges=(),
-        mean=0.02,
-        response_time=0.02,
-        tail=1.0,
-        violated=False,
-        held="",
-        guards=(),
         splits={},
-        tokens=RestartBudget().fill(time).to_dict(),
         lesson=LearningOutcome.NOTHING,
         fixed={},
     )
@@ -61,9 +53,8 @@ def write_records(folder, count):
     folder.mkdir(parents=True)
     store = RecordStore(folder / "records.sqlite")
     app = assembly.what_decides(APP)
-    store.note_start(LoopStart(time=START, app=app, policy="hold", learned=False))
+    store.write([LoopStart(time=START, app=app, policy="hold")])
     for number in range(count):
         time = START + 60.0 * (number + 1)
-        store.note_tick(a_tick(time))
-        store.write([a_record(time)])
+        store.write([a_record(time), a_tick(time)])
     store.close()

@@ -82,7 +82,7 @@ def state(tmp_path):
         old_job="a" * 32,
         change_id="c1",
     ).at(Step.DONE, time.time() - 58)
-    store.write([a_record("first", ago=60, change="c1")], change=change)
+    store.write([a_record("first", ago=60, change="c1"), change])
     store.write([a_record("second", ago=30, response_time=0.05)])
     store.write([a_record("other", ago=30, operator="aggregate")])
     store.close()

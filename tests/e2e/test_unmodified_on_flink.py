@@ -4,6 +4,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.decided_again import decide_again
 from weir_cli.main import app
 from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
@@ -67,6 +68,9 @@ def test_an_unmodified_job_is_scaled_by_operator_and_every_record_is_committed_o
     # The agent has measured it: nothing is assumed of its service times.
     assert [each.message for each in told.events if "busy time" in each.message] == []
     assert sorted(map(int, committed_lines(out))) == list(range(RECORDS))
+    decided = decide_again(tmp_path / "state/default.readings/records.sqlite")
+    assert len(decided) >= 2
+    assert [repr(again) for _, again in decided] == [repr(was) for was, _ in decided]
 
 
 @pytest.mark.long

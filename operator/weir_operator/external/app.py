@@ -41,7 +41,7 @@ from weir_operator.external.view import (
 from weir_operator.external.watch import JobWatch
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.objects import ClusterReader
-from weir_operator.loop.decision_records import Records
+from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import Loop, OnTrouble, Trouble
@@ -89,7 +89,7 @@ class ExternalDependencies:
     guard: Guard | None = None
     """Asked before Flink is asked for another parallelism."""
     store: StatusStore
-    records: Records
+    records: TolerantRecords
     folder: Path
     """Where what was learned is kept."""
     prometheus: PrometheusFor | None
@@ -209,7 +209,7 @@ class ExternalApp:
                 clock=around.clock,
                 on_tick=on_tick,
                 on_event=around.on_event,
-                on_change=around.on_change or (lambda change: around.records.note(change=change)),
+                on_change=around.on_change or (lambda change: around.records.write([change])),
                 on_trouble=around.on_trouble,
                 directives=self._asked,
                 shared_restarts=around.shared_restarts,

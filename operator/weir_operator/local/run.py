@@ -179,12 +179,8 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
         if run.fresh:
             records.forget_intervals()  # nothing is fitted to what an earlier run has measured
 
-        def on_event(event: Event) -> None:
-            records.note(events=[event])
-            recorder.event(event)
-
         def on_change(journal: RescaleJournal) -> None:
-            records.note(change=journal)
+            records.write([journal])
             recorder.change(journal)
 
         jobs = FlinkJobs(runtime)
@@ -200,10 +196,10 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             folder=folder,
             clock=clock,
             on_tick=recorder.tick,
-            on_event=on_event,
+            on_event=recorder.event,
             on_change=on_change,
             directives=ManifestWatch(
-                run.manifest, app, arguments=run.arguments, clock=clock, on_event=on_event
+                run.manifest, app, arguments=run.arguments, clock=clock, on_event=recorder.event
             ),
             tuner=ProcessTuner(folder / "tunings", deadline=LONGEST_TUNING),
         )
@@ -227,7 +223,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
                 await steering.lifecycle.suspend()
             except WeirError as error:
                 # The run is over all the same; the next start resumes from the newest checkpoint.
-                on_event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
+                recorder.event(Event(time=clock.now(), reason="SuspendFailed", message=str(error)))
         return recorder.summary(
             clock.now(), p95=await _quantile(source, clock.now()), ledger=run.ledger
         )

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.budgets import BudgetSharing
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, Records
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, TolerantRecords
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
@@ -122,11 +122,8 @@ class LearnedStore:
             write_atomically(self._path, content)
             self._written = number
 
-    def restore(self, managers: Managers) -> bool:
+    def restore(self, managers: Managers) -> None:
         """Give every manager what it had learned; one whose state does not fit starts over.
-
-        Returns:
-            Whether anything was known.
 
         Raises:
             TemporaryError: There is no room for the tables of one.
@@ -146,7 +143,6 @@ class LearnedStore:
             self._try_to_load(
                 "budgets", shared.state_dict(), kept["sharing"], shared.load_state_dict
             )
-        return bool(kept)
 
     def _find_successor(self, former: str, vertices: list[str] | None) -> str:
         """Return the operator that has an operator's vertices now; empty if none has."""
@@ -210,11 +206,10 @@ class AppState:
     def __init__(
         self,
         *,
-        policy: str,
         managers: Managers,
         restarts: RestartBudget,
         store: StatusStore,
-        records: Records,
+        records: TolerantRecords,
         learned: LearnedStore,
         advisor: Advisor,
         save_every: float,
@@ -224,7 +219,6 @@ class AppState:
         """Create the store.
 
         Args:
-            policy: Name of the operators' policy, for the records.
             managers: What learns.
             restarts: How tokens refill.
             store: The status.
@@ -239,7 +233,6 @@ class AppState:
                 at the first tick.
             start: With what the loops begin; its time is that of `restore`.
         """
-        self._policy = policy
         self._managers = managers
         self._restarts = restarts
         self._store = store
@@ -260,14 +253,13 @@ class AppState:
         """
         if self._learned.is_of_before_reset():
             self._records.forget_intervals()
-        learned = self._start.learned
         try:
-            learned |= self._learned.restore(self._managers)
+            self._learned.restore(self._managers)
         except TemporaryError as error:
             self._unrestored = f"Weir does not use what it had learned: {error}"
         if self._phase is not None:
             self._saved_at = now - (1 - self._phase) * self._save_every
-        self._records.note_start(replace(self._start, time=now, learned=learned))
+        self._records.write([replace(self._start, time=now)])
 
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
@@ -288,9 +280,8 @@ class AppState:
             )
         return self._unsaved
 
-    async def forget(self, nonce: int, now: float) -> None:
+    async def forget(self, nonce: int) -> None:
         """Start over: nothing learned or measured, no failed deployment, no full pool, no bill."""
-        self._records.note_start(replace(self._start, time=now, learned=False))
         self._managers.forget()
         self._unrestored = ""
         self._learned.begin_anew(nonce)
@@ -304,7 +295,7 @@ class AppState:
     def note_interval(self, sample: IntervalSample | None) -> None:
         """Store what was measured, for fitting a model; `None` is nothing."""
         if sample is not None:
-            self._records.note_interval(sample)
+            self._records.write([sample])
 
     def last_tick(self, now: float) -> float:
         """Return the Unix time of the last tick up to `now`, of these loops or earlier ones."""
@@ -312,7 +303,7 @@ class AppState:
 
     def note_tick(self, tick: JobTick) -> None:
         """Store what the decisions of a tick have in common."""
-        self._records.note_tick(tick)
+        self._records.write([tick])
 
     async def shorten_log(self) -> None:
         """Do what writing records leaves to do: nobody decides meanwhile."""
@@ -334,7 +325,7 @@ class AppState:
                 operator=name,
                 policy=FALLBACK_POLICY
                 if self._managers.uses_fallback_policy(name)
-                else self._policy,
+                else self._start.policy,
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),

@@ -67,11 +67,6 @@ class ApplicationManager:
         self._gate = gate
         self._nodes = nodes
 
-    @property
-    def tail(self) -> float:
-        """How many times the mean the bounded statistic is, as far as it was measured."""
-        return self.sharing.tail
-
     def note_output(self, *, mean: float, quantile: float, now: float) -> None:
         """Show the gate the response time, and learn of its tail; see `BudgetSharing`."""
         if self._gate is not None:

@@ -69,7 +69,6 @@ from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.streamapp.models import Mode
-from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Observation, OperatorModel
@@ -275,7 +274,7 @@ class ApplicationController:
         self._notices.note_guards(guards)
         if directives.reset_nonce != self._reset_nonce:
             self._reset_nonce = directives.reset_nonce
-            await self._memory.forget(self._reset_nonce, now)
+            await self._memory.forget(self._reset_nonce)
             if self._tuning is not None:
                 self._tuning.forget(self._reset_nonce)
             self._notices.report(
@@ -287,7 +286,6 @@ class ApplicationController:
         except TemporaryError:
             self._fall_back(False, directives, guards)
             raise
-        tokens = self._memory.tokens(now)
         self._outcome = LearningOutcome.NOTHING
         tick = await self._decide(snapshot, directives, guards)
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
@@ -296,43 +294,29 @@ class ApplicationController:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
         self._fall_back(snapshot.healthy, directives, guards)
-        self._memory.note_tick(self._describe(snapshot, tick, tokens))
+        self._memory.note_tick(self._describe(snapshot, tick))
         self._on_tick(tick)
         await self._memory.shorten_log()
         return tick
 
-    def _describe(self, snapshot: Snapshot, tick: Tick, tokens: RestartTokens) -> JobTick:
+    def _describe(self, snapshot: Snapshot, tick: Tick) -> JobTick:
         """Return what the decisions of a tick have in common."""
         flow = snapshot.dataflow
-        draining = (
-            ()
-            if snapshot.app is None or flow is None
-            else guards_while_draining(snapshot.app, flow)
-        )
         return JobTick(
             time=snapshot.now,
             seconds=snapshot.now - snapshot.start,
-            deployments=tick.deployments,
+            violated=tick.violated,
             operators=() if flow is None else flow.operators,
             edges=() if flow is None else flow.edges,
-            mean=snapshot.output.mean,
-            response_time=snapshot.response(self._settings.statistic),
-            tail=self._am.tail,
-            violated=tick.violated,
-            sinks_late=bool(snapshot.find_late_paths(self._settings.paths)),
-            held=tick.held,
-            guards=(*tick.guards, *draining),
             splits={
                 name: splits
                 for name, splits in splits_of(snapshot.app).items()
                 if not math.isnan(splits)
             },
-            tokens=tokens.to_dict(),
             lesson=self._outcome,
             fixed={
                 name: seen for name, seen in tick.observations.items() if name not in tick.proposals
             },
-            rate=self._gatherer.summarise(snapshot).rate,
         )
 
     # -- the two loops ----------------------------------------------------------------------------

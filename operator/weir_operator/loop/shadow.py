@@ -1,12 +1,9 @@
-"""Forecasts cost and violations of a job that follows the advice: mode Advise, `weir replay`.
+"""Forecasts cost and violations of a job that follows the advice of mode Advise.
 
 A shadow deployment starts as the real one and follows its own decisions: at each tick, the model
 predicts how it serves the measured load, the policy decides on that, and the Application Manager
 rules with a separate restart budget. The results are added up by day, and stored in a file beside
-what was learned (`Advisor`).
-
-In mode Advise, policies learn from the real job. In a replay, they learn from the shadow
-deployment, because there is no other job that follows them.
+what was learned (`Advisor`). Policies learn from the real job.
 
 The model's forecast does not include the gap of a restart, or a backlog. Both costs are of the
 whole job, JobManager included. Traffic varies over the day, so there is no figure per day before a
@@ -30,7 +27,7 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import Proposal, Ruling, cut_all_to_splits
+from weir_operator.loop.proposals import Proposal, cut_all_to_splits
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartTokens
@@ -132,18 +129,6 @@ class RealInterval:
     """Partitions of the operators that are sources, NaN where unknown."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShadowInterval:
-    """What a tick was for the shadow deployment."""
-
-    deployments: DeploymentMap
-    """What served the interval."""
-    proposals: Mapping[str, Proposal]
-    ruling: Ruling
-    bill: Bill
-    """Of this interval alone."""
-
-
 class ShadowDeployment:
     """The job that follows the advice."""
 
@@ -154,21 +139,18 @@ class ShadowDeployment:
         *,
         cost: Callable[[DeploymentMap], float],
         paid: Callable[[], float] | None = None,
-        learns: bool = False,
     ) -> None:
         """Begin with nothing seen.
 
         Args:
-            managers: Of all operators.
+            managers: Of all operators. They have decided for the real job, and are only asked where
+                the shadow differs.
             am: Rules on the hypothetical proposals, and knows the objective.
             cost: Returns what the job costs under Weir in these deployments, currency per hour,
                 its JobManager included.
             paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
                 under Weir.
-            learns: Whether the managers decide everything here and learn from it. Otherwise, they
-                have decided for the real job, and are only asked where the shadow differs.
         """
-        self._learns = learns
         self._managers = managers
         self._am = am
         self._cost = cost
@@ -182,19 +164,9 @@ class ShadowDeployment:
         """The totals of the last days."""
         return sum(self._days.values(), Bill())
 
-    @property
-    def deployments(self) -> DeploymentMap | None:
-        """Where the job would be; `None` before the first tick."""
-        return self._deployments
-
     def follow(self, seen: RealInterval, guards: tuple[Guard, ...]) -> Bill:
         """Take a tick and return the bill so far."""
-        self._add(seen.now, self.advance(seen, guards).bill)
-        return self.bill
-
-    def advance(self, seen: RealInterval, guards: tuple[Guard, ...]) -> ShadowInterval:
-        """Take a tick and return what it was for the shadow; its bill is not added up."""
-        current = self.fit(seen.deployments)
+        current = self._fit(seen.deployments)
         imagined = {
             name: self._imagine(each, current[name]) for name, each in seen.observations.items()
         }
@@ -202,9 +174,8 @@ class ShadowDeployment:
         if current != seen.deployments:
             late = self._is_late(imagined, seen.flow)
         tokens = self._tokens or self._am.restarts.fill(seen.now)
-        proposals = self._decide(imagined, seen)
         ruling = self._am.rule(
-            proposals,
+            self._decide(imagined, seen),
             dataflow=seen.flow,
             current=current,
             failed=(),
@@ -213,31 +184,22 @@ class ShadowDeployment:
             guards=guards,
             observations=imagined,
         )
-        if self._learns and ruling.granted:
-            self._managers.act(ruling.granted)
         hours = seen.length / HOUR
         paid = self._paid() if self._paid else self._cost(seen.deployments)
         # Before anything of the advice was followed it is the real job that is paid for.
         advised = paid if current == seen.deployments else self._cost(current)
         self._tokens = ruling.tokens
         self._deployments = ruling.target
-        return ShadowInterval(
-            deployments=current,
-            proposals=proposals,
-            ruling=ruling,
-            bill=Bill(
-                seconds=seen.length,
-                paid=paid * hours,
-                advised=advised * hours,
-                restarts=int(ruling.restart),
-                judged=int(late is not None),
-                violations=int(late is True),
-            ),
+        interval = Bill(
+            seconds=seen.length,
+            paid=paid * hours,
+            advised=advised * hours,
+            restarts=int(ruling.restart),
+            judged=int(late is not None),
+            violations=int(late is True),
         )
-
-    def begin_with(self, tokens: RestartTokens) -> None:
-        """Begin at the real deployment, with this restart budget."""
-        self._deployments, self._tokens = None, tokens
+        self._add(seen.now, interval)
+        return self.bill
 
     def release_replicas(self) -> None:
         """Begin at the real deployment again, next time; the bill stays."""
@@ -279,12 +241,8 @@ class ShadowDeployment:
             for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
         }
 
-    def fit(self, deployments: DeploymentMap) -> DeploymentMap:
-        """Return the shadow deployment for the present operators and node types.
-
-        Args:
-            deployments: Of the real job.
-        """
+    def _fit(self, deployments: DeploymentMap) -> DeploymentMap:
+        """Return the shadow deployment for the operators and node types of the real one."""
         kept = self._deployments or {}
         fitted: DeploymentMap = {}
         for name, counts in deployments.items():
@@ -316,8 +274,6 @@ class ShadowDeployment:
         self, imagined: Mapping[str, Observation], seen: RealInterval
     ) -> dict[str, Proposal]:
         """Return the proposals for the hypothetical job: real ones where nothing differs."""
-        if self._learns:
-            return cut_all_to_splits(self._managers.propose(imagined, seen.flow), seen.splits)
         differing = [
             name for name in seen.proposals if imagined[name] is not seen.observations[name]
         ]

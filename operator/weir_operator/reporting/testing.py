@@ -7,14 +7,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-from weir_operator.loop.replay import (
-    Choice,
-    Replay,
-    ReplayedDecision,
-    ReplayedInterval,
-    ReplaySide,
-    add_up,
-)
 from weir_operator.loop.run_record import (
     Deployments,
     EventRecord,
@@ -264,66 +256,4 @@ def _rescale(
         steps=tuple(Step(name=step, time=now + 0.6 * at) for at, step in enumerate(names)),
         gap=None if resize else 0.62 + 0.01 * number,
         reason=f"{change[0]} asks for {sum(change[1].values())} replicas.",
-    )
-
-
-def a_replay(*, ticks: int = 60) -> Replay:
-    """Return a replay in which `enrich` gets a replica that it had not, and then keeps up.
-
-    Args:
-        ticks: Intervals of 5 s; on the second one nothing can be decided.
-    """
-    one, two = {"small/500m": 1}, {"small/500m": 2}
-    intervals = []
-    for number in range(ticks):
-        would = one if number < ticks // 2 else two
-        sides = [
-            ReplaySide(
-                deployments={"source": one, "enrich": counts},
-                cost=0.001 * (1 + counts["small/500m"]),
-                response_time=math.nan if number == 1 else 0.2 if counts is two else math.inf,
-                late=None if number == 1 else counts is one,
-                restart=counts is not one and number == ticks // 2,
-            )
-            for counts in (one, would)
-        ]
-        decision = ReplayedDecision(
-            operator="enrich",
-            policy="queueing",
-            rate=120.0,
-            was=Choice(deployment=one, target=one, granted=False, reason="Stays", verdict=""),
-            would=Choice(
-                deployment=would,
-                target=two,
-                granted=number == ticks // 2 - 1,
-                reason="Goes to 2",
-                verdict="Denied: the restart budget is empty" if number < ticks // 2 - 1 else "",
-            ),
-        )
-        intervals.append(
-            ReplayedInterval(
-                time=_START + _INTERVAL * number,
-                seconds=_INTERVAL,
-                held="The job has just been restarted" if number == 1 else "",
-                bound=_BOUND,
-                rate=120.0,
-                measured=0.9,
-                late=True,
-                was=sides[0],
-                would=sides[1],
-                decisions=() if number == 1 else (decision,),
-            )
-        )
-    return Replay(
-        app="streams/trips",
-        since=_START - _INTERVAL,
-        until=intervals[-1].time,
-        statistic="mean",
-        was_policy="hold",
-        was_bound=_BOUND,
-        policy="queueing",
-        bound=_BOUND,
-        totals=add_up(intervals, ()),
-        notices=("The model has no gap of a restart <and> no backlog after it",),
-        intervals=tuple(intervals),
     )

@@ -283,7 +283,7 @@ def operator_managers(
             given=_given_speedups(app, operator),
             policy=own,
             fixed=fixed,
-            most_replicas=most_replicas(app, name),
+            most_replicas=_most_replicas(app, name),
             fallback_policy=_build_fallback_policy(place) if falls_back else None,
             without_room=partial(_build_fallback_policy, place),
         )
@@ -299,7 +299,7 @@ def _joint_managers(
             model=_specified(app, operator),
             given=_given_speedups(app, operator),
             fixed=world.fixed_deployment(app, operator.name),
-            most_replicas=most_replicas(app, name),
+            most_replicas=_most_replicas(app, name),
         )
         for operator in world.operators(app)
     }
@@ -314,14 +314,14 @@ def _joint_managers(
     )
 
 
-def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
+def refuse_operators(app: StreamApp) -> None:
     """Refuse operators that the policy cannot decide for together.
 
     Raises:
         UnknownPolicyError: No policy has this name.
         ParameterError: It cannot; names the setting to change.
     """
-    name = policy or app.spec.operator_manager.policy.name
+    name = app.spec.operator_manager.policy.name
     registry.refuse_operators(
         name,
         policy_settings(app, policy=name),
@@ -365,7 +365,7 @@ def _share_names(names: frozenset[str]) -> frozenset[str]:
     return names
 
 
-def most_replicas(app: StreamApp, policy: str) -> int | None:
+def _most_replicas(app: StreamApp, policy: str) -> int | None:
     """Return the replicas for an operator's maximum cost; `None` for its own maximum."""
     together = sum(operator.max_replicas for operator in world.operators(app))
     return together if registry.sees_application(policy) else None

@@ -17,7 +17,7 @@ from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import RECORDS, LoopStart, Records
+from weir_operator.loop.decision_records import RECORDS, LoopStart, TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.gather import Gatherer
@@ -62,7 +62,7 @@ class Dependencies:
     jobs: FlinkJobs
     store: StatusStore
     source: MetricsSource
-    records: Records
+    records: TolerantRecords
     folder: Path
     """Where what was learned is kept."""
     clock: Clock
@@ -254,7 +254,6 @@ def _memory(
 ) -> AppState:
     """Return what the loops keep, in their folder."""
     return AppState(
-        policy=loops.policy,
         managers=managers,
         restarts=manager.restarts,
         store=around.store,
@@ -289,7 +288,6 @@ def _memory(
             time=around.clock.now(),
             app=assembly.what_decides(app),
             policy=loops.policy,
-            learned=bool(around.seasons),
         ),
     )
 

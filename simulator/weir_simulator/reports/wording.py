@@ -57,11 +57,6 @@ def time_of_day(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S}"
 
 
-def date_and_time(unix: float) -> str:
-    """Return the date and the time of day in UTC, 2026-05-04 17:05:00."""
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S}"
-
-
 def rate(value: float) -> str:
     """Return records/s without the unit, three digits at least: 0.42, 42.1, 4,210."""
     if not math.isfinite(value):

@@ -16,7 +16,7 @@ from weir_operator.external.app import ExternalApp, ExternalDependencies, Extern
 from weir_operator.external.flink_deployment import read_flink_deployment
 from weir_operator.flink.jars import build_jar
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.events import Event
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
@@ -59,6 +59,7 @@ class Auto:
         )
         metadata = app.metadata.model_copy(update={"namespace": kube.namespace})
         self.store = MemoryStatusStore()
+        self.kept = TolerantRecords(folder / "records.sqlite", lambda reason, message: None)
         self.records = RecordStore(folder / "records.sqlite")
         self.changes: list[RescaleJournal] = []
         self.events: list[Event] = []
@@ -71,7 +72,7 @@ class Auto:
                 api=api,
                 writer=api,
                 store=self.store,
-                records=self.records,
+                records=self.kept,
                 folder=folder,
                 prometheus=None,
                 clock=SystemClock(),
@@ -115,6 +116,7 @@ async def running(api, kube, folder, **asked):
         auto.stop.set()
         await task
         auto.records.close()
+        auto.kept.close()
 
 
 async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_restart(

@@ -228,7 +228,7 @@ def test_an_unknown_policy_is_refused(monkeypatch):
 def test_what_was_measured_is_copied_as_if_it_had_just_ended(tmp_path):
     records = RecordStore(tmp_path / "measured.sqlite")
     for end in (100.0, 105.0, 110.0):
-        records.note_interval(IntervalSample(time=end, seconds=5.0, operators={}))
+        records.write([IntervalSample(time=end, seconds=5.0, operators={})])
     records.close()
 
     copy_intervals(tmp_path / "measured.sqlite", tmp_path / "copy.sqlite", end=1000.0)

@@ -9,7 +9,7 @@ from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.flink_deployment import OVERRIDES
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
@@ -35,7 +35,7 @@ class Advised:
         self.directives = Directives(mode=mode)
         self.heard = asyncio.Event()
         self.stop = asyncio.Event()
-        self.records = RecordStore(folder / "records.sqlite")
+        self.records = TolerantRecords(folder / "records.sqlite", lambda reason, message: None)
         app = a_stream_app(
             mode=mode.value,
             operatorManager={"policy": {"name": "queueing"}},

@@ -11,7 +11,7 @@ from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.cost import cost_per_hour
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import AppStatus
 from weir_operator.rescale.testing import MemoryStatusStore
@@ -68,7 +68,8 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     advised: asyncio.Queue[Advice | None] = asyncio.Queue()
     found: list[ExternalTerms] = []
     ticks: list[Tick] = []
-    records = RecordStore(tmp_path / "state/records.sqlite")
+    path = tmp_path / "state/records.sqlite"
+    kept, records = TolerantRecords(path, lambda reason, message: None), RecordStore(path)
     processes, state = stock_flink.alive(), await flink_state(stock_flink.url)
     app = a_stream_app(
         mode="Advise",
@@ -82,7 +83,7 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
         around = ExternalDependencies(
             api=FakeCluster(flink_deployment_objects(port=proxy.port or 0)),
             store=store,
-            records=records,
+            records=kept,
             folder=tmp_path / "state",
             prometheus=None,
             clock=SystemClock(),
@@ -123,3 +124,4 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
     assert await flink_state(stock_flink.url) == state
     assert store.load() == AppStatus()
     records.close()
+    kept.close()

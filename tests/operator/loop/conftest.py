@@ -177,7 +177,6 @@ class Stage:
             clock=self.clock,
         )
         self.memory = AppState(
-            policy=settings.policy,
             managers=self.managers,
             restarts=manager.restarts,
             store=self.store,
@@ -203,7 +202,6 @@ class Stage:
                 time=self.clock.now(),
                 app=assembly.what_decides(self.app),
                 policy=settings.policy,
-                learned=False,
             ),
         )
         return ApplicationController(
@@ -224,7 +222,7 @@ class Stage:
 
     def _on_change(self, journal):
         self.changes.append(journal)
-        self.kept.note(change=journal)
+        self.kept.write([journal])
 
     def _report(self, reason, message):
         self.events.append(Event(time=self.clock.now(), reason=reason, message=message))

@@ -8,16 +8,13 @@ import pytest
 from tests.cli.recorded import a_tick
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.decision_records import (
-    KEPT,
-    PRUNE_EVERY,
+    DECISIONS_KEPT,
+    INTERVALS_KEPT,
     DamagedRecordsError,
     DecisionRecord,
+    LoopStart,
     RecordStore,
-    pack,
-    unpack,
-    work_log_in,
 )
-from weir_operator.loop.events import Event
 from weir_operator.rescale.journal import Kind, plan
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import Candidate, Decision, Expectation, Observation, OperatorModel
@@ -105,16 +102,6 @@ def test_what_was_seen_next_is_what_followed(store):
     assert following.id == "c"
 
 
-def test_a_tick_that_cannot_be_written_whole_is_not_written_at_all(store):
-    store.write([a_record("a")])
-
-    with pytest.raises(sqlite3.IntegrityError):
-        store.write([a_record("b"), a_record("a")], events=[Event(time=1, reason="X", message="x")])
-
-    assert [record.id for record in store.decisions(limit=9)] == ["a"]
-    assert store.events() == ()
-
-
 def a_change(now=1.0):
     return plan(
         kind=Kind.START, reason="r", now=now, source={}, target={"a": {"p/1": 1}}, old_job=None
@@ -123,10 +110,10 @@ def a_change(now=1.0):
 
 def test_a_change_is_updated_in_place(store):
     change = a_change()
-    store.write([], change=change)
+    store.write([change])
     done = change.model_copy(update={"failure": "it broke"})
 
-    store.write([], change=done)
+    store.write([done])
 
     assert store.change(change.id) == done
     assert store.changes() == (done,)
@@ -140,135 +127,60 @@ def test_a_file_that_is_no_database_is_refused_with_the_remedy(tmp_path):
         RecordStore(path)
 
 
-def test_what_is_older_than_a_month_goes(store):
-    store.write([a_record("old", time=10.0)], events=[Event(time=10.0, reason="X", message="x")])
-    new = 10.0 + KEPT
+def test_what_is_older_than_its_kind_is_kept_goes_with_the_next_tick(store):
+    store.write([a_record("old"), a_change(now=10.0), a_measurement(10.0), a_tick(time=10.0)])
+    on_time = 10.0 + DECISIONS_KEPT
 
-    for number in range(PRUNE_EVERY):
-        store.write([a_record(f"new{number}", time=new + 1 + number)])
+    store.write([a_record("kept", time=on_time + 1), a_tick(time=on_time + 1)])
+    later = store.decisions(limit=9), store.changes(), store.intervals(), store.ticks()
+    store.write([a_tick(time=11.0 + INTERVALS_KEPT)])
 
-    assert [each.id for each in store.decisions(until=new)] == []
-    assert store.events() == ()
-    assert len(store.decisions(limit=2 * PRUNE_EVERY)) == PRUNE_EVERY
-
-
-async def test_the_file_stays_small_however_much_is_written(store, tmp_path, monkeypatch):
-    maximum = 400_000
-    monkeypatch.setattr("weir_operator.loop.decision_records.MAX_BYTES", maximum)
-    monkeypatch.setattr("weir_operator.loop.decision_records.PRUNE_EVERY", 10)
-    sizes = []
-
-    for tick in range(400):
-        store.write(
-            [a_record(f"{tick}-{name}", time=60.0 * tick, operator=name) for name in "abcdefgh"],
-            events=[Event(time=60.0 * tick, reason="TickFailed", message=f"{tick}: " + 500 * "x")],
-            change=a_change(now=60.0 * tick),
-        )
-        await store.shorten_log()
-        sizes.append(sum(each.stat().st_size for each in tmp_path.iterdir()))
-
-    assert max(sizes) < 3 * maximum  # the log grows while the file is pruned
-    assert sizes[-1] < 2 * sizes[100]
-    newest = store.decisions(limit=4000)
-    assert {f"399-{name}" for name in "abcdefgh"} <= {each.id for each in newest}
-    assert 500 < len(newest) < 3200
-    assert store.events()[-1].message.startswith("399")
-    assert store.changes()[-1].created == 60.0 * 399
+    assert [each.id for each in later[0]] == ["kept"]
+    assert [len(each) for each in later[1:]] == [1, 1, 1]
+    assert (store.decisions(), store.changes(), store.intervals()) == ((), (), ())
 
 
-def test_changes_stay_as_long_as_the_ticks_in_which_they_were_made(store, monkeypatch):
-    monkeypatch.setattr("weir_operator.loop.decision_records.MAX_BYTES", 100_000)
-    monkeypatch.setattr("weir_operator.loop.decision_records.PRUNE_EVERY", 10)
-
-    for tick in range(200):
-        if tick == 20:
-            store.note_tick(a_tick(time=60.0 * tick))
-        store.write(
-            [a_record(f"{tick}-{name}", time=60.0 * tick, operator=name) for name in "abcdefgh"],
-            change=a_change(now=60.0 * tick),
-        )
-
-    assert [each.created for each in store.changes()] == [60.0 * tick for tick in range(20, 200)]
-
-
-def test_room_that_becomes_free_is_given_back_to_the_disk(store, tmp_path, monkeypatch):
-    for tick in range(300):
-        store.write([a_record(f"{tick}-{name}", time=tick) for name in "abcdefgh"])
-    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    before = (tmp_path / "records.sqlite").stat().st_size
-
-    for number in range(PRUNE_EVERY):
-        store.write([a_record(f"late{number}", time=1e9 + number)])
-    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    assert (tmp_path / "records.sqlite").stat().st_size < before / 3
-
-
-def test_the_log_of_a_file_that_is_gone_is_not_worked_into_a_new_one(tmp_path):
-    gone = tmp_path / "records.sqlite"
-
-    with pytest.raises(TemporaryError):
-        work_log_in(gone)
-
-    assert not gone.exists()
-
-
-def test_no_more_measurements_are_kept_than_are_ever_read(store, monkeypatch):
+def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypatch):
     monkeypatch.setattr("weir_operator.loop.decision_records.MOST_INTERVALS", 5)
 
-    for number in range(2 * PRUNE_EVERY):
-        store.note_interval(IntervalSample(time=float(number), seconds=1.0, operators={}))
+    for number in range(20):
+        time = float(number)
+        store.write([a_record(f"{number}", time=time), a_measurement(time), a_tick(time=time)])
 
-    [count] = store._connection.execute("SELECT count(*) FROM intervals").fetchone()
-    assert count <= PRUNE_EVERY + 5
-    assert store.intervals()[-1].time == 2 * PRUNE_EVERY - 1
+    newest = [15.0, 16.0, 17.0, 18.0, 19.0]
+    assert [each.time for each in store.intervals()] == newest
+    assert [each.time for each in store.ticks(since=-1.0)] == newest
+    assert [each.time for each in reversed(store.decisions(limit=20))] == newest
 
 
-def test_records_of_the_version_before_are_read_and_become_of_this_one(tmp_path):
+def test_the_start_that_the_oldest_tick_follows_stays(store):
+    starts = [LoopStart(time=time, app={}, policy="hold") for time in (1.0, 2.0, 3.0)]
+    store.write([*starts, a_tick(time=2.5), a_tick(time=4.0)])
+
+    assert [each.time for each in store.starts()] == [2.0, 3.0]
+
+
+def a_measurement(time):
+    return IntervalSample(time=time, seconds=1.0, operators={})
+
+
+def test_records_of_another_version_of_weir_are_refused_with_the_remedy(tmp_path):
     path = tmp_path / "records.sqlite"
     store = RecordStore(path)
-    record = a_record()
-    change = a_change()
-    store.write([record], change=change)
-    as_text = {"decisions": ("observation", "decision"), "changes": ("journal",)}
-    for table, columns in as_text.items():
-        for column in columns:
-            [kept] = store._connection.execute(f"SELECT {column} FROM {table}").fetchone()
-            store._connection.execute(f"UPDATE {table} SET {column} = ?", (unpack(kept),))
-    store._connection.execute("PRAGMA user_version = 1")
+    store._connection.execute("PRAGMA user_version = 9")
     store.close()
 
-    again = RecordStore(path)
-    [found], [changed] = again.decisions(), again.changes()
-    [version] = again._connection.execute("PRAGMA user_version").fetchone()
-    again.close()
-
-    assert repr(found) == repr(record)
-    assert changed == change
-    assert version == 2
-
-
-def test_records_of_a_newer_weir_are_refused_with_the_remedy(tmp_path):
-    path = tmp_path / "records.sqlite"
-    store = RecordStore(path)
-    store._connection.execute("PRAGMA user_version = 3")
-    store.close()
-
-    with pytest.raises(PermanentError, match=r"records\.sqlite"):
-        RecordStore(path)
+    for read_only in (False, True):
+        with pytest.raises(PermanentError, match=r"records\.sqlite.* the version of Weir"):
+            RecordStore(path, read_only=read_only)
 
 
 def test_a_row_that_is_damaged_is_told_of(store):
     store.write([a_record()])
-    store._connection.execute("UPDATE decisions SET decision = x'00ff'")
+    store._connection.execute("UPDATE decisions SET record = '{}'")
 
     with pytest.raises(DamagedRecordsError):
         store.decisions()
-
-
-@pytest.mark.parametrize("text", ["", "{}", "é" * 1000, '{"time": NaN}'])
-def test_a_text_comes_back_as_it_was_packed(text):
-    assert unpack(pack(text)) == text
 
 
 def test_a_disk_that_takes_nothing_is_a_temporary_error(store, tmp_path):

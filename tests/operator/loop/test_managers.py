@@ -162,7 +162,7 @@ async def test_a_reset_forgets_what_was_learned_together(stage_of):
     await stage.ticks(5)
     assert stage.managers.application_state() != untaught
 
-    await stage.memory.forget(1, stage.clock.now())
+    await stage.memory.forget(1)
 
     assert stage.managers.application_state() == untaught
 

@@ -8,8 +8,13 @@ import sqlite3
 import pytest
 
 from tests.operator.loop.test_decision_records import a_record
-from weir_operator.loop.decision_records import AGAIN, LOG_BYTES, RecordStore, TolerantRecords
-from weir_operator.loop.events import Event
+from weir_operator.loop.decision_records import (
+    KEPT_AGAIN_AFTER,
+    LOG_BYTES,
+    RETRY_AFTER,
+    RecordStore,
+    TolerantRecords,
+)
 from weir_simulator.fitting.samples import IntervalSample
 
 SAMPLE = IntervalSample(time=1.0, seconds=1.0, operators={})
@@ -50,10 +55,10 @@ def storage(tmp_path):
 
 def use(records):
     """Do everything that the loops do with records."""
-    records.write([a_record("first")], events=[Event(time=1.0, reason="X", message="x")])
-    records.note(events=[Event(time=2.0, reason="Y", message="y")])
-    records.note_interval(SAMPLE)
+    records.write([a_record("first")])
+    records.write([SAMPLE])
     records.forget_intervals()
+    records.last_tick(until=1.0)
 
 
 def test_what_is_written_is_kept_and_nothing_is_told(storage):
@@ -86,13 +91,13 @@ async def test_the_log_is_worked_in_between_ticks_while_others_write(storage):
         records.write([a_record(f"{number}-{name}", time=number) for name in "abcdefgh"])
         working = asyncio.create_task(records.shorten_log())
         await asyncio.sleep(0)
-        records.note(events=[Event(time=number, reason="X", message="x")])
+        records.write([SAMPLE])
         await working
     # Where somebody wrote meanwhile, the log may have stayed as long as it was. Nobody does now.
     while log.stat().st_size <= LOG_BYTES:
-        records.note(events=[Event(time=300, reason="X", message="x")])
+        records.write([SAMPLE])
     await records.shorten_log()
-    records.note(events=[Event(time=300, reason="X", message="x")])
+    records.write([SAMPLE])
 
     assert log.stat().st_size < LOG_BYTES
     assert storage.records.failure == ""
@@ -147,16 +152,15 @@ def test_a_second_damage_takes_the_place_of_the_first(storage):
 
 def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(storage):
     records = storage.open()
-    records._store._connection.execute("PRAGMA max_page_count = 1")
-    many = [a_record(f"{number}") for number in range(200)]
+    fill(records)
 
-    records.write(many)
-    records.write(many)
+    records.write([a_record(f"{number}") for number in range(200)])
     failure = records.failure
-    records._store._connection.execute("PRAGMA max_page_count = 100000")
+    records.write([a_record("at once")])
+    storage.time += RETRY_AFTER
     records.write([a_record("soon")])
     told = list(storage.told)
-    storage.time += AGAIN
+    storage.time += KEPT_AGAIN_AFTER
     records.write([a_record("late")])
 
     assert failure != ""
@@ -164,6 +168,41 @@ def test_on_a_full_disk_nothing_is_kept_and_nothing_raised_until_it_is_freed(sto
     assert storage.told == ["RecordsNotKept", "RecordsKept"]
     assert set(storage.kept) == {"soon", "late"}
     assert records.failure == ""
+
+
+def test_on_a_disk_that_takes_some_and_not_others_records_do_not_count_as_kept(storage):
+    records = storage.open()
+
+    for _ in range(9):
+        fill(records)
+        records.write([a_record(f"{number}") for number in range(200)])
+        storage.time += RETRY_AFTER
+        records.write([a_record("small")])
+
+    assert storage.told == ["RecordsNotKept"]
+    assert records.failure != ""
+
+
+def fill(records):
+    """Leave the open file no room to grow, as a full disk does."""
+    records._store._connection.execute("PRAGMA max_page_count = 1")
+
+
+def test_while_somebody_else_holds_the_file_the_loop_waits_once_and_goes_on(storage, monkeypatch):
+    monkeypatch.setattr("weir_operator.loop.decision_records.WAIT", 0.01)
+    records = storage.open()
+    other = sqlite3.connect(storage.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    records.write([a_record("lost")])
+    failure = records.failure
+    other.close()
+    storage.time += KEPT_AGAIN_AFTER
+    records.write([a_record("late")])
+
+    assert "locked" in failure
+    assert storage.told == ["RecordsNotKept", "RecordsKept"]
+    assert storage.kept == ["late"]
 
 
 def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(storage):
@@ -175,7 +214,7 @@ def test_where_the_file_cannot_be_made_it_is_tried_again_after_a_while(storage):
     told = list(storage.told)
     storage.path.parent.unlink()
     records.write([a_record("early")])
-    storage.time += AGAIN
+    storage.time += KEPT_AGAIN_AFTER
     records.write([a_record("late")])
 
     assert told == ["RecordsNotKept"]
@@ -197,30 +236,14 @@ def test_records_of_a_newer_weir_are_left_as_they_are(storage):
     assert storage.path.read_bytes() == before
 
 
-def test_what_is_told_may_be_recorded_itself(storage):
+def test_a_defect_in_keeping_records_is_none_of_the_loops(storage):
     records = storage.open()
 
-    def tell(reason, message):
-        storage.told.append(reason)
-        records.note(events=[Event(time=1.0, reason=reason, message=message)])
-
-    records._report = tell
-    records._store._connection.execute("PRAGMA max_page_count = 1")
-
-    records.write([a_record(f"{number}") for number in range(200)])
-
-    assert storage.told == ["RecordsNotKept"]
-
-
-def test_a_defect_in_keeping_records_is_none_of_the_loops(storage, monkeypatch):
-    records = storage.open()
-    records.write([a_record("twice")])
-
-    records.write([a_record("twice")])  # an id that is there already
+    records.write([object()])
     failure = records.failure
-    storage.time += AGAIN
+    storage.time += KEPT_AGAIN_AFTER
     records.write([a_record("once")])
 
-    assert "IntegrityError" in failure
+    assert "object" in failure
     assert storage.told == ["RecordsNotKept", "RecordsKept"]
-    assert set(storage.kept) == {"twice", "once"}
+    assert storage.kept == ["once"]

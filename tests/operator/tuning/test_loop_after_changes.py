@@ -105,7 +105,7 @@ async def test_traffic_that_has_grown_ends_a_trial_and_the_next_tuning_sees_it(s
 
     for sample in grow():
         setting.note(late=True, sample=sample)
-        setting.records.note_interval(sample)
+        setting.records.write([sample])
     ended = setting.version(1)
     await setting.loop.attempt()
 

@@ -74,7 +74,7 @@ class Setting:
         self.directives = Directives()
         self.records = RecordStore(folder / "records.sqlite")
         for sample in intervals:
-            self.records.note_interval(sample)
+            self.records.write([sample])
         own = {
             model.name: OperatorManager(
                 model=model,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.kubernetes.status.view import first_facts, render_status
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.guards import guards_at
 from weir_operator.metrics.source import MetricsSource
@@ -183,7 +183,7 @@ class Nothing:
 def put_together(tmp_path_factory):
     """Put together everything that the controller makes of a manifest, but start nothing."""
     folder = tmp_path_factory.mktemp("state")
-    records = RecordStore(folder / "records.sqlite")
+    records = TolerantRecords(folder / "records.sqlite", lambda reason, message: None)
 
     def make(app: StreamApp) -> None:
         runtime = FakeWorld(FakeClock())

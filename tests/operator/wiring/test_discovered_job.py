@@ -10,7 +10,7 @@ import pytest
 
 from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.lifecycle import Health
 from weir_operator.metrics.source import MetricsSource
@@ -39,7 +39,7 @@ class Stage:
         self.world.plan = a_plan(*CHAIN)
         self.world.by_agent = True
         self.store = MemoryStatusStore()
-        self.records = RecordStore(folder / "records.sqlite")
+        self.records = TolerantRecords(folder / "records.sqlite", lambda reason, message: None)
         self.events = []
         self.plan = None
         self.arguments = ()

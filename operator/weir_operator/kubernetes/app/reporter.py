@@ -40,7 +40,7 @@ from weir_operator.kubernetes.status.view import (
     note_trouble,
     render_status,
 )
-from weir_operator.loop.decision_records import DecisionRecord, TolerantRecords
+from weir_operator.loop.decision_records import DecisionRecord, Record, TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.guards import guards_at
@@ -323,7 +323,7 @@ class StatusReporter:
     def on_change(self, change: RescaleJournal) -> None:
         """Store the progress of a change."""
         if self._records is not None:
-            self._records.note(change=change)
+            self._records.write([change])
         self._context.telemetry.note_change(self._resource.key, change)
         log.info("change", change=change.id, kind=str(change.kind), step=str(change.step))
         self._note(note_change(self.facts, change))
@@ -334,8 +334,6 @@ class StatusReporter:
 
     def on_event(self, event: Event) -> None:
         """Report an event."""
-        if self._records is not None:
-            self._records.note(events=[event])
         self._context.telemetry.events.add(self._resource.key, event.reason)
         level = 30 if event.severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
@@ -392,15 +390,10 @@ class ReportedRecords(TolerantRecords):
         super().__init__(path, reporter.report)
         self._reporter = reporter
 
-    def write(
-        self,
-        decisions: Iterable[DecisionRecord],
-        *,
-        events: Iterable[Event] = (),
-        change: RescaleJournal | None = None,
-    ) -> None:
-        """Write one tick's records in one transaction, then report what was decided."""
-        decided = tuple(decisions)
-        super().write(decided, events=events, change=change)
+    def write(self, records: Iterable[Record]) -> None:
+        """Write records in one transaction, then report what was decided."""
+        given = tuple(records)
+        super().write(given)
+        decided = [each for each in given if isinstance(each, DecisionRecord)]
         if decided:
             self._reporter.on_decisions(decided)
