@@ -166,17 +166,6 @@ async def test_what_is_gone_needs_no_deletion(api, proxy, maps):
     assert proxy.count("DELETE", "/notes") == 2
 
 
-async def test_a_later_object_of_the_same_name_is_not_deleted(api, kube, maps):
-    first = await api.create(maps, a_config_map())
-    await kube.delete(f"{maps}/notes")
-    await kube.create(maps, a_config_map(colour="new"))
-
-    with pytest.raises(ConflictError):
-        await api.delete(f"{maps}/notes", uid=first["metadata"]["uid"])
-
-    assert (await kube.get(f"{maps}/notes")).body["data"] == {"colour": "new"}
-
-
 async def test_a_list_is_whole_though_a_page_fails(api, proxy, kube, maps, monkeypatch):
     monkeypatch.setattr(client_module, "PAGE", 2)
     for number in range(5):

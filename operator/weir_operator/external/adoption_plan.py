@@ -39,10 +39,10 @@ _WAIT = "--timeout=15m"
 _SAVEPOINT = """'"${SAVEPOINT:?is empty, so no savepoint is known}"'"""
 """The shell's variable within JSON in quotes; without a path, the command fails."""
 _PATH_OF_SAVEPOINT = (
-    "{{or .status.jobStatus.upgradeSavepointPath "
-    ".status.jobStatus.savepointInfo.lastSavepoint.location}}"
+    "{{with .status.jobStatus}}{{with .upgradeSavepointPath}}{{.}}{{else}}"
+    "{{with .savepointInfo}}{{with .lastSavepoint}}{{.location}}{{end}}{{end}}{{end}}{{end}}"
 )
-"""Operators older than 1.9 have only the second."""
+"""Operators before 1.10 have only the second; nothing is printed where there is neither."""
 _LEFT_OUT = {
     "ingress": "the Ingress before Flink's page",
     "logConfiguration": "the log configuration",
@@ -291,6 +291,9 @@ def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> 
     """
     place, file = f"--namespace {deployment.namespace}", shlex.quote(file)
     this, app = f"{deployment.name} {place}", f"{manifest['metadata']['name']} {place}"
+    no_savepoint = ["empty", "KUBERNETES_OPERATOR_LAST_STATE"]
+    if deployment.savepoint:
+        no_savepoint.append(f"an older one ({deployment.savepoint})")
     suspend = '{"spec": {"job": {"state": "suspended", "upgradeMode": "savepoint"}}}'
     start = '{"spec": {"flink": {"job": {"initialSavepoint": "' + _SAVEPOINT + '"}}}}'
     return (
@@ -303,8 +306,8 @@ def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> 
             line=f"kubectl patch flinkdeployment {this} --type merge -p '{suspend}'",
         ),
         Command(
-            says="Wait for the savepoint. What is printed must be its path: if it is empty or "
-            "KUBERNETES_OPERATOR_LAST_STATE, Flink took none, so go back",
+            says=f"Wait for the savepoint. If what is printed is {' or '.join(no_savepoint)}, "
+            "Flink took none: go back",
             line=f"SAVEPOINT=$(kubectl wait flinkdeployment {this} {_WAIT} "
             "--for=jsonpath='{.status.lifecycleState}'=SUSPENDED "
             f"-o go-template='{_PATH_OF_SAVEPOINT}') && echo \"$SAVEPOINT\"",

@@ -78,6 +78,9 @@ class FlinkDeployment:
     """Flink's, with flat keys."""
     job_state: str = ""
     """State of the job as the operator reports it; empty before its first report."""
+    savepoint: str = ""
+    """Path of the last savepoint with which the operator stopped the job; empty if it knows none.
+    """
 
     @property
     def job(self) -> Json | None:
@@ -121,13 +124,16 @@ class FlinkDeployment:
 def read_deployment(found: Json) -> FlinkDeployment:
     """Return a FlinkDeployment from the object of the API server."""
     meta, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
+    job = status.get("jobStatus") or {}
+    last = (job.get("savepointInfo") or {}).get("lastSavepoint") or {}  # of older operators
     return FlinkDeployment(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         version=meta.get("resourceVersion", ""),
         spec=spec,
         configuration=flatten(spec.get("flinkConfiguration") or {}),
-        job_state=str((status.get("jobStatus") or {}).get("state") or ""),
+        job_state=str(job.get("state") or ""),
+        savepoint=str(job.get("upgradeSavepointPath") or last.get("location") or ""),
     )
 
 

@@ -1,4 +1,6 @@
-"""The Flink Kubernetes Operator itself takes what Weir writes, and scales the running job.
+"""The Flink Kubernetes Operator itself takes what Weir writes, and what `weir adopt` prints.
+
+It scales the running job, and stops it with a savepoint for a move.
 
 Its jars come from Maven Central. It runs as a process beside a real API server, where it makes the
 objects of a Flink that nobody starts; the real Flink that it then finds at the address of that
@@ -9,6 +11,8 @@ There, Weir leaves it to the operator to tell the job.
 """
 
 import asyncio
+import json
+import re
 import subprocess
 from contextlib import asynccontextmanager
 
@@ -19,13 +23,18 @@ from tests.api.in_place.conftest import (
     a_flink_deployment,
     definition_of,
     parallelism_of,
+    split,
     until,
 )
 from tests.api.in_place.test_change_in_place import READINGS, RECORDS, Scaled
+from weir_operator.external.adopt import AdoptionRequest, show_with
+from weir_operator.external.adoption_plan import describe_move
 from weir_operator.external.flink_deployment import OVERRIDES
+from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
+from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(900)]
 
@@ -105,14 +114,27 @@ async def running_operator(jars, kube, folder):
         log.close()
 
 
-async def test_the_operator_scales_the_running_job_by_what_weir_writes(
-    api, kube, flink_deployments, adaptive_flink, operator_jars, tmp_path
-):
+class Operated:
+    """A FlinkDeployment whose job the operator has found running."""
+
+    def __init__(self, kube, path, rest, port, job):
+        self.kube, self.path, self.rest, self.port, self.job = kube, path, rest, port, job
+        namespace = kube.namespace
+        self.job_manager = f"/apis/apps/v1/namespaces/{namespace}/deployments/trips"
+        self.config_maps = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    async def status(self):
+        return (await self.kube.get(self.path)).body.get("status") or {}
+
+
+@pytest.fixture
+async def operated(kube, flink_deployments, adaptive_flink, operator_jars, tmp_path):
+    """The operator with the job that it is to look after."""
     jar = build_jar([READINGS], tmp_path / "readings.jar", entry_class="Readings")
     session_jobs = await kube.create(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition_of("flinksessionjobs")
     )
-    assert session_jobs.status == 201, session_jobs.message
+    assert session_jobs.status in (201, 409), session_jobs.message
     path, port = f"{flink_deployments}/trips", adaptive_flink.ports[0]
     await kube.delete(path)
     made = a_flink_deployment(
@@ -124,47 +146,48 @@ async def test_the_operator_scales_the_running_job_by_what_weir_writes(
     )
     made["spec"]["flinkVersion"] = "v1_18"  # type: ignore[index]
     assert (await kube.create(flink_deployments, made)).status == 201
-    deployments = f"/apis/apps/v1/namespaces/{kube.namespace}/deployments"
-
-    async def status():
-        return (await kube.get(path)).body.get("status") or {}
 
     async with (
         running_operator(operator_jars, kube, tmp_path / "operator") as operator,
         FlinkRest(adaptive_flink.url) as rest,
     ):
+        found = Operated(kube, path, rest, port, "")
 
         async def is_deployed():
             assert operator.poll() is None, (tmp_path / "operator/operator.log").read_text()[-3000:]
-            return (await kube.get(f"{deployments}/trips")).status == 200
+            return (await kube.get(found.job_manager)).status == 200
 
         await until(is_deployed)
         # There is nobody to start pods: the JobManager is the one on this machine.
         ready = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1}
-        await kube.merge(f"{deployments}/trips/status", {"status": ready})
+        await kube.merge(f"{found.job_manager}/status", {"status": ready})
 
         async def job_id():
-            return ((await status()).get("jobStatus") or {}).get("jobId")
+            return ((await found.status()).get("jobStatus") or {}).get("jobId")
 
-        job = await until(job_id)
+        found.job = await until(job_id)
         await rest.run_jar(
             await rest.upload_jar(str(jar)),
-            job_id=job,
+            job_id=found.job,
             arguments=[str(RECORDS * 10), "150", "2", str(tmp_path / "out")],
             parallelism=2,
         )
-        await parallelism_of(rest, job)
+        await parallelism_of(rest, found.job)
 
         async def is_stable():
-            return (await status()).get("lifecycleState") == "STABLE"
+            return (await found.status()).get("lifecycleState") == "STABLE"
 
         await until(is_stable)
-        scaled = Scaled(WithService(api, port), kube)
-        end = await scaled.to(count=3)
-        three = await parallelism_of(rest, job)
-        after = await status()
-        events = await kube.get(f"/api/v1/namespaces/{kube.namespace}/events")
-        await scaled.watch.close()
+        yield found
+
+
+async def test_the_operator_scales_the_running_job_by_what_weir_writes(api, kube, operated):
+    scaled = Scaled(WithService(api, operated.port), kube)
+    end = await scaled.to(count=3)
+    three = await parallelism_of(operated.rest, operated.job)
+    after = await operated.status()
+    events = await kube.get(f"/api/v1/namespaces/{kube.namespace}/events")
+    await scaled.watch.close()
 
     assert end.step is Step.DONE, end.failure
     assert 3 in three.values()
@@ -172,4 +195,38 @@ async def test_the_operator_scales_the_running_job_by_what_weir_writes(
     assert "In-place scaling triggered" in said
     last = after["reconciliationStatus"]["lastReconciledSpec"]
     assert OVERRIDES in last
-    assert after["jobStatus"]["jobId"] == job
+    assert after["jobStatus"]["jobId"] == operated.job
+
+
+async def test_the_operator_stops_the_job_for_a_move_and_deploys_it_again_from_its_savepoint(
+    api, kube, operated, shell, tmp_path
+):
+    file = tmp_path / "trips.yaml"
+    job = {"jar": "/opt/flink/usrlib/trips.jar"}
+    app = a_manifest(flink={"image": "example/trips:1.4", "job": job, "maxParallelism": 128})
+    app["metadata"]["name"] = "trips"
+    file.write_text(json.dumps(app))
+    request = AdoptionRequest(namespace=kube.namespace, name="trips", objective="1s", manifest=file)
+    deployment, found = await show_with(WithService(api, operated.port), request)
+    there, back = split(describe_move(deployment, found.manifest, str(file)))
+    *until_applied, _ = [line for line in there.splitlines() if line and line[0] != "#"]
+    [instead] = re.findall(r"^#   (kubectl .*)$", back, flags=re.MULTILINE)
+
+    said = await shell("\n".join(until_applied))
+    stopped = await operated.rest.job(operated.job)
+    left = await kube.get(operated.job_manager)
+    made = (await kube.get(f"{kube.stream_apps}/trips")).body
+    await shell(f"kubectl delete streamapp trips --namespace {kube.namespace}\n{instead}")
+
+    async def is_deployed():
+        return (await kube.get(operated.job_manager)).status == 200
+
+    await until(is_deployed)
+    configured = str((await kube.get(operated.config_maps)).body)
+
+    assert found.stops == ()
+    [savepoint] = re.findall(r"^file:.*/savepoints/savepoint-.*$", said, flags=re.MULTILINE)
+    assert stopped.state is JobState.FINISHED
+    assert left.status == 404
+    assert made["spec"]["flink"]["job"]["initialSavepoint"] == savepoint
+    assert savepoint in configured

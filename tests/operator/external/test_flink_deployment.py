@@ -4,7 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.external.adoption_plan import commands_of_way_back, plan_adoption
+from weir_operator.external.adoption_plan import (
+    commands_of_move,
+    commands_of_way_back,
+    plan_adoption,
+)
 from weir_operator.external.flink_deployment import (
     OVERRIDES,
     describe_overrides,
@@ -314,6 +318,23 @@ def test_the_way_back_deploys_again_and_sets_the_upgrade_mode_as_it_was():
     *_, deploy, _, mode = (each.line for each in commands)
     assert '"savepointRedeployNonce": 5' in deploy
     assert '{"spec": {"job": {"upgradeMode": "last-state"}}}' in mode
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"upgradeSavepointPath": "s3://bucket/1"},
+        {"savepointInfo": {"lastSavepoint": {"location": "s3://bucket/1"}}},
+    ],
+)
+def test_a_savepoint_of_an_earlier_stop_is_not_taken_for_that_of_the_move(status):
+    deployment = read_deployment(
+        {"metadata": {"name": "trips"}, "spec": {"job": {}}, "status": {"jobStatus": status}}
+    )
+
+    _, _, wait, *_ = commands_of_move(deployment, a_manifest(), "trips.yaml")
+
+    assert "or an older one (s3://bucket/1), Flink took none" in wait.says
 
 
 def test_an_upgrade_mode_that_was_not_set_is_removed():

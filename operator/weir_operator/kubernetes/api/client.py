@@ -406,26 +406,16 @@ class KubernetesApi:
         """Replace the object at `path` by `body` if its resourceVersion is still current."""
         return await self._ask(Request(method="PUT", path=path, body=body))
 
-    async def delete(
-        self,
-        path: str,
-        grace: int | None = None,
-        uid: str | None = None,
-        propagation: str = "Background",
-    ) -> None:
-        """Delete the object at `path`; one that is gone already is no error.
+    async def delete(self, path: str, grace: int | None = None) -> None:
+        """Delete the object at `path`, then its dependents; one that is gone is no error.
 
         Args:
             path: Of the object.
             grace: Seconds that a pod's processes have to end; `None` takes the pod's own.
-            uid: Delete only the object with this uid, never a later one of the same name.
-            propagation: What becomes of its dependents: `Background`, `Foreground`, `Orphan`.
         """
-        options: Body = {"propagationPolicy": propagation}
+        options: Body = {"propagationPolicy": "Background"}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
         try:
             await self._answered(Request(method="DELETE", path=path, body=options))
         except NotFoundError:
@@ -539,10 +529,10 @@ def _is_about_the_body(answer: _Answer) -> bool:
 
 
 def _message(content: str) -> str:
-    """Return the sentence of a `Status`, or what else was answered."""
+    """Return the sentence of a `Status`, on one line, or what else was answered."""
     found = _json(content)
     if isinstance(found, Mapping) and isinstance(found.get("message"), str):
-        return _VALUE.sub("another type", str(found["message"]))
+        return " ".join(_VALUE.sub("another type", str(found["message"])).split())
     return content.strip().partition("\n")[0][:200] or "without a reason"
 
 

@@ -225,16 +225,15 @@ async def test_a_log_comes_as_it_was_written_from_its_beginning(connected):
     assert server.asked[0][:2] == ("GET", f"{PODS}/a/log?container=tuner&limitBytes=100")
 
 
-async def test_a_deletion_says_grace_uid_and_propagation(connected):
+async def test_a_deletion_says_grace_and_propagation(connected):
     server = Server(answers(200, {"kind": "Status"}))
 
     async with connected(server) as api:
-        await api.delete(f"{PODS}/a", grace=0, uid="u", propagation="Foreground")
+        await api.delete(f"{PODS}/a", grace=0)
 
     assert json.loads(server.asked[0][3]) == {
-        "propagationPolicy": "Foreground",
+        "propagationPolicy": "Background",
         "gracePeriodSeconds": 0,
-        "preconditions": {"uid": "u"},
     }
 
 
@@ -319,6 +318,24 @@ async def test_a_fault_of_what_is_applied_is_no_fault_of_the_server(connected, m
             await api.apply(f"{PODS}/a", {"kind": "Pod"})
 
     assert len(server.asked) == 1
+
+
+async def test_values_of_a_wrong_type_are_not_repeated_and_a_refusal_is_one_line(connected):
+    message = (
+        "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): errors:\n"
+        "  .spec.a: expected string, got &value.valueUnstructured{Value:271828}\n"
+        '  .spec.b: expected list, got &value.valueUnstructured{Value:"one\\n271828 {x} y"}'
+    )
+    server = Server(answers(500, {"kind": "Status", "message": message}))
+
+    async with connected(server) as api:
+        with pytest.raises(RefusedByKubernetesError) as refusal:
+            await api.apply(f"{PODS}/a", {"kind": "Pod"})
+
+    assert str(refusal.value).endswith(
+        "errors: .spec.a: expected string, got another type .spec.b: expected list, got another "
+        "type"
+    )
 
 
 async def test_a_server_that_hangs_is_given_up_in_time(connected):

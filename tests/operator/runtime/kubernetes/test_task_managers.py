@@ -61,7 +61,7 @@ class Cluster:
         self.objects[path] = merge(await self.get(path), body)
         self._control()
 
-    async def delete(self, path, grace=None, uid=None, propagation="Background"):
+    async def delete(self, path):
         self.objects.pop(path, None)
         self._control()
 
