@@ -174,9 +174,6 @@ class Observation:
     on. NaN where that is unknown."""
     upstream_backlog: float = math.nan
     """Records that wait upstream, as many as will arrive of them. NaN where that is unknown."""
-    miss_share: float = math.nan
-    """Of the blocks that state was read from, the share that was not in the cache, in [0, 1]. NaN
-    where it is not measured; 0 where nothing is missed, as by an operator without state."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

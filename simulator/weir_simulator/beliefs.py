@@ -7,21 +7,17 @@ equally fast do not limit one another. Prices are exact.
 
 All operators have the experiment's node types, so that all deployments have one shape. A type that
 an operator may not run on is `NOWHERE` for it, without room, and counts as no faster than the
-slowest that it may run on: policies then decide as live ones, which do not know such a type. What
-memory does to an operator is a factor of its speeds. Nothing is learned of it in a run.
+slowest that it may run on: policies then decide as live ones, which do not know such a type.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from weir_policies.model import node_types
-from weir_policies.model.memory import WorkPoint, fit_work
-from weir_policies.model.node_types import ReplicaMemory
 from weir_policies.policy import OperatorModel
 from weir_simulator.experiment import Experiment, NodeType, Operator
 
@@ -30,14 +26,7 @@ def true_models(experiment: Experiment) -> tuple[OperatorModel, ...]:
     """Return the operators as they are, in the file's order."""
     types = true_node_types(experiment)
     return tuple(
-        _model(
-            experiment,
-            operator,
-            types,
-            speeds_by_memory(experiment, operator),
-            time_factor=1.0,
-            scv=operator.scv,
-        )
+        _model(experiment, operator, types, time_factor=1.0, scv=operator.scv)
         for operator in experiment.operators
     )
 
@@ -54,57 +43,15 @@ def believed_models(experiment: Experiment, rng: np.random.Generator) -> tuple[O
     if believed.speedup_error is not None:
         speedups = draw_speedups(experiment.node_types, believed.speedup_error, rng)
     types = _node_types(experiment, speedups)
-    effects = guess_speeds if believed.memory == "guessed" else speeds_by_memory
     return tuple(
         _model(
             experiment,
             operator,
             types,
-            effects(experiment, operator),
             time_factor=_draw_time_factor(experiment, rng),
             scv=operator.scv if believed.scv is None else believed.scv,
         )
         for operator in experiment.operators
-    )
-
-
-def speeds_by_memory(experiment: Experiment, operator: Operator) -> tuple[float, ...]:
-    """Return the factor of an operator's speed on each node type, by the memory there."""
-    speeds = {each.managed: 1 / each.work for each in operator.memory}
-    return tuple(
-        1.0 if each.memory is None else speeds.get(each.memory, 1.0)
-        for each in experiment.node_types
-    )
-
-
-def miss_shares(experiment: Experiment, operator: Operator) -> tuple[float, ...]:
-    """Return the share of reads of state that miss the cache on each node type; NaN if unknown."""
-    shares = {each.managed: each.miss_share for each in operator.memory}
-    return tuple(
-        math.nan if each.memory is None else shares.get(each.memory, math.nan)
-        for each in experiment.node_types
-    )
-
-
-def guess_speeds(experiment: Experiment, operator: Operator) -> tuple[float, ...]:
-    """Return these factors as the live controller guesses them from the first amount alone.
-
-    The first is that of the deployment in the beginning. See `weir_policies.model.memory`.
-    """
-    begun = experiment.initial_deployments[experiment.operators.index(operator)]
-    pairs = zip(experiment.node_types, begun, strict=True)
-    first = {each.memory for each, count in pairs if count}
-    known = [
-        WorkPoint(memory=each.managed, work=each.work, records=1.0)
-        for each in operator.memory
-        if each.managed in first
-    ]
-    missed = [each.miss_share for each in operator.memory if each.managed in first]
-    guess = fit_work(known, missed[0]) if known else None
-    if guess is None:
-        return speeds_by_memory(experiment, operator)
-    return tuple(
-        1.0 if each.memory is None else 1 / guess.at(each.memory) for each in experiment.node_types
     )
 
 
@@ -157,24 +104,15 @@ def _node_types(
             speedup=speedups.get(each.name, each.speedup),
             price=each.price,
             pool_limit=limits.get(each.pool_name),
-            # The heap takes part in no decision here.
-            memory=None if each.memory is None else ReplicaMemory(managed=each.memory, heap=0),
         )
         for each in experiment.node_types
     )
 
 
 def _seen_by(
-    experiment: Experiment,
-    operator: Operator,
-    types: tuple[node_types.NodeType, ...],
-    by_memory: Sequence[float],
+    experiment: Experiment, operator: Operator, types: tuple[node_types.NodeType, ...]
 ) -> tuple[node_types.NodeType, ...]:
     """Return the node types as one operator has them, without room where it may not run."""
-    types = tuple(
-        replace(each, speedup=each.speedup * factor)
-        for each, factor in zip(types, by_memory, strict=True)
-    )
     usable = [operator.may_use(each) for each in experiment.node_types]
     slowest = min(each.speedup for each, may in zip(types, usable, strict=True) if may)
     return tuple(
@@ -187,14 +125,13 @@ def _model(
     experiment: Experiment,
     operator: Operator,
     types: tuple[node_types.NodeType, ...],
-    by_memory: Sequence[float],
     *,
     time_factor: float,
     scv: float,
 ) -> OperatorModel:
     return OperatorModel(
         name=operator.name,
-        node_types=_seen_by(experiment, operator, types, by_memory),
+        node_types=_seen_by(experiment, operator, types),
         max_replicas=operator.max_replicas,
         service_mean=time_factor / operator.service_rate,
         service_scv=scv,

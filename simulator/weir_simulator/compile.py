@@ -11,12 +11,7 @@ from weir_policies.kernels.percentiles import normal_quantile
 from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.policy import OperatorModel
-from weir_simulator.beliefs import (
-    believed_models,
-    miss_shares,
-    speeds_by_memory,
-    true_models,
-)
+from weir_simulator.beliefs import believed_models, true_models
 from weir_simulator.dynamics import find_speeds, first_replicas
 from weir_simulator.experiment import Bound, Experiment
 from weir_simulator.state import (
@@ -165,8 +160,6 @@ def _begin(experiment: Experiment) -> WorldState:
     fed = {edge.target for edge in experiment.dataflow.edges}
     for o, operator in enumerate(experiment.operators):
         state.source[o] = operator.name not in fed
-        state.by_memory[o] = speeds_by_memory(experiment, operator)
-        state.miss_share[o] = miss_shares(experiment, operator)
         for node_type in experiment.node_types:
             if not operator.may_use(node_type):
                 state.pool_room[o, pools.index(node_type.pool_name)] = 0

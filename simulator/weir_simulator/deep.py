@@ -67,8 +67,7 @@ def can_batch(experiment: Experiment) -> bool:
     plain = experiment.world.model_copy(update={"changes": ()}) == World()
     limited = any(node_type.pool_limit is not None for node_type in experiment.node_types)
     granted = experiment.arbitration.grants_all
-    chosen = any(node_type.memory is not None for node_type in experiment.node_types)
-    simple = not (limited or chosen) and experiment.objective.is_plain
+    simple = not limited and experiment.objective.is_plain
     return plain and granted and simple and len(experiment.operators) == 1
 
 

@@ -229,9 +229,8 @@ def find_speeds(o: int, truth: View, state: WorldState) -> None:
     """
     slowest_counts = truth.model[o].aggregation != AVERAGE and truth.model[o].sharing == 0
     for place in range(truth.counts.shape[1]):
-        speed = state.nominal[place] * state.by_memory[o, place]
         if truth.counts[o, place] == 0:
-            truth.speedup[o, place] = speed
+            truth.speedup[o, place] = state.nominal[place]
             continue
         minimum, summed = np.inf, 0.0
         for rank in range(truth.joined.shape[1]):
@@ -239,7 +238,7 @@ def find_speeds(o: int, truth: View, state: WorldState) -> None:
                 minimum = min(minimum, state.factor[o, rank])
                 summed += state.factor[o, rank]
         mean = summed / truth.counts[o, place]
-        truth.speedup[o, place] = speed * (minimum if slowest_counts else mean)
+        truth.speedup[o, place] = state.nominal[place] * (minimum if slowest_counts else mean)
 
 
 @compiled

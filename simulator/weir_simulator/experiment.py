@@ -68,9 +68,6 @@ from weir_simulator.section import (
 from weir_simulator.traces import TraceKind
 from weir_simulator.validation import Mistake, Section, refusal, refuse
 
-MAX_MEMORY = 1_000_000
-"""MiB that a replica may have; more is a mistake of units."""
-
 
 def initial_counts(
     operators: Sequence[Operator],
@@ -383,59 +380,6 @@ def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:
             )  # fmt: skip
 
 
-def _memory_is_of_pools(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
-    """Refuse a choice of memory within a pool, and node types whose memory is not given."""
-    if all(each.memory is None for each in node_types):
-        return
-    amounts: dict[str, int] = {}
-    for index, node_type in enumerate(node_types):
-        here = ("nodeTypes", index, "memory")
-        if node_type.memory is None:
-            yield Mistake(
-                here, None, "an amount, as other node types have one", "add it, or remove theirs"
-            )
-            continue
-        amount = amounts.setdefault(node_type.pool_name, node_type.memory)
-        if amount != node_type.memory:
-            yield Mistake(
-                here, node_type.memory,
-                f"{amount}, as for the other types of pool {node_type.pool_name}",
-                "give each amount a pool of its own: no resize changes memory",
-            )  # fmt: skip
-
-
-def _effects_are_of_amounts(
-    operators: Sequence[Operator], node_types: Sequence[NodeType]
-) -> Iterator[Mistake]:
-    """Refuse an operator that says what memory does, but not for each amount that it may have."""
-    for index, operator in enumerate(operators):
-        given = sorted(each.managed for each in operator.memory)
-        usable = [each.memory for each in node_types if operator.may_use(each)]
-        amounts = sorted({amount for amount in usable if amount is not None})
-        if given and given != amounts:
-            yield Mistake(
-                ("operators", index, "memory"), given,
-                f"each amount of its node types once ({', '.join(map(str, amounts))})",
-                "say what each of them does, or remove memory",
-            )  # fmt: skip
-
-
-def _initial_has_one_amount(
-    operators: Sequence[Operator],
-    node_types: Sequence[NodeType],
-    initial: Mapping[str, int] | None,
-) -> Iterator[Mistake]:
-    """Refuse an initial deployment with replicas of different memory."""
-    amounts = {each.name: each.memory for each in node_types}
-    for counts in initial_counts(operators, node_types, initial):
-        if len({amounts[name] for name, count in counts.items() if count and name in amounts}) > 1:
-            yield Mistake(
-                ("initial",), initial, "replicas of one amount of memory for each operator",
-                "an operator's replicas all have the same: choose one amount",
-            )  # fmt: skip
-            return
-
-
 def _errors_are_given_or_drawn(believed: Believed) -> Iterator[Mistake]:
     """Refuse an error that is both written and drawn, and a range that runs backwards."""
     if believed.service_error is not None:
@@ -513,9 +457,6 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _pools_have_one_limit,
     _initial_fits_pools,
     _key_groups_suffice,
-    _memory_is_of_pools,
-    _effects_are_of_amounts,
-    _initial_has_one_amount,
     _errors_are_given_or_drawn,
     _joint_policy_fits_operators,
 )
@@ -543,17 +484,6 @@ class UsualWeek(Section):
         """Return a season as an experiment says it, to four digits: no rate is known better."""
         rates = tuple(None if math.isnan(each) else float(f"{each:.4g}") for each in season.rates)
         return cls(rates=rates, weeks=season.weeks)
-
-
-class MemoryEffect(Section):
-    """What an amount of memory does to an operator with state."""
-
-    managed: int = Field(ge=1, le=MAX_MEMORY, examples=[256])
-    """MiB of managed memory, an amount of the node types."""
-    work: AboveZero = Field(examples=[1.0])
-    """A record's work, relative to that of `serviceRate`."""
-    miss_share: Probability = Field(examples=[0.4])
-    """Of the blocks that state is read from, the share that is not in the cache."""
 
 
 class Operator(Section):
@@ -584,9 +514,6 @@ class Operator(Section):
     budget: Duration | None = Field(default=None, gt=0, examples=["25ms"])
     """Seconds of response time granted to it; `None` is a share of the bound: an equal one with
     policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
-    memory: tuple[MemoryEffect, ...] = ()
-    """What each amount of memory does to it; empty where memory does nothing and no misses are
-    measured, as without state."""
     usual: UsualWeek | None = None
     """What usually arrives at it; `None` leaves that to be learned."""
 
@@ -626,9 +553,6 @@ class NodeType(Section):
     pool of its own."""
     pool_limit: int | None = Field(default=None, ge=1, examples=[20])
     """Most replicas of all operators over all types of the pool; `None` is no limit."""
-    memory: int | None = Field(default=None, ge=1, le=MAX_MEMORY, examples=[256])
-    """MiB of managed memory of a replica. An operator's replicas all have the same amount, and the
-    types of a pool do; `None` where there is no choice."""
 
     @property
     def pool_name(self) -> str:
@@ -879,9 +803,6 @@ class Believed(Section):
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
     """Greatest relative error of the speedups, drawn between the true ones of the next slower and
     the next faster node type."""
-    memory: Literal["known", "guessed"] = "known"
-    """What is believed of memory that an operator has not: what it truly does, or the guess of the
-    live controller from the misses with the first amount (`model.memory`), for the whole run."""
 
     @property
     def is_random(self) -> bool:

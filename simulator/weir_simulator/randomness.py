@@ -14,7 +14,7 @@ import numpy as np
 from weir_policies.kernels.compiled import compiled
 
 # What a number is for.
-RATE_NOISE, TIME_NOISE, BUSY_NOISE, MISSING, LOSS, SPEED, NODE, MISS_NOISE = range(8)
+RATE_NOISE, TIME_NOISE, BUSY_NOISE, MISSING, LOSS, SPEED, NODE = range(7)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

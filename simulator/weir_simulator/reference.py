@@ -36,13 +36,7 @@ from weir_policies.policy import (
 )
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
-from weir_simulator.beliefs import (
-    believed_models,
-    miss_shares,
-    speeds_by_memory,
-    true_models,
-    true_node_types,
-)
+from weir_simulator.beliefs import believed_models, true_models, true_node_types
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
 from weir_simulator.goals import take_statistic
@@ -50,7 +44,6 @@ from weir_simulator.policies import Policies, build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
-    MISS_NOISE,
     MISSING,
     RATE_NOISE,
     SPEED,
@@ -102,11 +95,7 @@ class PlainOperator:
     truth: OperatorModel
     """Its speedups are those of the replicas that there are."""
     nominal: tuple[NodeType, ...]
-    """The node types as they are today, before replicas differ, and before what memory does."""
-    by_memory: tuple[float, ...]
-    """Factor of its speed on each node type, by the memory there."""
-    miss_shares: tuple[float, ...]
-    """Share of reads of state that miss the cache on each node type; NaN where not measured."""
+    """The node types as they are today, before replicas differ."""
     believed: OperatorModel
     budget: float
     most_replicas: int
@@ -220,18 +209,6 @@ class PlainOperator:
             for _ in range(count)
         ]
 
-    @property
-    def miss_share(self) -> float:
-        """Share of reads of state that miss the cache, with the memory that there is."""
-        return next(
-            (
-                share
-                for share, count in zip(self.miss_shares, self.deployment, strict=True)
-                if count > 0
-            ),
-            math.nan,
-        )
-
     def ages(self) -> tuple[float, ...]:
         """Return how old the replicas are, ordered by node type, in ranks: who is older counts."""
         by_type = sorted(range(len(self.replicas)), key=lambda rank: self.replicas[rank].place)
@@ -284,8 +261,7 @@ class PlainOperator:
         for place, node_type in enumerate(self.nominal):
             factors = [each.factor for each in self.replicas if each.place == place] or [1.0]
             factor = min(factors) if slowest_counts else sum(factors) / len(factors)
-            speed = node_type.speedup * self.by_memory[place]
-            types.append(replace(node_type, speedup=speed * factor))
+            types.append(replace(node_type, speedup=node_type.speedup * factor))
         self.truth = replace(self.truth, node_types=tuple(types))
 
 
@@ -345,15 +321,13 @@ class _World:
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
         self.policies = build_policies(experiment, policy, settings, seed=seed)
-        for row, (truth, initial, section) in enumerate(
-            zip(models, experiment.initial_deployments, experiment.operators, strict=True)
+        for row, (truth, initial) in enumerate(
+            zip(models, experiment.initial_deployments, strict=True)
         ):
             self.operators[truth.name] = PlainOperator(
                 row=row,
                 truth=truth,
                 nominal=self.node_types,
-                by_memory=speeds_by_memory(experiment, section),
-                miss_shares=miss_shares(experiment, section),
                 believed=believed[row],
                 budget=budgets[truth.name],
                 most_replicas=most_replicas[truth.name],
@@ -629,7 +603,6 @@ class _World:
         rate_error = draw_factor(self.seed, t, o, RATE_NOISE, noise)
         time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
         busy_error = draw_factor(self.seed, t, o, BUSY_NOISE, noise)
-        miss_error = draw_factor(self.seed, t, o, MISS_NOISE, noise)
         maximum = 1.0 if self.queues else math.inf
         weeks = t * self.slot / WEEK
         return Observation(
@@ -653,10 +626,6 @@ class _World:
             most_replicas=operator.most_replicas,
             offered_rate=operator.offered_rate,
             upstream_backlog=operator.upstream_backlog,
-            # Written so that NaN stays NaN.
-            miss_share=1.0
-            if operator.miss_share * miss_error > 1
-            else operator.miss_share * miss_error,
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:

@@ -107,11 +107,7 @@ class WorldState(NamedTuple):
     born: Counts
     """Replicas that each operator ever had, `(o,)`: numbers the draws of their speeds."""
     nominal: Floats
-    """Speedup of each node type, `(t,)`, before replicas differ, and before what memory does."""
-    by_memory: Floats
-    """Factor of each operator's speed on each node type, by the memory there, `(o, t)`."""
-    miss_share: Floats
-    """Share of reads of state that miss the cache, `(o, t)`; NaN where that is not measured."""
+    """Speedup of each node type, `(t,)`, before replicas differ."""
     learned: Counts
     """Intervals that each operator's policy learned from, `(o,)`: numbers its draws."""
     complete: Counts
@@ -178,7 +174,7 @@ RULES_TYPE = types.NamedTuple([_NUMBA[hint] for hint in get_type_hints(Rules).va
 STATE_TYPE = types.NamedTuple(
     [
         (_I2 if hint == Counts else _F2)
-        if name in ("by_memory", "factor", "miss_share", "pending", "pool_room")
+        if name in ("pending", "factor", "pool_room")
         else (_I1 if hint == Counts else _F1)
         for name, hint in get_type_hints(WorldState).items()
     ],
@@ -213,8 +209,6 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
         factor=np.ones((operators, max_replicas)),
         born=counts(operators),
         nominal=floats(node_types),
-        by_memory=np.ones((operators, node_types)),
-        miss_share=np.full((operators, node_types), np.nan),
         learned=counts(operators),
         complete=counts(operators),
         taught=counts(operators),

@@ -37,7 +37,6 @@ from weir_simulator.goals import judge
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
-    MISS_NOISE,
     MISSING,
     RATE_NOISE,
     TIME_NOISE,
@@ -132,15 +131,6 @@ def _has_changed(o: int, view: View) -> bool:
 
 
 @compiled
-def _measure_misses(o: int, truth: View, state: WorldState) -> float:
-    """Return the share of reads of state that miss the cache, with the memory that there is."""
-    for place in range(truth.counts.shape[1]):
-        if truth.counts[o, place] > 0:  # all others have the same memory
-            return state.miss_share[o, place]
-    return np.nan
-
-
-@compiled
 def _observe(
     o: int, t: int, violated: bool, rules: Rules, truth: View, state: WorldState, view: View
 ) -> None:
@@ -156,7 +146,6 @@ def _observe(
     seen.processed = state.rate[o] if state.passed[o] < 0 else state.passed[o]
     seen.backlog = state.backlog[o]
     seen.time = t * rules.slot
-    seen.miss_share = _measure_misses(o, truth, state)
     weeks = t * rules.slot / WEEK
     seen.time_of_week = weeks - int(weeks)  # several times as fast as a remainder, or a floor
     busiest = fill_busy(o, state.rate[o], rules.queues, truth, view)
@@ -164,9 +153,6 @@ def _observe(
         seen.rate *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
         seen.processed *= draw_factor(rules.seed, t, o, RATE_NOISE, rules.noise)
         seen.response_time *= draw_factor(rules.seed, t, o, TIME_NOISE, rules.noise)
-        if seen.miss_share > 0:
-            error = draw_factor(rules.seed, t, o, MISS_NOISE, rules.noise)
-            seen.miss_share = min(seen.miss_share * error, 1.0)
         error = draw_factor(rules.seed, t, o, BUSY_NOISE, rules.noise)
         busiest = 0.0
         for place in range(view.busy.shape[1]):

@@ -9,14 +9,7 @@ from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import (
-    Believed,
-    MemoryEffect,
-    NodeType,
-    Operator,
-    TraceSource,
-    World,
-)
+from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
 from weir_simulator.testing import an_experiment
 from weir_simulator.traces import TraceKind
 
@@ -108,69 +101,6 @@ def test_the_truth_is_what_the_file_says():
     assert model.aggregation is Aggregation.AVERAGE
     assert [node_type.pool for node_type in model.node_types] == ["a", "a"]
     assert [node_type.pool_limit for node_type in model.node_types] == [4, 4]
-
-
-AMOUNTS = (
-    NodeType(name="t1", speedup=1.0, price=1.0, memory=256),
-    NodeType(name="t2", speedup=2.0, price=1.5, memory=512),
-    NodeType(name="t3", speedup=1.0, price=1.2, memory=1024),
-)
-EFFECTS = (
-    MemoryEffect(managed=256, work=1.0, miss_share=0.4),
-    MemoryEffect(managed=512, work=0.5, miss_share=0.2),
-    MemoryEffect(managed=1024, work=0.4, miss_share=0.1),
-)
-
-
-def with_memory(*, types=AMOUNTS, effects=EFFECTS, **fields):
-    operators = (
-        Operator(name="a", service_rate=200, max_replicas=5, memory=effects),
-        Operator(name="b", service_rate=200, max_replicas=5),
-    )
-    return an_experiment(operators=operators, node_types=types, **fields)
-
-
-def test_memory_makes_an_operator_with_state_faster_and_no_other():
-    with_state, without = true_models(with_memory())
-
-    assert [each.speedup for each in with_state.node_types] == pytest.approx([1.0, 4.0, 2.5])
-    assert [each.speedup for each in without.node_types] == [1.0, 2.0, 1.0]
-    amounts = [each.memory.managed for each in without.node_types if each.memory is not None]
-    assert amounts == [256, 512, 1024]
-
-
-def test_what_memory_does_may_be_guessed_from_the_misses_with_the_first_amount():
-    guessed = with_memory(believed=Believed(memory="guessed"))
-    begun = with_memory(believed=Believed(memory="guessed"), initial={"t2": 1})
-
-    first, _ = believed_models(guessed, np.random.default_rng(1))
-    other, _ = believed_models(begun, np.random.default_rng(1))
-
-    # 40 % of the work at 256 MiB are taken for misses, which half of the memory doubles.
-    expected = [1.0, 2 / 0.8, 1 / 0.7]
-    assert [each.speedup for each in first.node_types] == pytest.approx(expected)
-    assert other.node_types[1].speedup == pytest.approx(4.0)
-    assert other.node_types[0].speedup == pytest.approx(1 / (0.5 * 1.2))
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"types": (AMOUNTS[0], NodeType(name="t2", speedup=1, price=1))}, "memory"),
-        (
-            {
-                "types": tuple(each.model_copy(update={"pool": "p"}) for each in AMOUNTS),
-            },
-            "pool",
-        ),
-        ({"effects": EFFECTS[:2]}, "each amount"),
-        ({"effects": (*EFFECTS, EFFECTS[0])}, "each amount"),
-        ({"initial": {"t1": 1, "t2": 1}}, "initial"),
-    ],
-)
-def test_amounts_of_memory_that_do_not_fit_together_are_refused(change, field):
-    with pytest.raises(ValidationError, match=field):
-        with_memory(**change)
 
 
 def in_their_pools(**fields):

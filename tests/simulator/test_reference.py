@@ -48,17 +48,6 @@ IN_POOLS = [
     CHAIN[2] | {"pools": ["l"]},
     CHAIN[3] | {"pools": ["t2", "s"]},
 ]
-AMOUNTS = [
-    {"name": "s-1gi", "speedup": 1.0, "price": 1.0, "memory": 256},
-    {"name": "s-2gi", "speedup": 1.0, "price": 1.1, "memory": 512},
-    {"name": "l-2gi", "speedup": 1.7, "price": 1.8, "memory": 512},
-    {"name": "s-4gi", "speedup": 1.0, "price": 1.3, "memory": 1024},
-]
-EFFECTS = [
-    {"managed": 256, "work": 1.0, "missShare": 0.5},
-    {"managed": 512, "work": 0.7, "missShare": 0.3},
-    {"managed": 1024, "work": 0.6, "missShare": 0.05},
-]
 BEYOND = {
     "resizes": True,
     "provisioningDelay": "2m",
@@ -128,14 +117,6 @@ EXPERIMENTS = {
     ),
     "unlike pools without limits": an_experiment(
         operators=IN_POOLS, edges=DIAMOND, nodeTypes=[*UNLIMITED, TYPES[1]]
-    ),
-    "amounts of memory": an_experiment(
-        operators=[CHAIN[0], CHAIN[1] | {"memory": EFFECTS}, CHAIN[2] | {"memory": EFFECTS}],
-        edges=DIAMOND[:2],
-        nodeTypes=AMOUNTS,
-        world=BEYOND
-        | {"missing": 0.0, "changes": [{"slot": 150, "speedups": {"s-2gi": 0.8}, "rate": 1.3}]},
-        believed={"memory": "guessed"},
     ),
     "three in a row": an_experiment(
         operators=[each | {"maxReplicas": 3} for each in CHAIN[:3]],

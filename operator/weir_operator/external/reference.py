@@ -32,7 +32,7 @@ from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.streamapp.models import Mode, StreamApp
-from weir_operator.streamapp.pools import NodePool, Size
+from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu, Memory
 from weir_operator.streamapp.section import DNS_LABEL, LONGEST_NAME
 
@@ -193,9 +193,7 @@ def pools_of(app: StreamApp, reference: Reference) -> tuple[NodePool, ...]:
     deployment = reference.deployment
     if deployment is None:
         return (given,)
-    changes: dict[str, object] = {
-        "sizes": (Size(cpu=Cpu(size_of(min(deployment.cores, WHOLE_CORE)))),)
-    }
+    changes: dict[str, object] = {"sizes": (Cpu(size_of(min(deployment.cores, WHOLE_CORE))),)}
     if deployment.memory is not None:
         changes["memory"] = Memory(f"{max(1, deployment.memory // MIB)}Mi")
     return (given.model_copy(update=changes),)

@@ -27,7 +27,7 @@ from weir_operator.runtime.protocol import Replica
 from weir_operator.streamapp.managers import Policy
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.operators import Operator
-from weir_operator.streamapp.pools import NodePool, Size
+from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_policies import registry
@@ -183,7 +183,7 @@ def _read_replicas(
     Raises:
         TemporaryError: A subtask has no TaskManager that is known.
     """
-    written = {pool.name: {size.cores: str(size) for size in pool.sizes} for pool in pools}
+    written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()
     for vertices in topology.vertices.values():
         vertex = max(vertices, key=lambda each: len(subtasks[each.id]))
@@ -197,7 +197,7 @@ def _read_replicas(
             replica = replica_id(named[vertex.id], str(subtask.index))
             if subtask.status == FINISHED:
                 drained.add(replica)
-            size = str(pools[0].sizes[0]) if whole else size_of(min(place.cores, WHOLE_CORE))
+            size = pools[0].sizes[0].text if whole else size_of(min(place.cores, WHOLE_CORE))
             replicas.append(
                 Replica(
                     id=replica,
@@ -349,12 +349,10 @@ def _with_room(operator: Operator, now: Mapping[str, int], *, maximum: int) -> O
 def _with_sizes(pool: NodePool, replicas: Sequence[Replica]) -> NodePool:
     """Return the pool with today's sizes and counts allowed, its own sizes first."""
     here = [replica for replica in replicas if replica.pool == pool.name]
-    (pool,) = pool.by_memory()
     sizes = list(pool.sizes)
     for text in sorted({replica.size for replica in here}):
-        size = Size(cpu=Cpu(text))
-        if size not in sizes:
-            sizes.append(size)
+        if Cpu(text) not in sizes:
+            sizes.append(Cpu(text))
     maximum = max(Counter(replica.operator for replica in here).values(), default=0)
     limit = pool.max_replicas
     return pool.model_copy(

@@ -73,16 +73,6 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
 )
 """What Weir sets unless the user says otherwise."""
 
-STATE_METRICS: Mapping[str, str] = MappingProxyType(
-    {
-        f"state.backend.{backend}.metrics.{name}": "true"
-        for backend in ("rocksdb", "forst")
-        for name in ("block-cache-hit", "block-cache-miss", "stall-micros")
-    }
-)
-"""What TaskManagers of operators that may choose their memory set, unless the user says otherwise,
-so that RocksDB and ForSt tell what their cache misses (decision 0062 says what that costs)."""
-
 _AT_THE_SAME_ADDRESS: Mapping[str, str] = MappingProxyType({"heartbeat.timeout": "20000"})
 """What it sets where Flink's high availability tells nobody of a new JobManager. One that was
 started again at the same address refuses no heartbeat, and TaskManagers come back to it only after
@@ -125,8 +115,6 @@ class TaskManagerMemory:
     """Of it, for what lives off the heap: RocksDB, SQL's windows and joins, Python."""
     network: int = 0
     """Of it, what network buffers need at the most replicas; Flink's own share may be more."""
-    is_chosen: bool = False
-    """Whether the operator may have other amounts, so that what it makes of this is measured."""
 
     def settings(self, user: Mapping[str, str]) -> dict[str, str]:
         """Return the keys for it, in addition to the user's."""
@@ -135,7 +123,6 @@ class TaskManagerMemory:
             minimum = {f"{_NETWORK}min": f"{self.network}m"}
         return {
             **minimum,
-            **(_state_metrics(user) if self.is_chosen else {}),
             "taskmanager.memory.process.size": f"{self.process}m",
             "taskmanager.memory.managed.size": f"{self.managed}m",
         }
@@ -264,10 +251,6 @@ def render_yaml(configuration: Mapping[str, str]) -> str:
         dict(configuration), Dumper=_DUMPER, sort_keys=True, default_style='"', width=10_000
     )
     return text
-
-
-def _state_metrics(user: Mapping[str, str]) -> dict[str, str]:
-    return {key: user.get(key, value) for key, value in STATE_METRICS.items()}
 
 
 def _owned(address: ClusterAddress, storage: Storage) -> dict[str, str]:

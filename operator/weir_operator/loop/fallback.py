@@ -15,7 +15,6 @@ from weir_operator.loop.guards import Guard, refuse_move
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode
-from weir_policies.model.deployments import has_memory_of
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import OperatorModel
 
@@ -109,7 +108,7 @@ def _find_largest(
     """Return the most that each operator may have, taking turns where they share a pool's room.
 
     Replicas stay in their pool, at its largest size: what leaves a pool frees its place only after
-    the new ones have started, so a full pool would never be left. They also keep their memory.
+    the new ones have started, so a full pool would never be left.
     """
     fastest = {
         name: {
@@ -137,8 +136,7 @@ def _find_largest(
             open_pools = [
                 each
                 for each in fastest[name].values()
-                if has_memory_of(current[name], each, model.node_types)
-                and room.get(each.pool, 1) > 0
+                if room.get(each.pool, 1) > 0
                 and (each.pool_limit is None or mine.get(each.pool, 0) < each.pool_limit)
             ]
             if sum(mine.values()) >= model.max_replicas or not open_pools:

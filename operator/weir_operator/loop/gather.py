@@ -420,7 +420,6 @@ class Gatherer:
         if app is None:
             return {}
         first = () if self._topology is None else first_behind_sources(self._topology)
-        graph = None if status.revision is None else status.revision.graph
         return {
             name: self._managers[name].observe(
                 app,
@@ -436,7 +435,6 @@ class Gatherer:
                 budget=budgets.get(name, math.nan),
                 first=name in first,
                 weights=weights,
-                uses_managed=None if graph is None else graph.managed.get(name),
             )
             for name in app.operators
         }

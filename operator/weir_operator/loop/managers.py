@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from weir_operator.loop.operator_manager import (
@@ -148,19 +147,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
             StateError: It is another policy's, or of another version.
         """
 
-    def _say_what_limits(self, proposals: Mapping[str, Proposal]) -> dict[str, Proposal]:
-        """Return proposals whose reasons say whether CPU, memory or the heap limits an operator.
-
-        Only where it may choose its memory.
-        """
-        told = dict(proposals)
-        for name, each in proposals.items():
-            limit = self._operators[name].explain_memory(each.observation.deployment)
-            if limit:
-                reason = f"{each.decision.reason}; {limit}"
-                told[name] = replace(each, decision=replace(each.decision, reason=reason))
-        return told
-
     @abstractmethod
     def compile(self) -> None:
         """Compile policies before they are asked, where they are compiled: it may take a minute."""
@@ -219,7 +205,7 @@ class SeparateManagers(Managers):
             again = self._managers[name].join_restart(observations[name], taken=taken)
             if again is not None:
                 proposals[name] = again
-        return self._say_what_limits(proposals)
+        return proposals
 
     def imagine(
         self,
@@ -349,7 +335,7 @@ class JointManagers(Managers):
             name: PendingTransition(before=seen[name], proposed=decision.target)
             for name, decision in decisions.items()
         }
-        return self._say_what_limits(pair_with_observations(seen, decisions))
+        return pair_with_observations(seen, decisions)
 
     def imagine(
         self,

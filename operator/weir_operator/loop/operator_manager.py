@@ -8,14 +8,14 @@ It observes, learns from the last interval, and proposes; it grants and changes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.proposals import Proposal
-from weir_operator.metrics.values import AppMeasurement, ReplicaMeasurement
+from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.kernels.expectation import predict_few
@@ -27,19 +27,9 @@ from weir_policies.model.estimation import (
     ServiceMeasurement,
     believe,
     believed_network_time,
-    estimate_work,
     learn_network_time,
     learn_services,
-    measured_memory,
     without_network,
-)
-from weir_policies.model.memory import (
-    Binding,
-    Resource,
-    StateMeasurement,
-    find_binding,
-    has_choice,
-    limit_memory,
 )
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
@@ -58,7 +48,6 @@ from weir_policies.policy import (
 )
 
 WEEK = 7 * 86_400.0
-_MIB = 2**20
 _MONDAY = 4 * 86_400.0  # the Unix epoch was a Thursday
 
 
@@ -133,7 +122,6 @@ class ObservedOperator:
         """Names of the node types whose speedup the manifest gives."""
         self._belief = OperatorBelief()
         self._believed: OperatorModel | None = None
-        self._state: StateMeasurement | None = None  # of the last interval, with a choice of memory
 
     @property
     def specified(self) -> OperatorModel:
@@ -171,7 +159,6 @@ class ObservedOperator:
         first: bool,
         full: Collection[str] = (),
         weights: CostWeights | None = None,
-        uses_managed: bool | None = None,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -185,19 +172,15 @@ class ObservedOperator:
             weights: How much each part of its cost matters; `None` takes the paper's. They come
                 with each observation and are no part of what was learned, which they leave as it
                 is.
-            uses_managed: Whether it uses Flink's managed memory; `None` where that is not known.
         """
         measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
         if app.backlog > 0:
             # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
             passing = max(arriving, measurement.processed_rate)
-        if has_choice(self._specified.node_types):
-            self._state = measure_state(measurement.replicas, uses_managed=uses_managed)
         belief = learn_services(
             self._belief,
-            self._specified,
-            services=[
+            [
                 ServiceMeasurement(
                     node_type=replica.node_type,
                     records=replica.served,
@@ -207,8 +190,6 @@ class ObservedOperator:
                 for replica in measurement.replicas
                 if replica.served > 0
             ],
-            deployment=deployment,
-            state=self._state,
         )
         believed = believe(belief, self._specified, given=self.given)
         [(predicted, busiest)] = predict_few(without_network(believed), [deployment], passing)
@@ -237,7 +218,7 @@ class ObservedOperator:
             time_of_week=((app.end - _MONDAY) % WEEK) / WEEK,
             interval=app.end - app.start,
             model=_within_full_pools(
-                _within_splits(self._within_memory(deployment), deployment, measurement.splits),
+                _within_splits(self.model, deployment, measurement.splits),
                 deployment,
                 full,
             ),
@@ -256,29 +237,7 @@ class ObservedOperator:
             offered_rate=arriving,
             # What waits at the sources waits for the first operators: it is their own backlog.
             upstream_backlog=0.0 if first else measurement.upstream_backlog,
-            miss_share=math.nan if self._state is None else self._state.miss_share,
         )
-
-    def _within_memory(self, deployment: Deployment) -> OperatorModel:
-        """Return the model in which no replicas can be added where their memory must not be."""
-        specified, model = self._specified.node_types, self.model
-        if not has_choice(specified):
-            return model
-        types = limit_memory(
-            model.node_types,
-            deployment,
-            work=estimate_work(self._belief, specified),
-            measured=measured_memory(self._belief, specified),
-            heap=self._belief.heap,
-        )
-        return replace(model, node_types=types)
-
-    def explain_memory(self, deployment: Deployment) -> str:
-        """Return which resource limits the operator, a clause; empty where it has no choice."""
-        binding = find_binding(self.model.node_types, deployment, heap=self._belief.heap)
-        if binding is None or self._state is None:
-            return ""
-        return _describe(binding, self._state)
 
     def forget(self) -> None:
         """Start over: no belief is kept."""
@@ -297,59 +256,6 @@ class ObservedOperator:
         """
         self._belief = OperatorBelief.from_dict(state["belief"])
         self._believed = None
-
-
-def measure_state(
-    replicas: Sequence[ReplicaMeasurement], *, uses_managed: bool | None
-) -> StateMeasurement:
-    """Return what an operator made of its memory.
-
-    Args:
-        replicas: What was measured of its replicas.
-        uses_managed: Whether it uses Flink's managed memory; without, nothing misses a cache.
-            `None` where that is not known.
-    """
-    told = [each for each in replicas if not math.isnan(each.cache_hits + each.cache_misses)]
-    misses = sum(each.cache_misses for each in told)
-    read = misses + sum(each.cache_hits for each in told)
-    share = misses / read if read > 0 else 0.0
-    return StateMeasurement(
-        miss_share=share if told else 0.0 if uses_managed is False else math.nan,
-        heap=_worst(each.heap_held for each in replicas) / _MIB,
-        stalled=_worst(each.stalled for each in replicas),
-        gc_share=_worst(each.gc_share for each in replicas),
-    )
-
-
-def _worst(values: Iterable[float]) -> float:
-    return max((each for each in values if not math.isnan(each)), default=math.nan)
-
-
-def _describe(binding: Binding, state: StateMeasurement) -> str:
-    memory = binding.memory
-    parts = [
-        f"managed memory {memory.managed} MiB",
-        f"{state.miss_share:.0%} of reads of state miss its cache",
-        f"writes of state held back for {state.stalled:.0%} of the time",
-        f"heap {memory.heap} MiB",
-        f"{state.heap:.0f} MiB of it in use",
-        f"{state.gc_share:.0%} of the time collecting garbage",
-    ]
-    measured = (0.0, state.miss_share, state.stalled, 0.0, state.heap, state.gc_share)
-    told = ", ".join(
-        part for part, value in zip(parts, measured, strict=True) if not math.isnan(value)
-    )
-    match binding.resource:
-        case Resource.MEMORY:
-            why = (
-                f"memory limits it: the next amount is expected to serve {binding.gain:.2f} times"
-                " as many records for the same money"
-            )
-        case Resource.HEAP:
-            why = "the heap limits it: less memory would have too small a heap"
-        case Resource.CPU:
-            why = "CPU limits it, not memory"
-    return f"{why} ({told})"
 
 
 class OperatorManager(ObservedOperator):

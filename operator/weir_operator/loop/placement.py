@@ -17,14 +17,10 @@ from weir_operator.rescale.replicas import explain_absence
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
-from weir_operator.streamapp.pools import whole_pool
-from weir_policies.model.deployments import has_memory_of
-from weir_policies.model.node_types import NodeType, ReplicaMemory
+from weir_policies.model.node_types import NodeType
 from weir_policies.policy import OperatorModel
 
 Group = tuple[str, str]  # operator, pool
-
-_NO_CHOICE = ReplicaMemory(managed=0, heap=0)
 
 
 def fit_into_room(
@@ -60,7 +56,7 @@ def move_leaving(
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
 ) -> DeploymentMap:
-    """Return the deployments with replicas that leave full pools in other pools of equal memory.
+    """Return the deployments with replicas that leave full pools in other pools.
 
     Args:
         deployments: Where the job runs.
@@ -77,8 +73,7 @@ def move_leaving(
         room = [
             other
             for other in model.node_types
-            if has_memory_of(counts, other, model.node_types)
-            and (each.operator, other.pool) not in full
+            if (each.operator, other.pool) not in full
             and (other.pool_limit is None or _count(counts, other.pool) < other.pool_limit)
         ]
         if not room:
@@ -96,10 +91,8 @@ def fit_to_manifest(
 ) -> DeploymentMap:
     """Return the deployments as far as the manifest still allows them.
 
-    A size that its pool has no more becomes the pool's fastest. Where a pool's sizes got other
-    amounts of memory, replicas stay in it with the most memory, because nobody knows what the heap
-    holds. A pool that is gone becomes the fastest of all. All replicas of an operator get the
-    memory that most of those that stay have. What is beyond `maxReplicas` or a pool's limit goes.
+    A size that its pool has no more becomes the pool's fastest, a pool that is gone the fastest of
+    all; what is beyond `maxReplicas` or a pool's limit goes.
     """
     return {
         name: _fit_one(deployments[name], models[name])
@@ -110,14 +103,14 @@ def fit_to_manifest(
 
 
 def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
-    types = _of_most_replicas(counts, model.node_types)
+    known = {each.name for each in model.node_types}
     found: dict[str, int] = {}
     for node_type, count in counts.items():
         kept = node_type
-        if all(each.name != node_type for each in types):
-            nearest = _find_nearest(node_type, types)
-            types = [each for each in types if each.memory == nearest.memory]
-            kept = nearest.name
+        if node_type not in known:
+            pool = node_type.split("/", 1)[0]
+            same = [each for each in model.node_types if each.pool == pool]
+            kept = max(same or model.node_types, key=lambda each: each.speedup).name
         found[kept] = found.get(kept, 0) + count
     for each in model.node_types:
         if each.pool_limit is not None:
@@ -129,38 +122,6 @@ def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
         if taken:
             found[each.name] -= taken
     return {node_type: count for node_type, count in found.items() if count}
-
-
-def _of_most_replicas(
-    counts: Mapping[str, int], node_types: Sequence[NodeType]
-) -> Sequence[NodeType]:
-    """Return the node types with the memory that most replicas have; all, where none is known."""
-    replicas: dict[ReplicaMemory, int] = {}
-    for each in node_types:
-        if counts.get(each.name):
-            memory = each.memory or _NO_CHOICE
-            replicas[memory] = replicas.get(memory, 0) + counts[each.name]
-    if not replicas:
-        return node_types
-    main = max(replicas, key=lambda memory: (replicas[memory], memory))
-    return [each for each in node_types if (each.memory or _NO_CHOICE) == main]
-
-
-def _find_nearest(gone: str, node_types: Sequence[NodeType]) -> NodeType:
-    """Return what replaces a node type that there is no more."""
-    pool, _, size = gone.partition("/")
-    same = [each for each in node_types if each.pool == pool]
-    parts = [each for each in node_types if whole_pool(each.pool) == whole_pool(pool)]
-    if parts and not same:
-        return max(
-            parts,
-            key=lambda each: (
-                each.memory or _NO_CHOICE,
-                each.name == f"{each.pool}/{size}",
-                each.speedup,
-            ),
-        )
-    return max(same or node_types, key=lambda each: (each.speedup, each.memory or _NO_CHOICE))
 
 
 def _count(counts: Mapping[str, int], pool: str) -> int:
@@ -185,14 +146,11 @@ def _cut(counts: dict[str, int], pool: str, maximum: int) -> int:
 def _move(
     count: int, operator: str, full: Collection[Group], node_types: Sequence[NodeType]
 ) -> dict[str, int]:
-    """Return the replicas on the fastest type whose pool has room; empty where none has.
-
-    Of equally fast ones, it is that with the most memory, because nobody knows what the heap holds.
-    """
+    """Return the replicas on the fastest type whose pool has room; empty where none has."""
     open_types = [each for each in node_types if (operator, each.pool) not in full]
     if not open_types:
         return {}
-    best = max(open_types, key=lambda each: (each.speedup, each.memory or _NO_CHOICE))
+    best = max(open_types, key=lambda each: each.speedup)
     maximum = count if best.pool_limit is None else min(count, best.pool_limit)
     return {best.name: maximum}
 

@@ -63,8 +63,8 @@ CACHE_HITS = f"{OPERATOR}rocksdb_block_cache_hit"
 CACHE_MISSES = f"{OPERATOR}rocksdb_block_cache_miss"
 STALL_US = f"{OPERATOR}rocksdb_stall_micros"
 """Of RocksDB and, by the same names, of ForSt: blocks that state was read from, and for how long
-writes were held back. They are there where an operator may choose its memory, see
-`configuration.STATE_METRICS`."""
+writes were held back. They are there where `spec.flink.config` switches them on, as with
+`state.backend.rocksdb.metrics.block-cache-miss`, which costs 4 to 5 % of the CPU of a read."""
 
 RESTARTS = f"{JOB}numRestarts"
 CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"

@@ -17,11 +17,10 @@ from pydantic.types import JsonValue
 
 from weir_operator.flink.configuration import TaskManagerMemory
 from weir_operator.flink.job_graph import JobGraph
-from weir_operator.flink.memory import size_task_manager, split_memory
+from weir_operator.flink.memory import size_task_manager
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.pools import NodePool
-from weir_policies.model.node_types import ReplicaMemory
 
 MIB = 2**20
 _STREAMS_OF_A_WHOLE_JOB = 8
@@ -54,12 +53,14 @@ class Place(BaseModel):
 
 def places_of(app: StreamApp) -> dict[str, Place]:
     """Return where replicas run, by pool."""
-    return {pool.name: _place(pool, memory=pool.memory.bytes // MIB) for pool in app.spec.pools}
+    return {
+        pool.name: _place(pool, memory=pool.memory.bytes // MIB) for pool in app.spec.node_pools
+    }
 
 
 def job_manager_place(app: StreamApp) -> Place:
     """Return where the JobManager runs."""
-    wanted, pools = app.spec.flink.job_manager, app.spec.pools
+    wanted, pools = app.spec.flink.job_manager, app.spec.node_pools
     pool = pools[0] if wanted.pool is None else world.pool_named(app, wanted.pool)
     return _place(pool, memory=wanted.memory.bytes // MIB, cpu=str(wanted.cpu))
 
@@ -78,10 +79,7 @@ class MemoryNeeds:
     """What an operator asks of the memory of its TaskManagers."""
 
     pools: tuple[str, ...]
-    """Where its replicas may run."""
-    own_share: bool = False
-    """Whether each of these pools has its own share of managed memory. Without it, the share is the
-    same in all of them, because replicas on several need the same."""
+    """Where its replicas may run; their managed memory is the same in all of them."""
     managed: int | None = None
     """MiB that the manifest asks for; `None` leaves it to Flink's share."""
     channels: int = 0
@@ -100,14 +98,12 @@ def memory_needs_of(app: StreamApp) -> dict[str, MemoryNeeds]:
     """
     operators = world.operators(app)
     managed = managed_memory_of(app)
-    several = {pool.name for pool in app.spec.node_pools if pool.has_several_memories}
     channels, exchanges = sum(each.max_replicas for each in operators), len(operators)
     if not app.spec.operators:
         channels, exchanges = channels * _STREAMS_OF_A_WHOLE_JOB, _STREAMS_OF_A_WHOLE_JOB
     return {
         each.name: MemoryNeeds(
             pools=tuple(pool.name for pool in world.pools_of(app, each.name)),
-            own_share=not several.isdisjoint(each.pools or several),
             managed=managed.get(each.name),
             channels=channels,
             exchanges=exchanges,
@@ -145,8 +141,7 @@ def size_memory(
     """Return the memory of an operator's TaskManager in a pool.
 
     Where pools differ, the managed memory is that of the smallest, because Flink asks for the same
-    in every slot of an operator; the heap gets what is left. Where an operator may choose its
-    memory, replicas have all the same, and each amount has its own share.
+    in every slot of an operator; the heap gets what is left.
 
     Args:
         needs: The operator's.
@@ -166,35 +161,10 @@ def size_memory(
             exchanges=needs.exchanges,
             field=f'spec.nodePools["{each}"].memory',
         )
-        for each in ({pool} if needs.own_share else {pool, *needs.pools})
+        for each in {pool, *needs.pools}
         if each in process
     }
-    return replace(
-        sizes[pool],
-        managed=min(each.managed for each in sizes.values()),
-        is_chosen=needs.own_share,
-    )
-
-
-def memory_choices(app: StreamApp, operator: str) -> dict[str, ReplicaMemory]:
-    """Return the memory of an operator's replicas by pool; empty where it has no choice.
-
-    The operator is taken to use managed memory; the heap of one that does not is larger.
-
-    Raises:
-        PermanentError: No TaskManager can run in so little memory.
-    """
-    needs = memory_needs_of(app)[operator]
-    if not needs.own_share:
-        return {}
-    config = app.spec.flink.config or {}
-    process = {name: place.memory for name, place in places_of(app).items()}
-    found = {}
-    for pool in needs.pools:
-        memory = size_memory(needs, pool, process=process, config=config)
-        split = split_memory({**config, **memory.settings(config)})
-        found[pool] = ReplicaMemory(managed=memory.managed, heap=split.heap // MIB)
-    return found
+    return replace(sizes[pool], managed=min(each.managed for each in sizes.values()))
 
 
 def cores_of(pool: NodePool) -> int:

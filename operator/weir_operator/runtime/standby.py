@@ -33,7 +33,7 @@ def standby_prices(app: StreamApp) -> dict[str, float]:
     """Return what one standby TaskManager costs, currency per hour, by pool."""
     return {
         pool.name: world.price_of(pool, cores=min(pool.sizes).cores, memory=pool.memory.bytes)
-        for pool in app.spec.pools
+        for pool in app.spec.node_pools
     }
 
 
@@ -44,7 +44,7 @@ def standby_pools(app: StreamApp) -> dict[str, StandbyPool]:
         pool.name: StandbyPool(
             count=pool.standby, price=prices[pool.name], max_replicas=pool.max_replicas
         )
-        for pool in app.spec.pools
+        for pool in app.spec.node_pools
         if pool.standby
     }
 

@@ -149,11 +149,6 @@ class Spec(Section):
     """A new value discards what Weir has learned, tuned and measured. If unset, defaults to 0.
     Minimum: 0."""
 
-    @property
-    def pools(self) -> tuple[NodePool, ...]:
-        """The node pools, those with several amounts of memory as a pool for each."""
-        return tuple(part for pool in self.node_pools for part in pool.by_memory())
-
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
         refuse(judge({name: getattr(self, name) for name in type(self).model_fields}))

@@ -16,7 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic.types import JsonValue
 from pydantic_core import CoreSchema
 
-from weir_operator.streamapp.quantities import Duration, Percentage, described
+from weir_operator.streamapp.quantities import Duration, Percentage
 from weir_operator.streamapp.section import Name, map_list_by
 from weir_policies.model.objective import Statistic
 from weir_simulator.validation import Mistake, Section, refuse
@@ -29,6 +29,16 @@ A_DURATION: tuple[dict[str, Any], ...] = (
         r"|\.[0-9]{0,2}[1-9][0-9]*s|\.[0-9]*[1-9][0-9]*(m$|m[0-9]|h)"
     },
 )
+
+
+def _described(expected: str, *limits: dict[str, Any]) -> dict[str, Any]:
+    """Return limits as a schema of which each refusal says in words what is expected.
+
+    For values without a type, where no CEL rule can be stated. An API server quotes of what a value
+    could have been the first, so that comes as a list of "supported values".
+    """
+    told = {"enum": [expected]}
+    return {"allOf": [{"anyOf": [told, limit]} for limit in limits]}
 
 
 class ResponseTime(Section):
@@ -72,10 +82,10 @@ class ResponseTime(Section):
         long_form: dict[str, Any] = handler.resolve_ref_schema(handler(schema))
         bound = long_form["properties"]["bound"]
         del bound["x-kubernetes-validations"], bound["pattern"]
-        bound |= described(Duration.expected, *A_DURATION)
+        bound |= _described(Duration.expected, *A_DURATION)
         return {
             "x-kubernetes-preserve-unknown-fields": True,
-            **described(
+            **_described(
                 f"{Duration.expected}, or {{bound: 500ms, statistic: p95}}",
                 *A_DURATION,
                 {"minimum": 1, "maximum": 0, "minItems": 1, "maxItems": 0},

@@ -20,12 +20,6 @@ ALL_OTHERS = "*"
 VertexName = Annotated[str, Field(min_length=1, max_length=256, examples=["count"])]
 
 
-_IS_OF_POOL = "k.startsWith(p + '/') || k.startsWith(p + '-')"
-"""Of the node type `k` and the pool `p`, or a part of it with one amount of memory. Another pool
-whose name begins the same passes, because nobody knows the parts without the sizes; `rules` refuses
-it."""
-
-
 def _agreement(field: str) -> tuple[Rule, ...]:
     """Return the CEL rules that `field`, a deployment, keeps with the operator's own bounds."""
     return (
@@ -38,10 +32,10 @@ def _agreement(field: str) -> tuple[Rule, ...]:
         ),
         Rule(
             rule=f"!has(self.{field}) || !has(self.pools)"
-            f" || self.{field}.all(k, self.pools.exists(p, {_IS_OF_POOL}))",
+            f" || self.{field}.all(k, k.split('/')[0] in self.pools)",
             field=f".{field}",
             expected="sizes of the operator's pools",
-            got=f"self.{field}.filter(k, !self.pools.exists(p, {_IS_OF_POOL}))[0]",
+            got=f"self.{field}.filter(k, !(k.split('/')[0] in self.pools))[0]",
             remedy="choose one of them, or add the pool to the operator's pools",
         ),
     )
@@ -111,8 +105,7 @@ class Operator(Section):
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
     )
     """Deployment for the first start, as replicas per `pool/size`. May not be set together with
-    `fixed`. If unset, defaults to one replica of the largest size of its first pool, with the most
-    memory."""
+    `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:

@@ -25,7 +25,6 @@ _BYTES = {
 }  # fmt: skip
 
 
-MIB = 2**20
 SHORTEST, LONGEST = 0.001, 8760 * 3600.0
 """Seconds of a duration."""
 MOST_CORES = 1024
@@ -226,13 +225,3 @@ class Percentage(Quantity):
         """Divide by a hundred."""
         self._check()
         object.__setattr__(self, "share", float(self.text.removesuffix("%")) / 100)
-
-
-def described(expected: str, *limits: dict[str, Any]) -> dict[str, Any]:
-    """Return limits as a schema of which each refusal says in words what is expected.
-
-    For values without a type, where no CEL rule can be stated. An API server quotes of what a value
-    could have been the first, so that comes as a list of "supported values".
-    """
-    told = {"enum": [expected]}
-    return {"allOf": [{"anyOf": [told, limit]} for limit in limits]}

@@ -35,10 +35,10 @@ _POOL_EXISTS = "has(self.nodePools) && self.nodePools.exists(p, p.name == n)"
 """Of the text `n`."""
 _NODE_TYPE_EXISTS = (
     "(has(self.nodePools) && k.split('/').size() == 2 && self.nodePools.exists(p,"
-    " k.split('/')[0] == p.name || k.startsWith(p.name + '-')))"
+    " k.split('/')[0] == p.name && k.split('/')[1] in p.sizes))"
 )
-"""Of the map key `k`, as far as the API server can see: sizes have no type there. A pool with
-several amounts of memory has a part for each, such as `small-2gi`."""
+"""Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
+size."""
 
 LEAST_INTERVALS = 8
 """Control intervals of a block of an evaluation, at least: six of them are judged."""
@@ -241,24 +241,6 @@ def each_name_once(
     """Refuse a second node pool or operator of one name."""
     yield from _repeated("nodePools", node_pools)
     yield from _repeated("operators", operators)
-    named = {pool.name for pool in node_pools}
-    for index, pool in enumerate(node_pools):
-        parts = pool.by_memory()
-        names = [part.name for part in parts]
-        equal = [part.memory.text for part in parts if names.count(part.name) > 1]
-        if equal:
-            yield Mistake(
-                ("nodePools", index, "sizes"), equal,
-                "amounts of memory that are equal, or differ by 1Mi or more", "write one of them",
-            )  # fmt: skip
-        for part in parts:
-            if part.name != pool.name and part.name in named:
-                yield Mistake(
-                    ("nodePools", index, "name"), pool.name,
-                    f"no other pool with the name {part.name}, which its sizes of"
-                    f" {part.memory} have",
-                    "rename one of them",
-                )  # fmt: skip
 
 
 def each_vertex_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
@@ -295,7 +277,7 @@ def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistak
 def operators_use_known_pools(
     node_pools: Sequence[NodePool], operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
-    """Refuse a pool or size that does not exist or is not the operator's, and mixed memory."""
+    """Refuse a pool or a pool's size that does not exist or is not the operator's."""
     for index, operator in enumerate(operators):
         here = ("operators", index)
         for position, pool in enumerate(operator.pools or ()):
@@ -376,18 +358,9 @@ def external_job_is_scaled_where_it_runs(
         yield Mistake(("nodePools",), names, _EXPECTED_ONE_POOL, _REMEDY_FOR_SEVERAL)
 
 
-def external_job_has_its_own_pods(
-    flink: Flink, node_pools: Sequence[NodePool]
-) -> Iterator[Mistake]:
-    """Refuse other TaskManagers than those of a job that somebody else runs."""
+def external_job_has_no_standby(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
+    """Refuse TaskManagers that would wait for a job that somebody else runs."""
     for index, pool in enumerate(node_pools):
-        if flink.ref is not None and pool.has_several_memories:
-            yield Mistake(
-                ("nodePools", index, "sizes"),
-                [str(size) for size in pool.sizes],
-                "sizes of one amount of memory, because spec.flink.ref is set",
-                "remove the others, because Weir changes no memory of a job that it does not run",
-            )
         if flink.ref is not None and pool.standby:
             yield Mistake(
                 ("nodePools", index, "standby"),
@@ -465,7 +438,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     replicas_within_max_parallelism,
     own_job_has_pools,
     external_job_is_scaled_where_it_runs,
-    external_job_has_its_own_pods,
+    external_job_has_no_standby,
     external_job_is_not_ended,
     tuning_is_slower_than_deciding,
     blocks_hold_intervals,
@@ -503,12 +476,7 @@ def _impossible_deployment(
     node_pools: Sequence[NodePool],
     operator: Operator | None,
 ) -> Iterator[Mistake]:
-    known = {
-        f"{part.name}/{size}": (pool.name, part.memory.bytes)
-        for pool in node_pools
-        for part in pool.by_memory()
-        for size in part.sizes
-    }
+    known = {f"{pool.name}/{size}": pool.name for pool in node_pools for size in pool.sizes}
     own = None if operator is None else operator.pools
     for node_type in deployment or {}:
         if node_type not in known:
@@ -517,20 +485,11 @@ def _impossible_deployment(
                 f"a pool/size of spec.nodePools ({', '.join(known)})",
                 suggest(node_type, tuple(known), otherwise="choose one of them, or add the size"),
             )  # fmt: skip
-        elif own is not None and known[node_type][0] not in own:
+        elif own is not None and known[node_type] not in own:
             yield Mistake(
                 (*path, node_type), node_type, f"a size of the operator's pools ({', '.join(own)})",
                 "choose one of them, or add the pool to the operator's pools",
             )  # fmt: skip
-    chooses = any(
-        pool.has_several_memories for pool in node_pools if own is None or pool.name in own
-    )
-    if chooses and len({known[each][1] for each in deployment or {} if each in known}) > 1:
-        yield Mistake(
-            path, deployment,
-            "sizes of one amount of memory, because Weir chooses one for all replicas",
-            "choose one amount",
-        )  # fmt: skip
 
 
 def _unknown_operator(path: tuple[str | int, ...], operator: str, known: Sequence[str]) -> Mistake:

@@ -40,13 +40,12 @@ def operator_named(app: StreamApp, name: str) -> Operator:
 
 
 def pool_named(app: StreamApp, name: str) -> NodePool:
-    """Return the node pool called `name`; of one with several amounts of memory, the first part.
+    """Return the node pool called `name`.
 
     Raises:
         KeyError: There is none.
     """
-    whole = {pool.name: pool.by_memory()[0] for pool in app.spec.node_pools}
-    return (whole | {pool.name: pool for pool in app.spec.pools})[name]
+    return {pool.name: pool for pool in app.spec.node_pools}[name]
 
 
 def pools_of(app: StreamApp, operator_name: str) -> tuple[NodePool, ...]:
@@ -56,12 +55,7 @@ def pools_of(app: StreamApp, operator_name: str) -> tuple[NodePool, ...]:
         KeyError: There is no such operator.
     """
     allowed = operator_named(app, operator_name).pools
-    return tuple(
-        part
-        for pool in app.spec.node_pools
-        if allowed is None or pool.name in allowed
-        for part in pool.by_memory()
-    )
+    return tuple(pool for pool in app.spec.node_pools if allowed is None or pool.name in allowed)
 
 
 def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
@@ -107,9 +101,8 @@ def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
 def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
     """Return what the first start uses: as fixed, as written, or one replica of the largest size.
 
-    The largest size of the operator's first pool, with the most memory, because a first start has a
-    cold JVM and knows neither the rate nor what the heap holds; scaling in is then the first
-    decision.
+    The largest size of the operator's first pool, because a first start has a cold JVM and knows no
+    rate; scaling in is then the first decision.
 
     Raises:
         KeyError: There is no such operator.
@@ -118,10 +111,8 @@ def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
     types = node_types(app, operator_name)
     written = operator.fixed or operator.initial
     if written is None:
-        allowed = operator.pools
-        first = next(p for p in app.spec.node_pools if allowed is None or p.name in allowed)
-        part = first.by_memory()[-1]
-        written = {f"{part.name}/{max(part.sizes)}": 1}
+        first = pools_of(app, operator_name)[0]
+        written = {f"{first.name}/{max(first.sizes)}": 1}
     return Deployment.from_named(written, types)
 
 
@@ -130,10 +121,10 @@ def job_manager_price(app: StreamApp) -> float:
 
     Nothing where there is no pool: an external job's JobManager is found where it runs.
     """
-    if not app.spec.pools:
+    if not app.spec.node_pools:
         return 0.0
     job_manager = app.spec.flink.job_manager
-    pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.pools[0]
+    pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.node_pools[0]
     return price_of(pool, cores=job_manager.cpu.cores, memory=job_manager.memory.bytes)
 
 

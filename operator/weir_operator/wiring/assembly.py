@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,7 @@ from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.kubernetes.pods import jar_in_image
-from weir_operator.runtime.places import (
-    job_manager_place,
-    managed_memory_of,
-    memory_choices,
-    memory_needs_of,
-    places_of,
-)
+from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
@@ -164,7 +157,7 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
         flow_deadline=PYTHON_FLOW if python else FLOW_DEADLINE,
         provisioning={
             pool.name: pool.provisioning.seconds
-            for pool in app.spec.pools
+            for pool in app.spec.node_pools
             if pool.provisioning is not None
         },
         keep_savepoints=app.spec.savepoints.keep,
@@ -342,13 +335,9 @@ def refuse_operators(app: StreamApp, *, policy: str | None = None) -> None:
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
     """Return an operator as in the manifest."""
-    choices = memory_choices(app, operator.name)
-    types = world.node_types(app, operator.name)
     return OperatorModel(
         name=operator.name,
-        node_types=_share_types(
-            tuple(replace(each, memory=choices.get(each.pool)) for each in types)
-        ),
+        node_types=_share_types(world.node_types(app, operator.name)),
         max_replicas=operator.max_replicas,
         service_mean=math.nan,
         service_scv=1.0,
@@ -356,14 +345,8 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
 
 
 def _given_speedups(app: StreamApp, operator: Operator) -> frozenset[str]:
-    """Return the node types whose speedup the manifest gives.
-
-    None where the operator may choose its memory: how much that does is learned, starting from what
-    is given.
-    """
+    """Return the node types whose speedup the manifest gives."""
     types = world.node_types(app, operator.name)
-    if memory_needs_of(app)[operator.name].own_share:
-        return frozenset()
     return _share_names(
         frozenset(each.name for each in types if world.speedup_is_given(app, each.pool))
     )
@@ -457,7 +440,9 @@ def application_manager(
         statistic=objective.response_time.statistic.value,
         paths=path_bounds(app),
         pool_limits={
-            pool.name: pool.max_replicas for pool in app.spec.pools if pool.max_replicas is not None
+            pool.name: pool.max_replicas
+            for pool in app.spec.node_pools
+            if pool.max_replicas is not None
         },
         restarts=RestartBudget(
             size=budget.size,

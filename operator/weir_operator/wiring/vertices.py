@@ -111,7 +111,9 @@ def share_operators(
         vertices=shared,
         separate=partial(separate_vertices, app, plan),
         pool_limits={
-            pool.name: pool.max_replicas for pool in app.spec.pools if pool.max_replicas is not None
+            pool.name: pool.max_replicas
+            for pool in app.spec.node_pools
+            if pool.max_replicas is not None
         },
     )
 

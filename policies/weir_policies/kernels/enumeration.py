@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
-from weir_policies.kernels.steps import fits_memory, has_room, total
+from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_LIMIT, View
 from weir_policies.model.arrays import Counts
 from weir_policies.model.deployments import COMPLETE_UP_TO
@@ -123,7 +123,7 @@ def is_allowed(o: int, view: View, counts: Counts) -> bool:
     if size < 1 or size > view.model[o].max_replicas:
         return False
     for place in range(counts.size):
-        if counts[place] < 0 or (counts[place] > 0 and not fits_memory(o, view, counts, place)):
+        if counts[place] < 0:
             return False
         if view.limit[o, place] != NO_LIMIT:
             held = 0

@@ -40,7 +40,6 @@ from weir_policies.kernels.view import (
     compile_kernel,
 )
 from weir_policies.model.arrays import Floats
-from weir_policies.model.memory import amounts_of
 from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
@@ -326,9 +325,7 @@ def fill_model(view: View, o: int, model: OperatorModel) -> None:
     fill_queue(view, o, model)
     pools = list(dict.fromkeys(node_type.pool for node_type in model.node_types))
     numbers = {pool: number for number, pool in enumerate(pools)} | {NOWHERE: NO_POOL}
-    memories = amounts_of(model.node_types)
     for place, node_type in enumerate(model.node_types):
-        view.memory[o, place] = memories.index(node_type.memory)
         view.price[o, place] = node_type.price
         view.pool[o, place] = numbers[node_type.pool]
         limit = node_type.pool_limit
@@ -423,7 +420,6 @@ def _read_seen(observation: Observation) -> tuple[float, ...]:
         observation.restarts_anyway,
         observation.offered_rate,
         observation.upstream_backlog,
-        observation.miss_share,
     )
 
 

@@ -36,19 +36,8 @@ def total(counts: Counts) -> int:
 
 
 @compiled
-def fits_memory(o: int, view: View, counts: Counts, place: int) -> bool:
-    """Return whether all replicas of a deployment have the memory of the node type."""
-    for other in range(counts.size):
-        if counts[other] > 0 and view.memory[o, other] != view.memory[o, place]:
-            return False
-    return True
-
-
-@compiled
 def has_room(o: int, view: View, counts: Counts, place: int) -> bool:
-    """Return whether one replica more of the node type fits its pool, and the others' memory."""
-    if not fits_memory(o, view, counts, place):
-        return False
+    """Return whether one replica more of the node type fits its pool."""
     limit = view.limit[o, place]
     if limit == NO_LIMIT:
         return True

@@ -54,8 +54,6 @@ class Seen:
     """Records/s that would arrive if nothing waited upstream; NaN where that is unknown."""
     upstream: float
     """Records that wait upstream and will arrive; NaN where that is unknown."""
-    miss_share: float
-    """Share of reads of state that missed the cache; NaN where that is unknown."""
 
 
 class Cost:
@@ -151,9 +149,6 @@ class View(NamedTuple):
     """Number of the pool that each node type belongs to, `(o, t)`; `NO_POOL`."""
     limit: Counts
     """Most replicas of the operator in that pool, `(o, t)`; `NO_LIMIT`."""
-    memory: Counts
-    """Number of the amount of memory that each node type has, `(o, t)`, the least amount first. An
-    operator never has replicas of two; where it has no choice, all are 0."""
     edges: Counts
     """Rows of the operators that each edge leaves and reaches, `(e, 2)`, in topological order."""
     selectivity: Floats
@@ -340,7 +335,6 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
         price=floats(node_types),
         pool=counts(node_types),
         limit=np.full((operators, node_types), NO_LIMIT, dtype=np.int64),
-        memory=counts(node_types),
         edges=np.zeros((edges, 2), dtype=np.int64),
         selectivity=np.ones(edges),
         draws=floats(2),

@@ -10,7 +10,7 @@ section 4 (stay, remove one, add one; the first of equals wins).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from weir_policies.model.node_types import Deployment, NodeType
 
@@ -26,8 +26,7 @@ def within_reach(
     Args:
         deployment: Where to start from.
         k_max: Most replicas of a target.
-        node_types: Where given, the limits of their pools hold for additions, and all replicas have
-            the same memory.
+        node_types: Where given, the limits of their pools hold for additions.
     """
     size, counts = deployment.size, deployment.counts
     reached = [deployment] if 1 <= size <= k_max else []
@@ -45,9 +44,6 @@ def room_for(
     place: int, deployment: Deployment, *, k_max: int, node_types: Sequence[NodeType]
 ) -> int:
     """Return how many replicas of the node type at `place` could be added."""
-    memory = node_types[place].memory
-    if any(n and each.memory != memory for each, n in zip(node_types, deployment, strict=True)):
-        return 0
     room = k_max - deployment.size
     limit = node_types[place].pool_limit
     if limit is not None:
@@ -55,24 +51,13 @@ def room_for(
     return max(room, 0)
 
 
-def has_memory_of(
-    counts: Mapping[str, int], node_type: NodeType, node_types: Sequence[NodeType]
-) -> bool:
-    """Return whether all replicas, counted by node type's name, have the memory of `node_type`.
-
-    Only then may one of `node_type` be added.
-    """
-    return all(each.memory == node_type.memory for each in node_types if counts.get(each.name))
-
-
 def _where_one_fits(
     deployment: Deployment, k_max: int, node_types: Sequence[NodeType] | None
 ) -> Sequence[int]:
-    """Return the places of the node types of which pools and memory allow one replica more."""
+    """Return the places of the node types of which the pools allow one replica more."""
     places = range(len(deployment.counts))
     if not node_types:
         return places
-    used = {node_type.memory for node_type, n in zip(node_types, deployment, strict=True) if n}
     held = deployment.per_pool(node_types)
     full = set()
     for node_type in node_types:
@@ -82,8 +67,4 @@ def _where_one_fits(
             return ()
         if there == limit:
             full.add(node_type.pool)
-    return [
-        place
-        for place in places
-        if node_types[place].pool not in full and used <= {node_types[place].memory}
-    ]
+    return [place for place in places if node_types[place].pool not in full]

@@ -9,8 +9,6 @@ are not given, and the network time.
   first node type with a given speedup that was measured, or the first measured one at its assumed
   speedup. A size that was never run follows its pool: what its siblings turned out to be, relative
   to what was assumed of them.
-- Where an operator may choose its memory, a node type that was never run, nor any of its pool,
-  follows work as a function of managed memory (`memory`), fitted to those that were.
 - The network time is what the measured response time has more than the predicted one, while
   queues are short; a busy operator would mix errors of the queueing model into it. Less is believed
   at once, more slowly: the records of a calm interval may still have waited in an earlier backlog,
@@ -29,14 +27,6 @@ from typing import Any
 import numpy as np
 
 from weir_policies.errors import StateError
-from weir_policies.model.memory import (
-    StateMeasurement,
-    WorkByMemory,
-    WorkPoint,
-    fit_work,
-    has_choice,
-    memory_of,
-)
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation, OperatorModel
@@ -96,11 +86,6 @@ class OperatorBelief:
     """Seconds in buffers and on the wire before the operator."""
     calm_intervals: int = 0
     """Intervals that the network time was learned from."""
-    miss_share: float = math.nan
-    """Share of reads of state that missed the cache, of the last interval that says; see
-    `memory.StateMeasurement`."""
-    heap: float = math.nan
-    """MiB that the fullest heap holds after collections."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, for `from_dict`."""
@@ -116,8 +101,6 @@ class OperatorBelief:
             },
             "network_time": self.network_time,
             "calm_intervals": self.calm_intervals,
-            "miss_share": None if math.isnan(self.miss_share) else self.miss_share,
-            "heap": None if math.isnan(self.heap) else self.heap,
         }
 
     @classmethod
@@ -141,8 +124,6 @@ class OperatorBelief:
             services=services,
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
-            miss_share=_or_nan(state.get("miss_share")),
-            heap=_or_nan(state.get("heap")),
         )
 
 
@@ -155,7 +136,6 @@ def update(
     deployment: Deployment,
     rate: float,
     response_time: float,
-    state: StateMeasurement | None = None,
 ) -> OperatorBelief:
     """Return the belief after one more interval.
 
@@ -167,9 +147,8 @@ def update(
         deployment: What ran during the whole interval.
         rate: Records/s that arrived; NaN where unknown.
         response_time: Mean seconds in the operator; NaN where unknown.
-        state: What it made of its memory; `None` where it has no choice of that.
     """
-    belief = learn_services(belief, model, services=services, deployment=deployment, state=state)
+    belief = learn_services(belief, services)
     average = without_network(believe(belief, model, given=given))
     predicted, utilisation = predict_means(average, np.array([deployment.counts]), rate)
     return learn_network_time(
@@ -181,21 +160,14 @@ def update(
 
 
 def learn_services(
-    belief: OperatorBelief,
-    model: OperatorModel,
-    *,
-    services: Sequence[ServiceMeasurement],
-    deployment: Deployment,
-    state: StateMeasurement | None = None,
+    belief: OperatorBelief, services: Sequence[ServiceMeasurement]
 ) -> OperatorBelief:
     """Return the belief with the service times of an interval: all of `update` but the network."""
     learned = dict(belief.services)
-    wasted = _of_more_memory(model.node_types, deployment)
     for measured in services:
-        if measured.records > 0 and measured.mean > 0 and measured.node_type not in wasted:
+        if measured.records > 0 and measured.mean > 0:
             learned[measured.node_type] = _pool(learned.get(measured.node_type), measured)
-    belief = replace(belief, services=learned)
-    return belief if state is None else _learn_state(belief, state)
+    return replace(belief, services=learned)
 
 
 def without_network(believed: OperatorModel) -> OperatorModel:
@@ -288,8 +260,6 @@ def estimate_speedups(
     anchors = [name for name in measured if name in given] or list(measured)
     anchor = anchors[0] if anchors else None
     assumed = {node_type.name: node_type.speedup for node_type in node_types}
-    work = estimate_work(belief, node_types)
-    worked = work.at(_managed(node_types, anchor)) if work is not None and anchor else math.nan
     estimates: dict[str, SpeedupEstimate] = {}
     for node_type in node_types:
         name = node_type.name
@@ -310,76 +280,10 @@ def estimate_speedups(
                 if other.pool == node_type.pool and other.name in learned
             ]
             factor = sum(siblings) / len(siblings) if siblings else 1.0
-            if work is not None and not siblings:
-                factor = worked / work.at(_managed(node_types, node_type.name))
             estimates[node_type.name] = SpeedupEstimate(
                 speedup=node_type.speedup * factor, relative_error=math.inf
             )
     return estimates
-
-
-def estimate_work(belief: OperatorBelief, node_types: Sequence[NodeType]) -> WorkByMemory | None:
-    """Return a record's work as a function of managed memory; `None` where it is not known.
-
-    Args:
-        belief: What was learned.
-        node_types: Their `speedup` is what was given, or else assumed.
-    """
-    if not has_choice(node_types):
-        return None
-    measured = _measured(belief, node_types)
-    points: dict[int, WorkPoint] = {}
-    for node_type in node_types:
-        if node_type.name not in measured or node_type.memory is None:
-            continue
-        amount, moments = node_type.memory.managed, measured[node_type.name]
-        work, records = moments.mean * node_type.speedup, moments.records
-        if amount in points:
-            other = points[amount]
-            work = (work * records + other.work * other.records) / (records + other.records)
-            records += other.records
-        points[amount] = WorkPoint(memory=amount, work=work, records=records)
-    return fit_work(tuple(points.values()), belief.miss_share)
-
-
-def measured_memory(belief: OperatorBelief, node_types: Sequence[NodeType]) -> frozenset[int]:
-    """Return the MiB of managed memory with which enough records were served."""
-    measured = _measured(belief, node_types)
-    return frozenset(
-        each.memory.managed
-        for each in node_types
-        if each.name in measured and each.memory is not None
-    )
-
-
-def _managed(node_types: Sequence[NodeType], name: str) -> int:
-    found = next(each.memory for each in node_types if each.name == name)
-    return 0 if found is None else found.managed
-
-
-def _of_more_memory(node_types: Sequence[NodeType], deployment: Deployment) -> frozenset[str]:
-    """Return the node types of which Flink uses less memory than they have, as others have less."""
-    least = memory_of(node_types, deployment)
-    if least is None:
-        return frozenset()
-    return frozenset(each.name for each in node_types if each.memory not in (None, least))
-
-
-def _learn_state(belief: OperatorBelief, state: StateMeasurement) -> OperatorBelief:
-    """Return the belief with an interval's misses and heap.
-
-    More in the heap is believed at once. Less is believed slowly, because it may come back.
-    """
-    heap = belief.heap
-    if not math.isnan(state.heap):
-        falls = state.heap < heap
-        heap = heap + SLOWLY * (state.heap - heap) if falls else state.heap
-    share = belief.miss_share if math.isnan(state.miss_share) else state.miss_share
-    return replace(belief, miss_share=share, heap=heap)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def _pool(before: ServiceMoments | None, new: ServiceMeasurement) -> ServiceMoments:

@@ -18,16 +18,6 @@ NOWHERE = ""
 """Pool of a node type that is listed because others run on it: the operator itself may not."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class ReplicaMemory:
-    """The memory of a replica, where an operator may choose it; the same for all its replicas."""
-
-    managed: int
-    """MiB for state off the heap, such as RocksDB's cache."""
-    heap: int
-    """MiB of the heap."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeType:
     """One (pool, size) that a replica can run on."""
@@ -43,10 +33,6 @@ class NodeType:
     """Currency per replica and hour, everything that is paid for the replica included."""
     pool_limit: int | None = None
     """Most replicas of this operator over all sizes of the pool; `None` is no limit."""
-    memory: ReplicaMemory | None = None
-    """Memory of a replica; `None` where the operator has no choice of it. Node types with different
-    memory are of different pools, and an operator never has replicas of both: Flink's slots of an
-    operator all have the memory of the smallest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

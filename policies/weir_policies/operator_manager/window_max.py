@@ -221,11 +221,10 @@ def find_cheapest(o: int, view: View, own: WindowMaxMemory, rate: float) -> None
         for one in range(types):
             for other in range(one + 1, types):
                 shared = view.pool[o, one] == view.pool[o, other]
-                alike = view.memory[o, one] == view.memory[o, other]
                 for first in range(1, maximum):
                     for second in range(1, maximum - first + 1):
                         held = first + second if shared else second
-                        if alike and first <= limit[one] and held <= limit[other]:
+                        if first <= limit[one] and held <= limit[other]:
                             enough = covered[row] >= rate
                             cost = first * price[one] + second * price[other]
                             more = best_cost == np.inf and covered[row] > max_covered

@@ -31,9 +31,6 @@ ADDRESS = ClusterAddress(host="127.0.0.1", rpc_port=6123, rest_port=8081)
 STORAGE = Storage(checkpoints="file:///c", savepoints="file:///s")
 
 
-STATE = ("block-cache-hit", "block-cache-miss", "stall-micros")
-
-
 def job_manager(user=None, place=None):
     return job_manager_configuration(
         app="streams.trips",
@@ -73,19 +70,6 @@ def test_every_series_of_a_task_manager_says_what_it_is():
     labels = task_manager()["metrics.reporter.prom.scope.variables.additional"]
 
     assert labels == "weir_app:streams.trips,weir_operator:match,weir_pool:small"
-
-
-@pytest.mark.parametrize("backend", ["rocksdb", "forst"])
-def test_a_backend_tells_what_its_cache_misses_where_an_operator_may_choose_its_memory(backend):
-    prefix = f"state.backend.{backend}.metrics."
-    chosen = task_manager(memory=TaskManagerMemory(is_chosen=True))
-    switched_off = task_manager(
-        user={f"{prefix}stall-micros": "false"}, memory=TaskManagerMemory(is_chosen=True)
-    )
-
-    assert {chosen[f"{prefix}{name}"] for name in STATE} == {"true"}
-    assert switched_off[f"{prefix}stall-micros"] == "false"
-    assert not any(key.startswith(prefix) for key in task_manager())
 
 
 def test_a_label_cannot_break_the_list_of_labels():

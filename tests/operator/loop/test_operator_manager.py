@@ -5,15 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from weir_operator.loop.managers import SeparateManagers
-from weir_operator.loop.operator_manager import OperatorManager, measure_state
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.testing import Load, a_window
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
-from weir_policies.model.dataflow import Dataflow
-from weir_policies.model.node_types import Deployment, ReplicaMemory
+from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Sharing
 from weir_policies.testing import SMALL, WIDE, a_decision, a_model
 
@@ -349,91 +347,3 @@ def test_nothing_waits_upstream_of_the_first_operator():
 
     assert observation.upstream_backlog == 0.0
     assert observation.backlog >= 3000.0
-
-
-def a_memory(managed, heap=300):
-    return ReplicaMemory(managed=managed, heap=heap)
-
-
-LITTLE, MUCH = (
-    replace(WIDE, name=f"small-{gib}gi/1", pool=f"small-{gib}gi", price=0.01 * gib, memory=memory)
-    for gib, memory in ((4, a_memory(128)), (5, a_memory(512)))
-)
-
-
-def state_of(*, hits=math.nan, misses=math.nan, heap=math.nan, uses_managed: bool | None = True):
-    (replica, _) = a_measurement().replicas
-    measured = replace(replica, cache_hits=hits, cache_misses=misses, heap_held=heap)
-    return measure_state([measured, replica], uses_managed=uses_managed)
-
-
-def test_the_misses_of_all_replicas_are_a_share_of_what_they_read():
-    state = state_of(hits=75.0, misses=25.0, heap=300 * 2**20)
-
-    assert state.miss_share == 0.25
-    assert state.heap == 300
-
-
-def test_an_operator_without_managed_memory_misses_nothing():
-    assert state_of(uses_managed=False).miss_share == 0
-    assert math.isnan(state_of(uses_managed=None).miss_share)
-    assert math.isnan(state_of(uses_managed=True).miss_share)
-    assert state_of(hits=0.0, misses=0.0).miss_share == 0
-
-
-def a_manager_of_memory():
-    model = a_model(service_mean=math.nan, node_types=(LITTLE, MUCH))
-    return OperatorManager(model=model, given=(), policy=Student(), fixed=None)
-
-
-def observe_memory(manager, *, misses, uses_managed=True):
-    app = measure_app()
-    match = app.operators["match"]
-    (first, _) = match.replicas
-    first = replace(
-        first, node_type=LITTLE.name, cache_hits=100.0 - misses, cache_misses=misses, served=1000.0
-    )
-    app = replace(app, operators={**app.operators, "match": replace(match, replicas=(first,))})
-    replica = replace(a_replica("a", "1"), pool=LITTLE.pool)
-    return manager.observe(
-        app, [replica], deployment=Deployment((1, 0)), budget=0.05, first=False,
-        uses_managed=uses_managed,
-    )  # fmt: skip
-
-
-def test_more_memory_is_believed_to_help_by_what_the_cache_misses():
-    seen = observe_memory(a_manager_of_memory(), misses=50.0)
-
-    little, much = seen.model.node_types
-    assert much.speedup / little.speedup == pytest.approx(1 / (0.5 + 0.5 / 4))
-    assert much.pool_limit is None
-
-
-def test_a_policy_sees_which_share_of_reads_missed_where_memory_can_be_chosen():
-    assert observe_memory(a_manager_of_memory(), misses=40.0).miss_share == pytest.approx(0.4)
-    assert math.isnan(observed(a_manager(), a_measurement()).miss_share)
-
-
-def test_memory_is_not_changed_while_nothing_says_what_the_cache_misses():
-    seen = observe_memory(a_manager_of_memory(), misses=math.nan)
-
-    assert [each.pool_limit for each in seen.model.node_types] == [None, 0]
-
-
-@pytest.mark.parametrize(("misses", "limit"), [(50.0, "memory limits it"), (0.0, "CPU limits it")])
-def test_a_decision_says_which_resource_limits_the_operator(misses, limit):
-    managers = SeparateManagers({"match": a_manager_of_memory()})
-    seen = observe_memory(managers["match"], misses=misses)
-
-    proposals = managers.propose({"match": seen}, Dataflow(operators=("match",), edges=()))
-
-    assert limit in proposals["match"].decision.reason
-
-
-def test_a_decision_without_a_choice_of_memory_says_nothing_of_it():
-    managers = SeparateManagers({"match": a_manager()})
-    seen = observed(managers["match"], a_measurement())
-
-    proposals = managers.propose({"match": seen}, Dataflow(operators=("match",), edges=()))
-
-    assert proposals["match"].decision.reason == a_decision(MIXED).reason

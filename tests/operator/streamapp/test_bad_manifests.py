@@ -2,15 +2,7 @@
 
 import pytest
 
-from tests.operator.streamapp.bad_manifests import (
-    LARGE,
-    SEVERAL,
-    SMALL,
-    TABLE,
-    TWO_POOLS,
-    Bad,
-    a_flink,
-)
+from tests.operator.streamapp.bad_manifests import LARGE, SMALL, TABLE, TWO_POOLS, Bad, a_flink
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.testing import a_manifest
@@ -39,26 +31,6 @@ def test_large_limits_and_empty_lists_are_written_for_people():
     sizes, price = refusal.value.mistakes
     assert "expected at least one entry, got []" in sizes
     assert "expected a number of at most 1,000,000, got" in price
-
-
-@pytest.mark.parametrize(
-    ("operator", "fixed"),
-    [
-        ({}, {"small-2gi/1": 1, "large/1": 1}),  # both have 2Gi, by default
-        ({"pools": ["large", "huge"]}, {"large/1": 1, "huge/1": 1}),  # Weir chooses no memory there
-    ],
-)
-def test_pools_may_be_mixed_where_their_memory_is_not(operator, fixed):
-    huge = {"name": "huge", "sizes": ["1"], "memory": "8Gi", "price": 0.05}
-
-    app = parse_manifest(
-        a_manifest(
-            nodePools=[SEVERAL, LARGE, huge],
-            operators=[{"name": "match", "fixed": fixed} | operator],
-        )
-    )
-
-    assert app.spec.operators[0].fixed == fixed
 
 
 OWNED = [

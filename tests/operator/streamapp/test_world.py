@@ -91,30 +91,7 @@ def test_an_unknown_operator_is_an_error():
         world.node_types(an_app(), "sink")
 
 
-TWO_MEMORIES = {
-    "name": "small",
-    "sizes": [
-        {"cpu": "500m", "memory": "2Gi"},
-        {"cpu": "500m", "memory": "1.5Gi"},
-        {"cpu": "1", "memory": "2Gi"},
-    ],
-    "price": 0.04,
-    "memoryPrice": 0.01,
-    "standby": 2,
-}
-
-
-def test_each_amount_of_memory_of_a_pool_is_a_pool_of_node_types():
-    app = a_stream_app(nodePools=[TWO_MEMORIES], operators=[{"name": "match", "pools": ["small"]}])
-
-    types = world.node_types(app, "match")
-
-    assert [each.name for each in types] == ["small-1536mi/500m", "small-2gi/500m", "small-2gi/1"]
-    assert [each.pool for each in types] == ["small-1536mi", "small-2gi", "small-2gi"]
-    assert [each.price for each in types] == pytest.approx([0.035, 0.04, 0.06])
-
-
-def test_memory_of_one_amount_costs_what_it_is_priced_at():
+def test_memory_costs_what_it_is_priced_at():
     pools = [{"name": "a", "sizes": ["1"], "memory": "4Gi", "price": 0.04, "memoryPrice": 0.01}]
 
     app = a_stream_app(nodePools=pools)
@@ -122,28 +99,3 @@ def test_memory_of_one_amount_costs_what_it_is_priced_at():
     assert [t.name for t in world.node_types(app, world.WHOLE_JOB)] == ["a/1"]
     assert [t.price for t in world.node_types(app, world.WHOLE_JOB)] == pytest.approx([0.08])
     assert world.job_manager_price(app) == pytest.approx(0.5 * 0.04 + 0.01)
-
-
-def test_the_first_start_has_the_most_memory_because_nobody_knows_what_the_heap_holds():
-    app = a_stream_app(nodePools=[TWO_MEMORIES], operators=[{"name": "match"}])
-
-    assert world.initial_deployment(app, "match") == Deployment((0, 0, 1))
-
-
-def test_standby_replicas_wait_with_the_least_memory():
-    app = a_stream_app(nodePools=[TWO_MEMORIES])
-
-    assert [(pool.name, pool.standby) for pool in app.spec.pools] == [
-        ("small-1536mi", 2),
-        ("small-2gi", 0),
-    ]
-
-
-def test_both_forms_of_a_size_are_written_as_they_were_read():
-    sizes = ["250m", {"cpu": "500m", "memory": "2Gi"}]
-    app = a_stream_app(nodePools=[{"name": "small", "sizes": sizes}])
-
-    written = app.spec.node_pools[0].model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    assert written["sizes"] == sizes
-    assert [pool.name for pool in app.spec.pools] == ["small"]

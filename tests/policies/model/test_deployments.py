@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_policies.model.deployments import room_for, within_reach
-from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
+from weir_policies.model.deployments import within_reach
+from weir_policies.model.node_types import Deployment, NodeType
 
 
 def types(pools, limits=None):
@@ -65,15 +63,3 @@ def test_nothing_can_be_added_while_a_pool_is_over_its_limit():
     reached = within_reach(Deployment((3, 1)), k_max=10, node_types=types("ab", [2, None]))
 
     assert [each.counts for each in reached] == [(3, 1), (2, 1), (3, 0)]
-
-
-def test_a_replica_with_other_memory_cannot_be_added():
-    little, much = (ReplicaMemory(managed=managed, heap=400) for managed in (128, 512))
-    one, other = types(["a", "b"])
-    node_types = (replace(one, memory=little), replace(other, memory=much))
-
-    reached = within_reach(Deployment((2, 0)), k_max=10, node_types=node_types)
-
-    assert [target.counts for target in reached] == [(2, 0), (1, 0), (3, 0)]
-    assert room_for(1, Deployment((2, 0)), k_max=10, node_types=node_types) == 0
-    assert room_for(0, Deployment((2, 0)), k_max=10, node_types=node_types) == 8

@@ -101,7 +101,7 @@ def _mistakes_of_config(app: StreamApp) -> Iterator[Mistake]:
 
 def _refusals_of_memory(app: StreamApp) -> list[str]:
     config = app.spec.flink.config or {}
-    process = {pool.name: pool.memory.bytes // MIB for pool in app.spec.pools}
+    process = {pool.name: pool.memory.bytes // MIB for pool in app.spec.node_pools}
     job_manager = app.spec.flink.job_manager.memory.bytes // MIB
     found = _sentences_of(lambda: split_job_manager(config, process=job_manager))
     for needs in set(memory_needs_of(app).values()):

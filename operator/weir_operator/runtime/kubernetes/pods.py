@@ -211,7 +211,7 @@ class FlinkPods:
             owner=Owner(api_version=API_VERSION, kind=KIND, name=meta.name, uid=uid),
             make=Make.of_app(app),
             revision="",
-            pools={pool.name: pool for pool in app.spec.pools},
+            pools={pool.name: pool for pool in app.spec.node_pools},
             places=places_of(app),
             managed_memory=managed_memory_of(app),
             memory_needs=memory_needs_of(app),

@@ -38,7 +38,7 @@ from weir_policies.kernels.prediction import (
     share_of,
     water_level,
 )
-from weir_policies.kernels.steps import fits_memory, total
+from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_LIMIT, NO_POOL, Seen, View
 from weir_policies.model.arrays import Counts
 from weir_policies.operator_manager.planner.state import (
@@ -84,8 +84,6 @@ def find_capacity(o: int, view: View, own: PlannerMemory, counts: Counts) -> flo
 @compiled_apart
 def room_in_pools(o: int, view: View, counts: Counts, place: int) -> int:
     """Return how many replicas of a node type could join a deployment."""
-    if not fits_memory(o, view, counts, place):
-        return 0
     held = 0
     for other in range(counts.size):
         if view.pool[o, other] == view.pool[o, place]:

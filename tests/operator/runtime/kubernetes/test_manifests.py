@@ -521,29 +521,3 @@ def test_an_evicted_task_manager_has_time_to_be_moved():
     assert workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 330
     assert job_manager["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30
     assert "lifecycle" not in main_container(job_manager)
-
-
-def test_pods_of_each_amount_of_memory_are_made_apart_and_on_the_same_nodes():
-    written = manifest()
-    (small, _) = written["spec"]["nodePools"]
-    small |= {
-        "memoryPrice": 0.005,
-        "sizes": [{"cpu": "500m", "memory": "1Gi"}, {"cpu": "500m", "memory": "3Gi"}],
-    }
-    del written["spec"]["operators"][0]["managedMemory"]
-    pods = FlinkPods.of(parse_manifest(written), uid="uid-1", controller_namespace="weir-system")
-
-    made = {pool: replica_set(pods, pool, "500m") for pool in ("small-1gi", "small-3gi")}
-    files = {pool: yaml.safe_load(task_manager_files(pods, "match", pool)["config.yaml"])
-             for pool in made}  # fmt: skip
-
-    limits = {pool: main_container(each)["resources"]["limits"] for pool, each in made.items()}
-    assert [limits[pool]["memory"] for pool in made] == ["1024Mi", "3072Mi"]
-    assert len({each["metadata"]["name"] for each in made.values()}) == 2
-    for each in made.values():
-        spec = each["spec"]["template"]["spec"]
-        assert spec["nodeSelector"] == {"weir.dev/pool": "small"}
-    managed = [int(files[pool]["taskmanager.memory.managed.size"][:-1]) for pool in made]
-    assert managed[1] > 3 * managed[0]
-    assert all(each["state.backend.rocksdb.metrics.block-cache-miss"] == "true"
-               for each in files.values())  # fmt: skip

@@ -13,7 +13,7 @@ from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.cost import kind_of_change
-from weir_policies.model.node_types import Deployment, NodeType, ReplicaMemory
+from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import (
     ChangeKind,
@@ -566,40 +566,3 @@ def test_a_backlog_that_grows_needs_more_than_one_that_falls():
     falls = policy.decide(replace(seen, processed=450.0))
 
     assert grows.expectation.cost_per_hour > falls.expectation.cost_per_hour
-
-
-def a_memory(managed: int) -> ReplicaMemory:
-    return ReplicaMemory(managed=managed, heap=400)
-
-
-def with_memory(speedup, price):
-    """Return the model of an operator that is `speedup` times as fast with much memory."""
-    little = replace(SLOW, name="a-1gi/1", pool="a-1gi", memory=a_memory(128))
-    much = NodeType(
-        name="a-2gi/1", pool="a-2gi", speedup=speedup, price=price, memory=a_memory(512)
-    )
-    return a_model(node_types=(little, much), max_replicas=12, keyed=True)
-
-
-@pytest.mark.parametrize(("speedup", "price", "expected"), [(1.5, 1.1, 1), (1.05, 1.3, 0)])
-def test_memory_is_chosen_where_it_pays(speedup, price, expected):
-    model = with_memory(speedup, price)
-    start = Deployment((0, 8)) if expected == 0 else Deployment((8, 0))
-
-    observations, _ = follow(a_planner(), steady(400.0, 1500), model=model, start=start)
-
-    used = observations[-1].deployment
-    assert [count > 0 for count in used] == [place == expected for place in (0, 1)]
-    assert share_of_violations(observations[300:]) < 0.01
-
-
-@pytest.mark.parametrize("sharing", list(Sharing))
-def test_replicas_of_different_memory_are_never_mixed(sharing):
-    model = replace(with_memory(1.5, 1.4), sharing=sharing)
-    types = tuple(replace(each, pool_limit=5) for each in model.node_types)
-
-    _, decisions = follow(
-        a_planner(), days(1)[::10], model=replace(model, node_types=types), start=TWO_SLOW
-    )
-
-    assert all(min(each.target) == 0 for each in decisions)
