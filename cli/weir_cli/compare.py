@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table
 
-from weir_cli.options import progress_bar, write_report
+from weir_cli.options import progress_bar
 from weir_simulator.comparison import (
     FinishedRun,
     Interval,
@@ -24,11 +24,13 @@ from weir_simulator.comparison import (
     run_all,
     summarise,
 )
+from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment_files import load_experiment
 from weir_simulator.reports import wording
-from weir_simulator.reports.comparison import render_comparison_page
+from weir_simulator.reports.comparison import render_comparison
 
 DEFAULT_OUT = Path(".weir/comparison")
+REPORT = "report.html"
 
 
 def compare(
@@ -48,7 +50,7 @@ def compare(
     }
     policies = [each.strip() for each in (policy or "").split(",") if each.strip()]
     rows = summarise(_run(plan_runs(experiments, policies)))
-    report = write_report(out, render_comparison_page(rows))
+    report = _write(out / REPORT, render_comparison(rows))
     if as_json:
         typer.echo(json.dumps([_to_plain(row) for row in rows], indent=2))
         return
@@ -80,6 +82,22 @@ def _run(planned: Sequence[PlannedRun]) -> list[FinishedRun]:
         finished = run_all(planned, on_finished=show)
         progress.update(task, description="Compared")
     return finished
+
+
+def _write(report: Path, page: str) -> Path:
+    """Write the page, in a folder that is made where it is missing; return its path.
+
+    Raises:
+        SimulatorError: It cannot be written.
+    """
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise SimulatorError(
+            f"Report {report} cannot be written: {error.strerror}; choose another --out"
+        ) from error
+    return report
 
 
 def _table(name: str, rows: Sequence[Row]) -> Table:

@@ -26,7 +26,6 @@ from weir_cli.options import (
     find_experiment,
     progress_bar,
     read_seconds,
-    write_report,
 )
 from weir_policies import registry
 from weir_simulator.errors import ExperimentError
@@ -40,9 +39,8 @@ from weir_simulator.frontier import (
     default_bounds,
     find_frontier,
 )
-from weir_simulator.reports import frontier as frontier_page
+from weir_simulator.reports import frontier as frontier_words
 from weir_simulator.reports import wording
-from weir_simulator.reports.frontier import render_frontier_page
 from weir_simulator.section import MAX_SEED
 from weir_simulator.what_if import with_pool, with_price, with_traffic, without_pool
 
@@ -128,6 +126,8 @@ def _match(pattern: str, text: str, expected: str, example: str) -> tuple[str, .
 
 DEFAULT_OUT = Path(".weir/frontier")
 DEFAULT_ALLOWED = "0.5,1,2,5,10"
+AS_IT_IS = "as it is"
+"""Stands over the prices without any what-if."""
 
 
 def frontier(
@@ -169,7 +169,9 @@ def frontier(
     ] = None,
     history: HistoryFolder = None,
     history_app: HistoryApp = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report.")] = DEFAULT_OUT,
+    out: Annotated[
+        Path, typer.Option(help="Folder for what is fitted to --history.")
+    ] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -182,7 +184,7 @@ def frontier(
     )
     name = experiment.policy.name if policy is None else policy
     registry.neighbourhood(name)  # refuses an unknown name before anything runs
-    worlds = {frontier_page.AS_IT_IS: experiment}
+    worlds = {AS_IT_IS: experiment}
     if changes:
         worlds[_name(changes)] = apply_all(experiment, changes)
     orders = {
@@ -196,15 +198,13 @@ def frontier(
         for world, each in worlds.items()
     }
     found = _find(orders)
-    report = write_report(out, render_frontier_page(Path(source).stem, found))
     if as_json:
         typer.echo(json.dumps([_to_plain(world, each) for world, each in found.items()], indent=2))
         return
     for world, each in found.items():
         Console().print(_table(world, each))
-        for sentence in frontier_page.explain_gaps(each):
+        for sentence in frontier_words.explain_gaps(each):
             typer.echo(sentence)
-    typer.echo(report)
 
 
 def _shorten(experiment: Experiment, slots: int | None) -> Experiment:
@@ -289,7 +289,7 @@ def _table(world: str, found: Frontier) -> Table:
 
 
 def _cell(point: FrontierPoint) -> str:
-    words = frontier_page.price(point)
+    words = frontier_words.price(point)
     return words if point.chosen is not None else f"[yellow]{words}[/yellow]"
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands read from text, and the folder of a command's report."""
+"""Options that several commands read from text, and their progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from weir_operator.errors import PermanentError
 from weir_operator.streamapp.quantities import Duration
-from weir_simulator.errors import ExperimentError, SimulatorError
+from weir_simulator.errors import ExperimentError
 
 FileOrApp = Annotated[
     str,
@@ -142,23 +142,3 @@ def write_page(path: Path, page: str) -> None:
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
-
-
-REPORT = "report.html"
-
-
-def write_report(folder: Path, page: str) -> Path:
-    """Write the page into the folder, which is made where it is missing; return its path.
-
-    Raises:
-        SimulatorError: It cannot be written.
-    """
-    report = folder / REPORT
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        report.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SimulatorError(
-            f"Report {report} cannot be written: {error.strerror}; choose another --out"
-        ) from error
-    return report

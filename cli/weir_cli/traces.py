@@ -126,34 +126,6 @@ def synthesise_trace(
     _write(out, synthesise(kind, slots=slots, rng=np.random.default_rng(seed)), as_json)
 
 
-@app.command("plot")
-def plot_traces(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="Traces to draw, side by side.", metavar="FILE"),
-    ],
-    out: Annotated[Path, typer.Argument(help="HTML page to write.", metavar="OUT")],
-) -> None:
-    """Draw traces on a self-contained HTML page."""
-    if out.suffix != ".html":
-        raise TraceError(
-            f"OUT: expected the file name of a page, which ends in .html, got {out}; "
-            "name it last, such as page.html"
-        )
-    from weir_simulator.reports.trace import render_trace_page, render_traces_page
-
-    traces = {str(file): read_trace(file) for file in files}
-    if len(files) == 1:
-        page = render_trace_page(files[0].name, traces[str(files[0])])
-    else:
-        page = render_traces_page(traces)
-    try:
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise TraceError(f"Page {out} cannot be written: {error.strerror}") from error
-    typer.echo(out)
-
-
 def _refuse_same(file: Path, out: Path) -> None:
     """Keep the user's trace: what is left out of it would be gone.
 

@@ -22,14 +22,12 @@ from weir_cli.options import (
     find_experiment,
     progress_bar,
     read_seconds,
-    write_report,
 )
 from weir_policies.application_manager.search.protocol import Algorithm, SurrogateName
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.reports import tuning
-from weir_simulator.reports.tuning import render_tuning_page
 from weir_simulator.section import MAX_SEED
 from weir_simulator.tuning.order import (
     Constraints,
@@ -95,7 +93,7 @@ def tune(
     ] = None,
     history: HistoryFolder = None,
     history_app: HistoryApp = None,
-    out: Annotated[Path, typer.Option(help="Folder for the report and the result.")] = DEFAULT_OUT,
+    out: Annotated[Path, typer.Option(help="Folder for the result.")] = DEFAULT_OUT,
     state: State = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -125,14 +123,12 @@ def tune(
         tuned,
         remarks=(f"{Path(source).name} with the weights and budgets that weir tune found.",),
     )
-    report = write_report(out, render_tuning_page(Path(source).stem, order, result))
     if as_json:
         typer.echo(write_document(result))
         return
     Console().print(_table(order, result))
     typer.echo(tuning.verdict(order, result))
     typer.echo(tuned)
-    typer.echo(report)
 
 
 def _read_name(text: str, option: str, known: tuple[Name, ...]) -> Name:

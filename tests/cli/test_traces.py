@@ -102,46 +102,10 @@ def test_synth_gives_the_same_trace_for_the_same_seed(tmp_path, kind):
     assert first.read_text() == second.read_text() != other.read_text()
 
 
-def test_plot_writes_a_page(trace, tmp_path):
-    out = tmp_path / "trace.html"
-
-    result = weir("plot", trace, out)
-
-    assert result.output.strip() == str(out)
-    assert "<title>trace.txt</title>" in out.read_text()
-
-
-def test_plot_refuses_to_write_where_a_trace_lies(trace, tmp_path):
-    other = tmp_path / "other.txt"
-    other.write_text(trace.read_text())
-
-    result = weir("plot", trace, other)
-
-    assert result.exit_code == 1
-    assert "such as page.html" in result.output
-    assert other.read_text() == trace.read_text()
-
-
-def test_plot_puts_several_traces_side_by_side(trace, tmp_path):
-    other, out = tmp_path / "other.txt", tmp_path / "traces.html"
-    other.write_text("7\n9\n")
-
-    result = weir("plot", trace, other, out)
-
-    assert result.exit_code == 0, result.output
-    page = out.read_text()
-    assert page.count('class="plot"') == 2
-    assert all(
-        f'<td class="text" data-label="Trace"><span class="">{name}' in page
-        for name in (trace, other)
-    )
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ["cut", "{trace}", "{absent}/out.txt", "--slots", 1],
-        ["plot", "{trace}", "{absent}/out.html"],
         ["inspect", "{absent}"],
         ["cut", "{trace}", "{out}", "--slots", 5],
         ["cut", "{trace}", "{trace}", "--slots", 1],

@@ -1,9 +1,8 @@
-"""The HTML report of a run: whether it met the objective, its cost, and why each change was made.
+"""The report of a run: whether it met the objective, its cost, and why each change was made.
 
-Charts are Plotly figures over one common time axis, with the same marks: a triangle and a thin line
-for each change of the deployment (its tooltip says what changed, and for how long there was no
-output), and a shade over the intervals that exceeded the bound. Missing measurements are gaps in a
-line, never zeros.
+Charts share one time axis, with the same marks: a triangle and a thin line for each change of the
+deployment (its tooltip says what changed, and for how long there was no output), and a shade over
+the intervals that exceeded the bound. Missing measurements are gaps in a line, never zeros.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from weir_operator.loop.run_record import (
     OperatorTick,
@@ -24,239 +25,19 @@ from weir_operator.loop.run_record import (
 )
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
-    LOGARITHMIC,
-    SERIES,
     Block,
     Cell,
-    Chart,
-    Charts,
-    Column,
-    Figure,
-    Json,
-    Key,
-    Prose,
-    Section,
+    Fact,
+    Facts,
+    Heading,
+    Line,
+    LineChart,
+    Mark,
     Table,
-    Tile,
-    Tiles,
+    Text,
     Tone,
-    figure_layout,
     render_page,
 )
-
-_LOG_FROM = 20.0
-"""Ratio of the highest to the lowest response time from which the axis is logarithmic: below it
-a linear one shows the distance to the bound better."""
-
-
-def node_type_colours(run: RecordedRun) -> dict[str, str]:
-    """Return a colour per node type that ran anywhere, in order of their names.
-
-    With more than eight types colours repeat.
-    """
-    names = {
-        name for tick in run.ticks for operator in tick.operators for name in operator.replicas
-    }
-    return {name: SERIES[number % len(SERIES)] for number, name in enumerate(sorted(names))}
-
-
-def rate_figure(run: RecordedRun) -> Figure:
-    """Return the arrival rate over time."""
-    line = _line(run, (tick.rate for tick in run.ticks), name="Rate", colour=SERIES[0])
-    line["hovertemplate"] = "%{y:,.0f} records/s"
-    return _figure(run, [line], unit="records/s")
-
-
-def response_figure(run: RecordedRun) -> Figure:
-    """Return the response time over time, its mean and 95th percentile, with the bound."""
-    times = [tick.response_time for tick in run.ticks]
-    bound = run.ticks[-1].objective.bound
-    lines = [
-        _line(run, (time.p95 for time in times), name="p95", colour=SERIES[1]),
-        _line(run, (time.mean for time in times), name="Mean", colour=SERIES[0]),
-    ]
-    for line in lines:
-        line["hovertemplate"] = "%{y:.3f} s"
-    limit: dict[str, Json] = {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": bound,
-        "y1": bound,
-        "line": {"color": "var(--bound)", "width": 1.5, "dash": "dash"},
-    }
-    seen = [*(time.mean for time in times), *(time.p95 for time in times), bound]
-    finite = [value for value in seen if math.isfinite(value) and value > 0]
-    logarithmic = max(finite) > _LOG_FROM * min(finite)
-    return _figure(run, lines, unit="s", shapes=[limit], logarithmic=logarithmic)
-
-
-def replicas_figure(run: RecordedRun, operator: str, colours: dict[str, str]) -> Figure:
-    """Return one operator's replicas over time, stacked by node type."""
-    deployments = [
-        {each.name: each.replicas for each in tick.operators}.get(operator, {})
-        for tick in run.ticks
-    ]
-    lines: list[dict[str, Json]] = []
-    for name, colour in colours.items():
-        counts = [float(replicas.get(name, 0)) for replicas in deployments]
-        if any(counts):
-            line = _line(run, counts, name=name, colour=colour)
-            line["line"] = {"color": colour, "width": 1, "shape": "hv"}
-            line |= {"stackgroup": "replicas", "hovertemplate": "%{y}", "fillcolor": colour}
-            lines.append(line)
-    maximum = max((sum(replicas.values()) for replicas in deployments), default=0)
-    # Few replicas: whole numbers only, or the axis counts in halves.
-    return _figure(run, lines, unit="replicas", step=1 if maximum <= 6 else None)
-
-
-def cost_rate_figure(run: RecordedRun) -> Figure:
-    """Return what an hour costs, over time."""
-    line = _line(run, (tick.cost_per_hour for tick in run.ticks), name="Per hour", colour=SERIES[3])
-    line["line"] = {"color": SERIES[3], "width": 2, "shape": "hv"}
-    line |= {"fill": "tozeroy", "hovertemplate": "%{y:.4f} per hour"}
-    return _figure(run, [line], unit="per hour")
-
-
-def cost_figure(run: RecordedRun) -> Figure:
-    """Return what has been paid since the run began, over time."""
-    line = _line(run, (tick.cost for tick in run.ticks), name="Paid", colour=SERIES[3])
-    line["hovertemplate"] = "%{y:.4f}"
-    return _figure(run, [line], unit="since the start")
-
-
-def _figure(
-    run: RecordedRun,
-    lines: Sequence[dict[str, Json]],
-    *,
-    unit: str,
-    shapes: Sequence[Json] = (),
-    logarithmic: bool = False,
-    step: int | None = None,
-) -> Figure:
-    xaxis: dict[str, Json] = {"type": "date"}
-    start, end = run.ticks[0].time, run.ticks[-1].time
-    if end > start:
-        xaxis["range"] = [_moment(start), _moment(end)]
-    yaxis = dict(LOGARITHMIC) if logarithmic else {}
-    if step is not None:
-        yaxis["dtick"] = step
-    layout = figure_layout(
-        unit=unit,
-        shapes=[*_violations(run), *_change_lines(run), *shapes],
-        xaxis=xaxis,
-        yaxis=yaxis,
-    )
-    layout["yaxis2"] = {
-        "overlaying": "y",
-        "range": [0, 1],
-        "visible": False,
-        "fixedrange": True,
-    }
-    return {"data": [*lines, *_change_marks(run)], "layout": layout}
-
-
-def _line(run: RecordedRun, values: Iterable[float], *, name: str, colour: str) -> dict[str, Json]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": [_moment(tick.time) for tick in run.ticks],
-        # JSON has neither NaN nor infinity; Plotly leaves a hole where a value is null.
-        "y": [value if math.isfinite(value) else None for value in values],
-        "line": {"color": colour, "width": 2},
-        "connectgaps": False,
-    }
-
-
-def _violations(run: RecordedRun) -> list[Json]:
-    """Return a shade over each run of intervals that exceeded the bound."""
-    spans: list[list[float]] = []
-    for before, tick in zip((None, *run.ticks), run.ticks, strict=False):
-        if not tick.violated:
-            continue
-        start = _interval_start(before, tick)
-        if spans and before is not None and before.violated:
-            spans[-1][1] = tick.time
-        else:
-            spans.append([start, tick.time])
-    return [
-        {
-            "type": "rect",
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "x0": _moment(start),
-            "x1": _moment(end),
-            "fillcolor": "var(--violation)",
-            "line": {"width": 0},
-            "layer": "below",
-        }
-        for start, end in spans
-    ]
-
-
-def _interval_start(before: TickRecord | None, tick: TickRecord) -> float:
-    """Return when the interval that ends with a tick began; the first one's start is unknown."""
-    return tick.time if before is None else before.time
-
-
-def _change_lines(run: RecordedRun) -> list[Json]:
-    return [
-        {
-            "type": "line",
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "x0": _moment(change.started),
-            "x1": _moment(change.started),
-            "line": {"color": "var(--quiet)", "width": 1, "dash": "dot"},
-            "layer": "below",
-        }
-        for change in run.rescales
-    ]
-
-
-def _change_marks(run: RecordedRun) -> list[Json]:
-    if not run.rescales:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "Change",
-            "yaxis": "y2",
-            "x": [_moment(change.started) for change in run.rescales],
-            "y": [1 for _ in run.rescales],
-            "cliponaxis": False,
-            "marker": {
-                "symbol": [
-                    "triangle-down" if change.kind == "rescale" else "diamond"
-                    for change in run.rescales
-                ],
-                "size": 9,
-                "color": [
-                    "var(--accent)" if change.outcome in ("done", "running") else "var(--bad)"
-                    for change in run.rescales
-                ],
-            },
-            "text": [_describe(change) for change in run.rescales],
-            "hovertemplate": "%{text}<extra></extra>",
-        }
-    ]
-
-
-def _describe(change: RescaleRecord) -> str:
-    # Plotly reads a small part of HTML in its texts; names come from the user's manifest.
-    what = wording.change(change.before, change.after).replace("<", "&lt;").replace("; ", "<br>")
-    gap = "" if change.gap is None else f", no output for {wording.seconds(change.gap)}"
-    return f"{change.kind} {wording.outcome(change.outcome)}{gap}<br>{what}"
-
-
-def _moment(unix: float) -> str:
-    # Plotly reads a time without a zone as it stands: UTC here.
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 def render_report(run: RecordedRun) -> str:
@@ -265,17 +46,21 @@ def render_report(run: RecordedRun) -> str:
     Works on what there is: a run without a summary was not ended cleanly and is reported so, a run
     without ticks has no charts.
     """
-    sections = [Section(title="", blocks=_outcome(run))]
+    blocks: list[Block] = []
+    if run.summary is None:
+        sentence = "There is no summary: this run has not ended, or it was killed."
+        blocks.append(Text(sentence, tone="warn"))
+    else:
+        standby = max((tick.standby for tick in run.ticks), default=0)
+        blocks.append(Facts(_facts(run.summary, standby=standby)))
     if run.ticks:
-        sections += _chart_sections(run)
-    sections += [
-        Section(title="Changes of the deployment", blocks=[_changes(run)]),
-        Section(title="Decisions", blocks=[_decisions(run)]),
-    ]
+        blocks += draw_charts(run)
+    blocks += [Heading("Changes of the deployment"), _changes(run)]
+    blocks += [Heading("Decisions"), _decisions(run)]
     if run.events:
-        sections.append(Section(title="Events", blocks=[_events(run)]))
+        blocks += [Heading("Events"), _events(run)]
     title = run.ticks[-1].app if run.ticks else run.summary.app if run.summary else "Weir"
-    return render_page(title, sections, subtitle=_subtitle(run))
+    return render_page(title, blocks, subtitle=_subtitle(run))
 
 
 def _subtitle(run: RecordedRun) -> str:
@@ -293,43 +78,34 @@ def _subtitle(run: RecordedRun) -> str:
     )
 
 
-def _outcome(run: RecordedRun) -> list[Block]:
-    if run.summary is None:
-        sentence = "There is no summary: this run has not ended, or it was killed."
-        return [Prose(sentence, tone="warn")]
-    return [
-        Tiles(_tiles(run.summary, standby=max((each.standby for each in run.ticks), default=0)))
-    ]
-
-
-def _tiles(summary: RunSummary, *, standby: int) -> list[Tile]:
+def _facts(summary: RunSummary, *, standby: int) -> list[Fact]:
     kept = 1 - summary.violation_share
     broken = summary.violations > 0
     gaps = summary.gaps
     waiting = f", with {wording.counted(standby, 'standby TaskManager')}" if standby else ""
-    tiles = [
-        Tile(
+    return [
+        Fact(
             label="Within the bound",
             value=wording.UNKNOWN if math.isnan(kept) else f"{100 * kept:.1f} %",
             note=f"{summary.violations} of {summary.intervals} intervals exceeded it",
             tone="" if math.isnan(kept) else "bad" if kept < 0.9 else "" if broken else "good",
         ),
-        Tile(
+        Fact(
             label="Response time",
             value=wording.seconds(summary.response_mean),
             note=f"mean; p95 {wording.seconds(summary.response_p95)}",
         ),
-        Tile(
+        Fact(
             label="Cost",
             value=wording.money(summary.cost),
             note=f"over {wording.clock(summary.finished - summary.started)}{waiting}",
         ),
-        Tile(
+        Fact(
             label="Restarts",
             value=str(summary.restarts),
             note=f"beside {wording.counted(summary.resizes, 'resize')} in place",
         ),
-        Tile(
+        Fact(
             label="Longest gap",
             value=wording.seconds(max(gaps)) if gaps else wording.UNKNOWN,
             note=(
@@ -340,15 +116,14 @@ def _tiles(summary: RunSummary, *, standby: int) -> list[Tile]:
         ),
         _ledger(summary),
     ]
-    return tiles
 
 
-def _ledger(summary: RunSummary) -> Tile:
+def _ledger(summary: RunSummary) -> Fact:
     if summary.lost is None or summary.doubled is None:
-        return Tile(label="Lost / duplicated", value=wording.UNKNOWN, note="cannot be proven here")
+        return Fact(label="Lost / duplicated", value=wording.UNKNOWN, note="cannot be proven here")
     received = "" if summary.received is None else f"of {summary.received:,} records"
     whole = summary.lost == 0 and summary.doubled == 0
-    return Tile(
+    return Fact(
         label="Lost / duplicated",
         value=f"{summary.lost} / {summary.doubled}",
         note=received,
@@ -356,92 +131,116 @@ def _ledger(summary: RunSummary) -> Tile:
     )
 
 
-def _chart_sections(run: RecordedRun) -> list[Section]:
-    colours = node_type_colours(run)
-    operators = dict.fromkeys(each.name for tick in run.ticks for each in tick.operators)
-    return [
-        Section(
-            title="Load and response",
-            blocks=[
-                Key(
-                    [
-                        ("var(--series-1)", "rate, mean response time"),
-                        ("var(--series-2)", "95th percentile"),
-                        ("var(--bound)", "bound, and intervals that exceeded it"),
-                        ("var(--accent)", "▼ rescale, ◆ resize; red if it did not succeed"),
-                    ]
-                ),
-                Charts(
-                    [
-                        Chart(title="Arrival rate", figure=rate_figure(run)),
-                        Chart(title="Response time", figure=response_figure(run)),
-                    ]
-                ),
-            ],
-        ),
-        Section(
-            title="Replicas",
-            blocks=[
-                Key([(colour, name) for name, colour in colours.items()]),
-                Charts(
-                    [
-                        Chart(
-                            title=name,
-                            figure=replicas_figure(run, name, colours),
-                            height=210,
-                        )
-                        for name in operators
-                    ]
-                ),
-            ],
-        ),
-        Section(
-            title="Cost",
-            blocks=[
-                Charts(
-                    [
-                        Chart(
-                            title="Cost per hour",
-                            figure=cost_rate_figure(run),
-                            height=210,
-                        ),
-                        Chart(
-                            title="Accumulated cost",
-                            figure=cost_figure(run),
-                            height=210,
-                        ),
-                    ]
-                )
-            ],
-        ),
-    ]
+def draw_charts(run: RecordedRun) -> Iterator[Block]:
+    """Yield the charts of a run with one tick at least."""
+    times = [tick.time for tick in run.ticks]
+    changes = [_mark(change) for change in run.rescales]
+    violations = _violations(run)
+
+    def line(name: str, value: Callable[[TickRecord], float], *, colour: int = 0) -> Line:
+        return Line(name=name, x=times, y=[value(tick) for tick in run.ticks], colour=colour)
+
+    def chart(title: str, unit: str, lines: Sequence[Line], **settings: Any) -> LineChart:
+        return LineChart(
+            title=title, unit=unit, lines=lines, marks=changes, shades=violations, **settings
+        )
+
+    yield Heading("Load and response")
+    yield Text(
+        "▼ rescale, ◆ resize; red if it did not succeed. Shaded: intervals over the bound, which "
+        "is dashed.",
+        "quiet",
+    )
+    yield chart("Arrival rate", "records/s", [line("rate", lambda tick: tick.rate)])
+    yield chart(
+        "Response time",
+        "s",
+        [
+            line("mean", lambda tick: tick.response_time.mean),
+            line("95th percentile", lambda tick: tick.response_time.p95, colour=1),
+        ],
+        limit=run.ticks[-1].objective.bound,
+        is_wide=True,
+    )
+    yield Heading("Replicas")
+    used = {name for tick in run.ticks for each in tick.operators for name in each.replicas}
+    colours = {name: number for number, name in enumerate(sorted(used))}
+    for operator in dict.fromkeys(each.name for tick in run.ticks for each in tick.operators):
+        lines = [
+            line(name, partial(_replicas_at, operator=operator, node_type=name), colour=colour)
+            for name, colour in colours.items()
+        ]
+        yield chart(
+            operator, "replicas", [each for each in lines if any(each.y)], shape="stack", height=210
+        )
+    yield Heading("Cost")
+    yield chart(
+        "Cost per hour",
+        "currency",
+        [line("per hour", lambda tick: tick.cost_per_hour, colour=3)],
+        shape="steps",
+        height=210,
+    )
+    yield chart(
+        "Accumulated cost",
+        "currency",
+        [line("paid", lambda tick: tick.cost, colour=3)],
+        height=210,
+    )
+
+
+def _replicas_at(tick: TickRecord, *, operator: str, node_type: str) -> float:
+    return sum(each.replicas.get(node_type, 0) for each in tick.operators if each.name == operator)
+
+
+def _violations(run: RecordedRun) -> list[tuple[float, float]]:
+    """Return the spans of intervals on end that exceeded the bound."""
+    spans: list[tuple[float, float]] = []
+    # An interval begins with the tick before; when the first one began is not known.
+    for before, tick in zip((run.ticks[0], *run.ticks), run.ticks, strict=False):
+        if not tick.violated:
+            continue
+        if spans and before.violated:
+            spans[-1] = (spans[-1][0], tick.time)
+        else:
+            spans.append((before.time, tick.time))
+    return spans
+
+
+def _mark(change: RescaleRecord) -> Mark:
+    gap = "" if change.gap is None else f", no output for {wording.seconds(change.gap)}"
+    what = wording.change(change.before, change.after).replace("; ", "\n")
+    return Mark(
+        time=change.started,
+        text=f"{change.kind} {wording.outcome(change.outcome)}{gap}\n{what}",
+        symbol="triangle-down" if change.kind == "rescale" else "diamond",
+        is_bad=change.outcome not in ("done", "running"),
+    )
 
 
 def _changes(run: RecordedRun) -> Table:
     return Table(
-        columns=[
-            Column("Time", "short"),
-            Column("Kind", "short"),
-            Column("Change", "wide"),
-            Column("Outcome", "short"),
-            Column("No output", "number"),
-            Column("Took", "number"),
-            Column("Steps", "wide"),
-        ],
+        columns={
+            "Time": "short",
+            "Kind": "short",
+            "Change": "wide",
+            "Outcome": "short",
+            "No output": "number",
+            "Took": "number",
+            "Steps": "wide",
+        },
         rows=[
             [
-                Cell(wording.time_of_day(change.started)),
-                Cell(change.kind),
-                Cell(wording.change(change.before, change.after)),
+                wording.time_of_day(change.started),
+                change.kind,
+                wording.change(change.before, change.after),
                 Cell(
                     wording.outcome(change.outcome),
                     "good" if change.outcome == "done" else "warn",
                 ),
-                Cell(wording.seconds(change.gap)),
-                Cell(
-                    wording.UNKNOWN
-                    if change.finished is None
-                    else wording.seconds(change.finished - change.started)
+                wording.seconds(change.gap),
+                wording.seconds(
+                    None if change.finished is None else change.finished - change.started
                 ),
                 Cell(_steps(change), "quiet"),
             ]
@@ -467,36 +266,32 @@ def _steps(change: RescaleRecord) -> str:
 
 
 def _decisions(run: RecordedRun) -> Table:
-    rows = []
+    rows: list[list[str | Cell]] = []
     for index, tick in enumerate(run.ticks):
         for operator in tick.operators:
             if operator.target is None:
                 continue
-            measured = _measured_at(run, index, operator)
             rows.append(
                 [
-                    Cell(wording.time_of_day(tick.time)),
-                    Cell(operator.name),
-                    Cell(
-                        f"{wording.replicas(operator.replicas)} → "
-                        f"{wording.replicas(operator.target)}"
-                    ),
-                    Cell(operator.reason),
-                    Cell(operator.verdict),
-                    Cell(wording.seconds(operator.predicted)),
-                    Cell(wording.seconds(measured), "quiet" if math.isnan(measured) else ""),
+                    wording.time_of_day(tick.time),
+                    operator.name,
+                    f"{wording.replicas(operator.replicas)} → {wording.replicas(operator.target)}",
+                    operator.reason,
+                    operator.verdict,
+                    wording.seconds(operator.predicted),
+                    wording.seconds(_measured_at(run, index, operator)),
                 ]
             )
     return Table(
-        columns=[
-            Column("Time", "short"),
-            Column("Operator", "short"),
-            Column("Proposal"),
-            Column("Reason", "wide"),
-            Column("Verdict"),
-            Column("Expected", "number"),
-            Column("Measured", "number"),
-        ],
+        columns={
+            "Time": "short",
+            "Operator": "short",
+            "Proposal": "text",
+            "Reason": "wide",
+            "Verdict": "text",
+            "Expected": "number",
+            "Measured": "number",
+        },
         rows=rows,
         empty="No operator ever asked for another deployment.",
     )
@@ -524,16 +319,12 @@ def _measured_at(run: RecordedRun, index: int, decided: OperatorTick) -> float:
 def _events(run: RecordedRun) -> Table:
     tones: dict[str, Tone] = {"info": "", "warning": "warn", "error": "bad"}
     return Table(
-        columns=[
-            Column("Time", "short"),
-            Column("Level", "short"),
-            Column("What happened", "wide"),
-        ],
+        columns={"Time": "short", "Level": "short", "What happened": "wide"},
         rows=[
             [
-                Cell(wording.time_of_day(event.time)),
+                wording.time_of_day(event.time),
                 Cell(event.level, tones[event.level]),
-                Cell(event.message),
+                event.message,
             ]
             for event in run.events
         ],

@@ -1,21 +1,23 @@
-"""The common layout of every HTML page that Weir writes: tiles, charts, tables and prose.
+"""One page made of blocks, for every report that Weir writes: facts, charts, tables and text.
 
 A page is one file that needs nothing else: it includes styles, data and Plotly's script, and
 fetches nothing. It follows the reader's light or dark mode and the width of the screen, down to a
-phone's, where tables become cards. The caller decides what a page says (`report`, `trace`); this
-module and `templates/` decide how it looks.
+phone's, where tables become cards. The caller decides what a page says; this module and
+`templates/` decide how it looks.
 
-A chart is a Plotly figure in its JSON form, as plain dicts: building them with `graph_objects`
+Charts are Plotly figures in their JSON form, as plain dicts: building them with `graph_objects`
 would import a hundred times as much and reject the colour names below. Colours are CSS variables,
-such as `var(--bound)`, and resolved in the browser, which knows the mode; `templates/look.css.j2`
-defines them.
+such as `var(--bad)`, and resolved in the browser, which knows the mode; `templates/look.css.j2`
+defines them. What is not known is NaN, and a gap in its line.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -24,16 +26,27 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
-Figure = Mapping[str, Json]
-"""A Plotly figure: `data` and `layout`."""
-
-SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
 
 Tone = Literal["", "good", "bad", "warn", "quiet"]
 
 
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of the blocks that follow."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+    tone: Tone = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tile:
+class Fact:
     """A number to see first."""
 
     label: str
@@ -43,96 +56,98 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
-    """A row of tiles; wraps on narrow screens."""
+class Facts:
+    """A row of facts; wraps on narrow screens."""
 
-    tiles: Sequence[Tile]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chart:
-    """A chart with its title."""
-
-    title: str
-    figure: Figure
-    height: int = 260
-    """Pixels."""
-    note: str = ""
+    facts: Sequence[Fact]
 
 
-@dataclass(frozen=True, slots=True)
-class Charts:
-    """Charts side by side if there is room. Those of a page that are over time zoom together."""
-
-    charts: Sequence[Chart]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A colour and its meaning, once for several charts."""
-
-    entries: Sequence[tuple[str, str]]
-    """Pairs of a colour, such as `var(--series-1)`, and a label."""
+ColumnKind = Literal["text", "number", "short", "wide"]
+"""Numbers are right-aligned; a short column is never broken, a wide one takes most room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value in a table, with a tone."""
+    """A value in a table that has a tone."""
 
     text: str
-    tone: Tone = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A table's column."""
-
-    title: str
-    kind: Literal["text", "number", "short", "wide"] = "text"
-    """Numbers are right-aligned; a short column is never broken, a wide one takes most room."""
+    tone: Tone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
     """A table; becomes one card per row on a phone."""
 
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    columns: Mapping[str, ColumnKind]
+    """By title, in order."""
+    rows: Sequence[Sequence[str | Cell]]
     empty: str
     """The sentence that stands there without rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prose:
-    """A paragraph."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A quantity in the course of something."""
 
-    text: str
-    tone: Tone = ""
-
-
-Block = Tiles | Charts | Key | Table | Prose
+    name: str
+    x: Sequence[float]
+    """Unix seconds, or slots; as the chart says."""
+    y: Sequence[float]
+    colour: int
+    """A number from 0 on; from the ninth colour on they repeat, with another dash."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
-    """A part of a page under a heading."""
+class Mark:
+    """A moment that a chart over time points out."""
+
+    time: float
+    """Unix seconds."""
+    text: str
+    """What its tooltip says, a line each."""
+    symbol: Literal["triangle-down", "diamond"]
+    is_bad: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineChart:
+    """Lines over time or over slots. Charts stand side by side if there is room.
+
+    Those of a page that are over time zoom together.
+    """
 
     title: str
-    """Empty for the first one, which stands right under the page's title."""
-    blocks: Sequence[Block]
+    unit: str
+    lines: Sequence[Line]
+    over: Literal["time", "slots"] = "time"
+    """Slots are on a logarithmic axis: what happens first takes the fewest."""
+    shape: Literal["linear", "steps", "stack"] = "linear"
+    """A stack is of counts, in steps."""
+    is_wide: bool = False
+    """Whether values may be so far apart that the axis should be logarithmic then."""
+    limit: float | None = None
+    """A dashed line at this value."""
+    marks: Sequence[Mark] = ()
+    shades: Sequence[tuple[float, float]] = ()
+    """Spans of time, Unix seconds, that are shaded."""
+    height: int = 280
+    """Pixels."""
 
 
-def render_page(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
+Block = Heading | Text | Facts | Table | LineChart
+
+
+def render_page(title: str, blocks: Sequence[Block], *, subtitle: str = "") -> str:
     """Return a self-contained HTML page."""
-    charts = any(isinstance(block, Charts) for section in sections for block in section.blocks)
+    has_charts = any(isinstance(block, LineChart) for block in blocks)
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             title=title,
             subtitle=subtitle,
-            sections=sections,
-            plotly=_plotly_script() if charts else None,
+            blocks=blocks,
+            plotly=_plotly_script() if has_charts else None,
         )
     )
 
@@ -152,38 +167,93 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["json_script"] = _to_json_script
-    environment.filters["block_kind"] = lambda block: type(block).__name__
+    environment.filters["figure"] = _figure_script
+    environment.filters["cell"] = lambda cell: Cell(cell, "") if isinstance(cell, str) else cell
+    environment.tests["kind"] = lambda block, kind: type(block).__name__ == kind
     return environment
 
 
-def _to_json_script(figure: Figure) -> Markup:
-    """Return JSON that is safe inside a `<script>` element.
-
-    Raises:
-        ValueError: The figure holds NaN or infinity, which JSON does not have.
-    """
-    text = json.dumps(figure, allow_nan=False, separators=(",", ":"))
+def _figure_script(chart: LineChart) -> Markup:
+    """Return a chart's figure as JSON that is safe inside a `<script>` element."""
+    text = json.dumps(draw_figure(chart), allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
 
 
-LOGARITHMIC: Mapping[str, Json] = {
-    "type": "log",
-    "dtick": "D2",
-    "tickformat": "~g",
-    "rangemode": "normal",
-}
-"""An axis with ticks at 1, 2 and 5 of each decade, rather than powers or bare digits."""
+_COLOURS = 8
+"""That the look defines for lines."""
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_WIDE_FROM = 20.0
+"""Ratio of the highest to the lowest value from which a wide axis is logarithmic: below it a linear
+one shows the distance to a limit better."""
+_FEW = 6
+"""Up to so many, counts are shown as whole numbers only, or the axis counts in halves."""
 
 
-def figure_layout(
-    *,
-    unit: str,
-    shapes: Sequence[Json] = (),
-    xaxis: Mapping[str, Json] | None = None,
-    yaxis: Mapping[str, Json] | None = None,
-) -> dict[str, Json]:
-    """Return the layout that every chart of Weir shares, its axes with these settings besides."""
+def draw_figure(chart: LineChart) -> Mapping[str, Json]:
+    """Return the chart as a Plotly figure: `data` and `layout`."""
+    return {
+        "data": [*(_draw_line(chart, line) for line in chart.lines), *_draw_marks(chart)],
+        "layout": _layout(chart),
+    }
+
+
+def _draw_line(chart: LineChart, line: Line) -> Json:
+    colour = f"var(--series-{line.colour % _COLOURS + 1})"
+    is_stack = chart.shape == "stack"
+    drawn: dict[str, Json] = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": line.name,
+        "x": _places(chart, line.x),
+        # JSON has neither NaN nor infinity; Plotly leaves a hole where a value is null.
+        "y": [value if math.isfinite(value) else None for value in line.y],
+        "line": {
+            "color": colour,
+            "width": 1 if is_stack else 2,
+            "shape": "linear" if chart.shape == "linear" else "hv",
+            "dash": _DASHES[line.colour // _COLOURS % len(_DASHES)],
+        },
+        "connectgaps": False,
+        "hovertemplate": "%{y:,.4~r}",
+    }
+    return drawn | ({"stackgroup": "all", "fillcolor": colour} if is_stack else {})
+
+
+def _draw_marks(chart: LineChart) -> list[Json]:
+    """Return the marks, above the lines; an axis of their own keeps them at the top."""
+    if not chart.marks:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "showlegend": False,
+            "yaxis": "y2",
+            "x": _moments(mark.time for mark in chart.marks),
+            "y": [1 for _ in chart.marks],
+            "cliponaxis": False,
+            "marker": {
+                "symbol": [mark.symbol for mark in chart.marks],
+                "size": 9,
+                "color": ["var(--bad)" if m.is_bad else "var(--accent)" for m in chart.marks],
+            },
+            # Plotly reads a small part of HTML in its texts; names come from the user's manifest.
+            "text": [m.text.replace("<", "&lt;").replace("\n", "<br>") for m in chart.marks],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+    ]
+
+
+def _places(chart: LineChart, x: Sequence[float]) -> list[Json]:
+    return _moments(x) if chart.over == "time" else list(x)
+
+
+def _moments(times: Iterable[float]) -> list[Json]:
+    # Plotly reads a time without a zone as it stands: UTC here.
+    return [f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] for time in times]
+
+
+def _layout(chart: LineChart) -> Json:
     axis: dict[str, Json] = {
         "gridcolor": "var(--grid)",
         "linecolor": "var(--line)",
@@ -191,12 +261,14 @@ def figure_layout(
         "automargin": True,
         "tickfont": {"size": 12},
     }
+    xaxis = {**axis, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0}
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": "var(--quiet)", "family": "system-ui, sans-serif", "size": 12},
-        "margin": {"l": 44, "r": 14, "t": 30, "b": 30},
-        "showlegend": False,
+        "margin": {"l": 44, "r": 14, "t": 16, "b": 30},
+        "showlegend": len(chart.lines) > 1 or chart.shape == "stack",
+        "legend": {"orientation": "h", "x": 0, "y": 1.06, "yanchor": "bottom"},
         "hovermode": "x unified",
         "uirevision": "kept",  # a redraw in other colours keeps the zoom
         "hoverlabel": {
@@ -204,21 +276,50 @@ def figure_layout(
             "bordercolor": "var(--line)",
             "font": {"color": "var(--ink)"},
         },
-        "xaxis": {**axis, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0}
-        | dict(xaxis or {}),
-        "yaxis": {**axis, "rangemode": "tozero", "fixedrange": True} | dict(yaxis or {}),
-        "annotations": [
-            {
-                "text": unit,
-                "xref": "paper",
-                "yref": "paper",
-                "x": 0,
-                "y": 1,
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "yshift": 6,
-                "showarrow": False,
-            }
-        ],
-        "shapes": list(shapes),
+        "xaxis": xaxis | _range_x(chart),
+        "yaxis": {**axis, "rangemode": "tozero", "fixedrange": True} | _scale_y(chart),
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "shapes": _draw_shapes(chart),
     }
+
+
+def _range_x(chart: LineChart) -> dict[str, Json]:
+    if chart.over == "slots":
+        return {"type": "log", "dtick": 1, "tickformat": "~s"}
+    ends = [time for line in chart.lines for time in (line.x[0], line.x[-1])]
+    if not ends or min(ends) == max(ends):
+        return {"type": "date"}
+    return {"type": "date", "range": _moments([min(ends), max(ends)])}
+
+
+def _scale_y(chart: LineChart) -> dict[str, Json]:
+    values = [value for line in chart.lines for value in line.y if math.isfinite(value)]
+    if chart.limit is not None:
+        values.append(chart.limit)
+    above_zero = [value for value in values if value > 0]
+    if chart.is_wide and above_zero and max(above_zero) > _WIDE_FROM * min(above_zero):
+        # Ticks at 1, 2 and 5 of each decade, rather than powers or bare digits.
+        return {"type": "log", "dtick": "D2", "tickformat": "~g", "rangemode": "normal"}
+    if chart.shape == "stack":
+        sums = [sum(counts) for counts in zip(*(line.y for line in chart.lines), strict=True)]
+        return {"dtick": 1} if max(sums, default=0) <= _FEW else {}
+    return {}
+
+
+def _draw_shapes(chart: LineChart) -> list[Json]:
+    upright: dict[str, Json] = {"yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    shapes: list[Json] = []
+    for span in chart.shades:
+        start, end = _moments(span)
+        look: dict[str, Json] = {"fillcolor": "var(--shade)", "line": {"width": 0}}
+        shapes.append({"type": "rect", "x0": start, "x1": end, **upright, **look})
+    for mark in chart.marks:
+        [moment] = _moments([mark.time])
+        line: Json = {"color": "var(--quiet)", "width": 1, "dash": "dot"}
+        shapes.append({"type": "line", "x0": moment, "x1": moment, "line": line, **upright})
+    if chart.limit is not None:
+        level: dict[str, Json] = {"y0": chart.limit, "y1": chart.limit}
+        across: dict[str, Json] = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
+        dashed: Json = {"color": "var(--bad)", "width": 1.5, "dash": "dash"}
+        shapes.append({**across, **level, "line": dashed})
+    return shapes

@@ -1,20 +1,13 @@
-import json
 import math
 import re
 from dataclasses import replace
 
 import pytest
-from plotly import graph_objects
 
 from weir_operator.loop.run_record import RecordedRun, Step
-from weir_operator.reporting import report
-from weir_operator.reporting.report import render_report
+from weir_operator.reporting.report import draw_charts, render_report
 from weir_operator.reporting.testing import a_run, a_tick, an_operator
-from weir_simulator.reports.page import Chart, Charts, Section, render_page
-from weir_simulator.reports.trace import render_trace_page
-from weir_simulator.traces import as_trace
-
-COLOUR_NAME = re.compile(r'"var\((--[\w-]+)\)"')
+from weir_simulator.reports.page import LineChart
 
 
 def text_of(page):
@@ -23,53 +16,19 @@ def text_of(page):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
-def plain(figure):
-    """Return a figure as the browser gets it."""
-    return json.loads(json.dumps(figure, allow_nan=False))
-
-
-def figures_of(run):
-    colours = report.node_type_colours(run)
-    return {
-        "rate": report.rate_figure(run),
-        "response": report.response_figure(run),
-        "replicas": report.replicas_figure(run, "aggregate", colours),
-        "cost rate": report.cost_rate_figure(run),
-        "cost": report.cost_figure(run),
-    }
+def charts_of(run):
+    """Return the charts of a run by title."""
+    return {block.title: block for block in draw_charts(run) if isinstance(block, LineChart)}
 
 
 def with_ticks(run, change):
     return replace(run, ticks=tuple(change(tick) for tick in run.ticks))
 
 
-@pytest.mark.parametrize("name", ["rate", "response", "replicas", "cost rate", "cost"])
-def test_every_chart_is_a_figure_that_plotly_accepts(name):
-    figure = figures_of(a_run(ticks=60, blind=(5,)))[name]
+def test_a_tick_without_measurements_has_no_rate_in_the_chart():
+    [rate] = charts_of(a_run(ticks=10, blind=(4,)))["Arrival rate"].lines
 
-    resolved = json.loads(COLOUR_NAME.sub('"#123456"', json.dumps(figure, allow_nan=False)))
-
-    graph_objects.Figure(resolved)  # raises where a property does not exist or has no such value
-
-
-def test_every_colour_of_the_charts_is_defined_in_the_look_for_light_and_dark():
-    page = render_report(a_run(ticks=60))
-
-    used = set(COLOUR_NAME.findall(page))
-    light, dark = page.split("@media (prefers-color-scheme: dark)")[:2]
-
-    assert used
-    for name in used:
-        assert f"{name}:" in light
-        assert f"{name}:" in dark.split("* { box-sizing")[0]
-
-
-def test_a_tick_without_measurements_is_a_hole_in_the_lines():
-    figure = plain(report.rate_figure(a_run(ticks=10, blind=(4,))))
-
-    rates = figure["data"][0]["y"]
-
-    assert [slot for slot, rate in enumerate(rates) if rate is None] == [4]
+    assert [slot for slot, value in enumerate(rate.y) if math.isnan(value)] == [4]
 
 
 def test_neighbouring_violations_are_one_shade_from_the_start_of_their_first_interval():
@@ -77,43 +36,46 @@ def test_neighbouring_violations_are_one_shade_from_the_start_of_their_first_int
         a_tick(time=1000.0 + 5 * number, violated=number in (2, 3, 6)) for number in range(8)
     )
 
-    figure = plain(report.rate_figure(RecordedRun(ticks=ticks)))
+    for chart in charts_of(RecordedRun(ticks=ticks)).values():
+        assert chart.shades == [(1005.0, 1015.0), (1025.0, 1030.0)]
 
-    shades = [shape for shape in figure["layout"]["shapes"] if shape["type"] == "rect"]
-    assert [(shade["x0"][-9:], shade["x1"][-9:]) for shade in shades] == [
-        ("16:45.000", "16:55.000"),
-        ("17:05.000", "17:10.000"),
+
+def test_the_response_time_stands_beside_its_bound():
+    chart = charts_of(RecordedRun(ticks=(a_tick(response=math.nan, violated=None),)))[
+        "Response time"
     ]
 
-
-def test_response_times_far_apart_are_drawn_on_a_logarithmic_axis():
-    near = RecordedRun(ticks=(a_tick(time=0.0, response=0.2), a_tick(time=5.0, response=0.3)))
-    far = RecordedRun(ticks=(a_tick(time=0.0, response=0.02), a_tick(time=5.0, response=30.0)))
-
-    linear, logarithmic = (plain(report.response_figure(run)) for run in (near, far))
-
-    assert "type" not in linear["layout"]["yaxis"]
-    assert logarithmic["layout"]["yaxis"]["type"] == "log"
+    assert [line.name for line in chart.lines] == ["mean", "95th percentile"]
+    assert chart.limit == 0.5
 
 
-def test_a_response_time_that_is_known_nowhere_still_gives_a_chart_with_the_bound():
-    run = RecordedRun(ticks=(a_tick(response=math.nan, violated=None),))
+def test_every_operator_has_its_replicas_by_node_type_in_the_same_colours():
+    charts = charts_of(a_run(ticks=60))
 
-    figure = plain(report.response_figure(run))
-
-    assert figure["data"][0]["y"] == [None]
-    assert figure["layout"]["shapes"][-1]["y0"] == 0.5
+    shown = {
+        (line.name, line.colour)
+        for operator in ("source", "enrich", "aggregate")
+        for line in charts[operator].lines
+    }
+    assert shown == {("large/1", 0), ("small/250m", 1), ("small/500m", 2)}
 
 
 def test_a_change_is_marked_on_every_chart_with_its_gap():
     run = a_run(ticks=60)
 
-    figures = figures_of(run)
+    for chart in charts_of(run).values():
+        assert len(chart.marks) == len(run.rescales) == 8
+        assert chart.marks[0].text.startswith(
+            "rescale done, no output for 720 ms\nenrich: 2 small/500m"
+        )
 
-    for figure in figures.values():
-        marks = plain(figure)["data"][-1]
-        assert len(marks["x"]) == len(run.rescales) == 8
-        assert "rescale done, no output for 720 ms<br>enrich: 2 small/500m" in marks["text"][0]
+
+@pytest.mark.parametrize(("outcome", "is_bad"), [("done", False), ("rolledBack", True)])
+def test_a_change_that_did_not_succeed_is_marked_as_bad(outcome, is_bad):
+    run = a_run(ticks=23)
+    changed = replace(run, rescales=(replace(run.rescales[0], outcome=outcome),))
+
+    assert charts_of(changed)["Arrival rate"].marks[0].is_bad == is_bad
 
 
 def test_the_report_says_whether_the_promise_was_kept_and_at_what_cost():
@@ -215,21 +177,6 @@ def test_the_report_is_one_file_below_five_megabytes():
 
     assert len(page.encode()) < 5_200_000
     assert page.count("<script>") == 2  # Plotly's and the page's own, both inline
-
-
-def test_a_page_refuses_a_number_that_json_does_not_have():
-    chart = Chart(title="Wrong", figure={"data": [{"y": [math.nan]}], "layout": {}})
-
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        render_page("Wrong", [Section(title="", blocks=[Charts([chart])])])
-
-
-def test_a_short_trace_is_drawn_slot_by_slot_and_a_long_one_as_mean_and_range():
-    short = render_trace_page("short", as_trace([1.0, 2.0, 3.0]))
-    long = render_trace_page("long", as_trace([1.0, 5.0] * 5000))
-
-    assert "The line is the mean of" not in short
-    assert "The line is the mean of 5 slots each, the band their range." in long
 
 
 def test_the_policy_is_named_though_the_last_tick_held():

@@ -3,8 +3,6 @@ import pytest
 from tests.chromium import on_every_screen
 from weir_operator.reporting.report import render_report
 from weir_operator.reporting.testing import a_run
-from weir_simulator.reports.trace import render_trace_page
-from weir_simulator.traces import as_trace
 
 pytestmark = pytest.mark.browser
 
@@ -68,14 +66,3 @@ async def test_all_charts_follow_the_zoom_of_one(page, report):
     )
 
     assert ranges == [wanted] * 7
-
-
-async def test_the_page_of_a_long_trace_draws_its_mean_and_its_range(page, tmp_path):
-    path = tmp_path / "trace.html"
-    path.write_text(render_trace_page("long.txt", as_trace([1.0, 5.0] * 5000)))
-
-    await page.open(path, width=390, touch=True)
-
-    assert await page.evaluate("document.querySelectorAll('.plot .js-line').length") == 3
-    assert await page.evaluate(OVERFLOW) == 0
-    assert page.complaints == []

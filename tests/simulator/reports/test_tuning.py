@@ -1,31 +1,20 @@
-"""The page of a tuning: its verdict, its charts, and that it is drawn in a browser."""
+"""The words of a tuning: its verdict, and what its progress bar says."""
 
-import json
-import re
-
-import pytest
-from plotly import graph_objects
-
-from tests.chromium import on_every_screen
 from weir_simulator.reports import tuning
-from weir_simulator.reports.tuning import render_tuning_page
 from weir_simulator.testing import a_tuning
 
-COLOUR_NAME = re.compile(r'"var\(--[\w-]+\)"')
 
+def test_what_was_gained_is_said_with_what_is_allowed():
+    order, result = a_tuning()
 
-def text_of(page):
-    body = page[page.index("<main>") : page.index("</main>")]
-    return " ".join(re.sub(r"<script.*?</script>|<[^>]+>", " ", body, flags=re.DOTALL).split())
+    rows = [(row.before, row.after, row.allowed) for row in tuning.outcomes(order, result)]
 
-
-def test_what_was_gained_stands_first():
-    text = text_of(render_tuning_page("taxi", *a_tuning()))
-
-    assert "Price per hour 3.000 ± 0.100 before 4.000 ± 0.100; -25.0 %" in text
-    assert "Missed 4.00 ± 0.20 % of the slots; before 1.00 ± 0.20, allowed 5" in text
-    assert "Better than before: it costs 25.0 % less (probability 99.0%) and keeps the " in text
-    assert "constraints (probability 98.0%)." in text
+    assert rows[0] == ("4.000 ± 0.100", "3.000 ± 0.100", "")
+    assert rows[1] == ("1.00 ± 0.20", "4.00 ± 0.20", "5")
+    assert tuning.verdict(order, result) == (
+        "Better than before: it costs 25.0 % less (probability 99.0%) and keeps the "
+        "constraints (probability 98.0%)."
+    )
 
 
 def test_a_result_that_is_not_surely_better_says_so():
@@ -72,43 +61,3 @@ def test_progress_says_the_best_so_far():
 
     assert before == "1 simulation, none meets the constraints yet"
     assert after == "Best of 3: 3.000 per hour, 4.00 % missed, 28.8 restarts a day"
-
-
-def test_the_line_of_the_best_goes_down_only_where_the_constraints_were_kept():
-    _, result = a_tuning()
-
-    *_, line = json.loads(json.dumps(tuning.convergence(result)))["data"]
-
-    assert line["x"] == [1000, 1100, 2100]
-    assert line["y"] == [4.0, 4.0, 3.0]
-
-
-@pytest.mark.parametrize("chart", ["convergence", "violations", "restarts", "budgets"])
-def test_every_chart_is_a_figure_that_plotly_accepts(chart):
-    order, result = a_tuning()
-    figure = {
-        "convergence": tuning.convergence(result),
-        "violations": tuning.price_against_violations(order, result),
-        "restarts": tuning.price_against_restarts(order, result),
-        "budgets": tuning.budgets(result),
-    }[chart]
-
-    resolved = json.loads(COLOUR_NAME.sub('"#123456"', json.dumps(figure, allow_nan=False)))
-
-    graph_objects.Figure(resolved)  # raises where a property does not exist or has no such value
-
-
-@pytest.mark.browser
-@on_every_screen
-async def test_the_page_is_drawn_whole_and_never_scrolls_sideways(
-    page, tmp_path, width, touch, dark
-):
-    path = tmp_path / "report.html"
-    path.write_text(render_tuning_page("taxi", *a_tuning()))
-
-    await page.open(path, width=width, touch=touch, dark=dark)
-
-    assert await page.evaluate("document.querySelectorAll('.plot svg.main-svg').length") >= 8
-    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert await page.evaluate(overflow) == 0
-    assert page.complaints == []
