@@ -14,8 +14,7 @@ from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
-from weir_operator.kubernetes.api.objects import Key, collection
-from weir_operator.kubernetes.api.shards import shard_of
+from weir_operator.kubernetes.api.objects import collection
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -83,24 +82,6 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
     assert canary["metadata"]["labels"]["weir.dev/canary"] == "true"
     assert "finalizers" not in canary["metadata"]  # it would outlive the controller
     assert "canary" in canary["status"]["lastAction"]
-
-
-async def test_the_rights_serve_any_number_of_shards(bench_with_the_charts_rights):
-    bench = bench_with_the_charts_rights
-    names = {
-        shard_of(Key(bench.kube.namespace, name), 2): name
-        for name in (f"app-{number}" for number in range(20))
-    }
-    for number in range(2):
-        bench.start(f"process-{number}", shards=2)
-
-    for name in names.values():
-        await bench.create(name)
-
-    for name in names.values():
-        await bench.until_ready(name=name)
-    writers = {(await bench.app(name))["status"]["controller"]["writer"] for name in names.values()}
-    assert len(names) == len(writers) == 2
 
 
 async def test_a_controller_of_the_whole_cluster_reaches_every_namespace_and_no_other_one_does(

@@ -16,8 +16,8 @@ Why each setting is as it is:
 - The deletion is tried until it is done.
 - No timers: with one, kopf keeps the newest object of each StreamApp, and a task that waits.
   Passes that nothing asks for are the reconciler's.
-- Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`. Nor does it
-  see that only a status is new; see `status_filter`.
+- Writes of the status are shown to kopf, too: nothing public hides them from it, and a pass over a
+  StreamApp of which nothing else is new costs next to nothing (`Resource.asks_the_same_as`).
 - No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
   limit would keep every other StreamApp from being handled.
 - Nothing of a spec is kept in the annotation of what was handled last: an annotation holds 256 KiB
@@ -36,13 +36,9 @@ from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.client import PAGE
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
-from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSettings
-from weir_operator.kubernetes.process.status_filter import StatusFilter
 
 PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
-HANDLED = f"{PREFIX}/last-handled-configuration"
-"""Annotation in which kopf marks an object as handled."""
 DELETION_TAKES = 60.0
 """Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
 LOOK_AT_DELETION = 5.0
@@ -61,17 +57,13 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSettings:
+def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     """Return kopf's settings.
 
     Args:
         instance: Name of this process, such as the pod's.
-        shard: Decides which StreamApps kopf gets to see.
     """
-    statuses = StatusFilter(finalizer=FINALIZER, handled=HANDLED)
-    settings = ShardSettings(
-        admits_event=lambda event: shard.admits_event(event) and statuses.admits_event(event)
-    )
+    settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)

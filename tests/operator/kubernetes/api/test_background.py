@@ -15,11 +15,8 @@ from weir_operator.kubernetes.api.background import (
     keep_running,
 )
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.api.shards import ONLY
 from weir_operator.kubernetes.api.testing import MemoryApi
-from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process.listing import Listing
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
 
@@ -113,7 +110,6 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
         api,
         ["streams"],
         reconciler,  # type: ignore[arg-type]
-        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
         telemetry=telemetry,
         clock=clock,
     )
@@ -141,7 +137,6 @@ async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone
         api,
         ["streams"],
         reconciler,  # type: ignore[arg-type]
-        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
         telemetry=Telemetry(),
         clock=clock,
     )
