@@ -13,6 +13,7 @@ import pytest
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.process.health import Limits
 from weir_operator.kubernetes.process.process import Controller, compile_default_policy
 from weir_operator.kubernetes.process.running import run_terms
 from weir_operator.kubernetes.process.settings import ControllerSettings
@@ -158,7 +159,7 @@ class Bench:
         self.dependencies = MiniatureDependencies()
         self.running = {}
 
-    def start(self, name="one", lease="weir-controller", namespaces=()):
+    def start(self, name="one", lease="weir-controller", namespaces=(), limits=None):
         settings = ControllerSettings(
             identity=name,
             own_namespace=self.kube.namespace,
@@ -167,6 +168,7 @@ class Bench:
             health_port=0,
             health_host="127.0.0.1",
             lease=lease,
+            limits=limits or Limits(),
         )
         self.running[name] = RunningController(self.dependencies, settings)
         return self.running[name]

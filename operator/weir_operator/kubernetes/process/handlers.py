@@ -12,6 +12,8 @@ Why each setting is as it is:
   at a time is the Lease's business.
 - No log lines as events: events are facts, posted by `events`.
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
+- Requests that are refused or fail are sent again for ever: kopf would end the whole controller
+  after a minute in which one watched namespace was refused, as when it has been deleted.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
 - The deletion is tried until it is done.
 - No timers: with one, kopf keeps the newest object of each StreamApp, and a task that waits.
@@ -27,7 +29,8 @@ Why each setting is as it is:
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -45,6 +48,17 @@ LOOK_AT_DELETION = 5.0
 """Seconds until the handler looks again."""
 TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
+WATCH_LASTS = 300
+"""Seconds after which the API server ends a watch: a whole number, or it refuses."""
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between tries of a request of kopf's that failed or was refused; then always the last."""
+
+
+class _Pauses:
+    """`PAUSES`, without an end; begun anew by each request."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(PAUSES, repeat(PAUSES[-1]))
 
 
 class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
@@ -76,8 +90,9 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     settings.networking.request_timeout = 60.0
     settings.networking.connect_timeout = 10.0
     settings.networking.enforce_retry_after = True
+    settings.networking.error_backoffs = _Pauses()
     settings.watching.connect_timeout = 10.0
-    settings.watching.server_timeout = 300  # a whole number, or the API server refuses
+    settings.watching.server_timeout = WATCH_LASTS
     settings.watching.inactivity_timeout = 70.0
     settings.watching.chunk_size = PAGE  # kopf would list all at once before it watches
     settings.execution.max_workers = 4

@@ -41,24 +41,30 @@ class Listing:
         """List for ever."""
         while True:
             await self._clock.sleep(LIST_EVERY)
-            try:
-                await self.list()
-            except WeirError as error:
-                log.warning("StreamApps not listed", failure=str(error))
+            await self.list()
 
     async def list(self) -> None:
-        """List once.
+        """List once; a namespace that cannot be listed hides no other."""
+        for namespace in self._namespaces:
+            try:
+                await self._list(namespace)
+            except WeirError as error:
+                log.warning("StreamApps not listed", namespace=namespace, failure=str(error))
+                self._telemetry.count_task_failure("lists")
+
+    async def _list(self, namespace: str | None) -> None:
+        """List those of one namespace, or of all.
 
         Raises:
             WeirError: The API server did not answer, or refused.
         """
-        managed = [*self._reconciler.apps]  # others may be created while pages are read
+        # Before the first page: others may be created while pages are read.
+        managed = [key for key in self._reconciler.apps if namespace in (None, key.namespace)]
         there = set()
-        for namespace in self._namespaces:
-            async for page in self._api.pages(collection(namespace)):
-                for resource in map(Resource.of, page):
-                    there.add(resource.key)
-                    self._look_at(resource)
+        async for page in self._api.pages(collection(namespace)):
+            for resource in map(Resource.of, page):
+                there.add(resource.key)
+                self._look_at(resource)
         for key in managed:
             if key not in there and key in self._reconciler.apps:
                 log.warning("a StreamApp whose end the watch has not shown", app=str(key))

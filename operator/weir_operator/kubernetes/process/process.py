@@ -259,7 +259,11 @@ class Controller:
         claim_signals()
 
     def _pulse(self) -> Pulse:
-        name, age = oldest({str(key): age for key, age in self._reconciler.ages.items()})
+        # One that is being deleted waits for kopf to write to it. Where its namespace refuses that,
+        # a new process would not help it, and would cost all others.
+        managed = self._reconciler.apps
+        ages = {str(key): age for key, age in self._reconciler.ages.items() if key in managed}
+        name, age = oldest(ages)
         return Pulse(
             leads=self._working,
             oldest_pass=age,

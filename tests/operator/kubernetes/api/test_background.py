@@ -14,6 +14,7 @@ from weir_operator.kubernetes.api.background import (
     LONGEST_PAUSE,
     keep_running,
 )
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.process.listing import Listing
@@ -119,6 +120,44 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
     assert passed == [Key("streams", "good")]
     counted = 'weir_reconcile_errors_total{app="bad",kind="defect",namespace="streams"} 1.0'
     assert counted in telemetry.render().decode()
+
+
+async def test_a_namespace_that_cannot_be_listed_hides_no_other_and_its_apps_stay_known():
+    class ClosedApi(MemoryApi):
+        async def pages(self, path, labels="", fields=""):
+            if "/namespaces/closed/" in path:
+                raise RefusedByKubernetesError("streamapps is forbidden", 403)
+            async for page in super().pages(path, labels, fields):
+                yield page
+
+    api, telemetry = ClosedApi(), Telemetry()
+    path = "/apis/weir.dev/v1alpha1/namespaces/open/streamapps/new"
+    api.put(path, {"metadata": {"namespace": "open", "name": "new"}, "spec": {}})
+    passed: list[Key] = []
+    forgotten: list[Key] = []
+    listing = Listing(
+        api,
+        ["closed", "open"],
+        SimpleNamespace(  # type: ignore[arg-type]
+            knows=lambda _: False,
+            reconcile=lambda resource: passed.append(resource.key),
+            forget=forgotten.append,
+            apps={Key("closed", "kept"): None, Key("open", "gone"): None},
+        ),
+        telemetry=telemetry,
+        clock=FakeClock(),
+    )
+
+    with capture_logs() as logs:
+        await listing.list()
+
+    assert passed == [Key("open", "new")]
+    assert forgotten == [Key("open", "gone")]
+    assert [line["namespace"] for line in logs if line["event"] == "StreamApps not listed"] == [
+        "closed"
+    ]
+    failures = 'weir_background_task_failures_total{task="lists"} 1.0'
+    assert failures in telemetry.render().decode()
 
 
 async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone():
