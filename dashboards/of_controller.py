@@ -35,17 +35,10 @@ def _now() -> tuple[Panel, ...]:
     return (
         number(
             "Active controllers",
-            "One for each shard; others stand by. Without them, jobs keep running.",
+            "One for each installation; others stand by. Without them, jobs keep running.",
             Query("sum(weir_leader)"),
             unit=COUNT,
             steps=((None, RED), (1, GREEN)),
-        ),
-        number(
-            "Shards without a controller",
-            "Nothing scales the StreamApps of such a shard.",
-            Query("sum(max by (namespace) (weir_shards)) - sum(weir_leader)"),
-            unit=COUNT,
-            steps=((None, RED), (0, GREEN), (1, RED)),
         ),
         number(
             "Standing by",

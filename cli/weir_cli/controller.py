@@ -121,20 +121,10 @@ def controller(
     health_port: Annotated[
         int, typer.Option(help="Port of /healthz, /readyz and /metrics.", min=0, max=65535)
     ] = 8080,
-    shards: Annotated[
-        int,
-        typer.Option(
-            help="How many controllers share the StreamApps; each manages those of one shard.",
-            min=1,
-        ),
-    ] = 1,
     restarts_per_hour: Annotated[
         int | None,
         typer.Option(
-            help=(
-                "Maximum restarts per hour for scaling, over all StreamApps. Each shard gets an "
-                "equal part. Default: no limit."
-            ),
+            help="Maximum restarts per hour for scaling, over all StreamApps. Default: no limit.",
             min=1,
         ),
     ] = None,
@@ -173,7 +163,7 @@ def controller(
     """Run the controller: manage StreamApps on the cluster.
 
     It uses the cluster that it runs in, otherwise the one that KUBECONFIG names. Several
-    controllers may run: one is active for each shard, the others stand by.
+    controllers may run: one is active, the others stand by.
     """
     import asyncio
     import tempfile
@@ -190,7 +180,6 @@ def controller(
     from weir_operator.tuning.job import read_job
 
     send_logs_to_stderr(as_json=json_logs)
-    _check_shards(shards, restarts_per_hour)
     if prometheus_token_file is not None and prometheus_basic_auth is not None:
         raise PermanentError(
             "--prometheus-basic-auth: expected no --prometheus-token-file together with it; "
@@ -216,7 +205,6 @@ def controller(
         namespaces=tuple(namespace or ()),
         prometheus=access,
         health_port=health_port,
-        shards=shards,
         restarts_per_hour=restarts_per_hour,
         tuner=None
         if tuner_job is None
@@ -250,24 +238,6 @@ def _agent_of(image: str) -> AgentImage:
             "option, or run `make jars`"
         )
     return AgentImage(image=image, digest=digest_of(jar))
-
-
-def _check_shards(shards: int, restarts_per_hour: int | None) -> None:
-    """Return if there may be so many shards, and each gets at least one restart per hour.
-
-    Raises:
-        PermanentError: Not so.
-    """
-    from weir_operator.errors import PermanentError
-    from weir_operator.kubernetes.api.shards import MAX_SHARDS
-
-    if shards > MAX_SHARDS:
-        raise PermanentError(f"--shards: expected at most {MAX_SHARDS}, got {shards}; lower it")
-    if restarts_per_hour is not None and restarts_per_hour < shards:
-        raise PermanentError(
-            f"--restarts-per-hour: expected at least one for each of the {shards} shards, got "
-            f"{restarts_per_hour}; raise it, or lower --shards"
-        )
 
 
 def _read_pairs(option: str, texts: list[str]) -> dict[str, str]:

@@ -14,13 +14,11 @@ from tests.operator.kubernetes.process.two_controllers import (
     WallClock,
 )
 from weir_operator.clock import SystemClock
-from weir_operator.kubernetes.api.shards import ONLY
 from weir_operator.kubernetes.app import opening
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.process.listing import Listing
 from weir_operator.kubernetes.process.reconcile import Reconciler
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.loop import lifecycle
@@ -66,7 +64,6 @@ class Controller:
             api,
             [kube.namespace],
             self.reconciler,
-            shard=ShardFilter(ONLY.owns, self._office.autoscaler_conflicts),
             telemetry=self._office.telemetry,
             clock=clock,
         )

@@ -52,24 +52,6 @@ def test_two_ways_to_log_in_to_prometheus_are_refused(tmp_path, monkeypatch):
     assert started == []
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--shards", "11"], "--shards: expected at most 10, got 11"),
-        (
-            ["--shards", "5", "--restarts-per-hour", "4"],
-            "--restarts-per-hour: expected at least one for each of the 5 shards, got 4",
-        ),
-    ],
-    ids=["more shards than the chart's rights allow", "a shard without any restart"],
-)
-def test_shards_that_cannot_be_are_refused(tmp_path, options, sentence):
-    result = CliRunner().invoke(app, ["controller", "--state", str(tmp_path), *options])
-
-    assert result.exit_code == 1
-    assert sentence in " ".join(result.output.split())
-
-
 def test_without_a_cluster_it_says_what_to_set(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(

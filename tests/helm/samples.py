@@ -27,12 +27,6 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
         "replicas": 3,
         "state": {"accessModes": ["ReadWriteMany"], "storageClass": "shared"},
     },
-    "five shards and a standby": {
-        "replicas": 6,
-        "shards": 5,
-        "restartsPerHour": 30,
-        "state": {"accessModes": ["ReadWriteMany"]},
-    },
     "no state": {"state": {"enabled": False}, "restartsPerHour": 12, "logFormat": "text"},
     "tunings": {
         "tuner": {

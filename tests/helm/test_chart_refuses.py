@@ -60,15 +60,6 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"replicas": 2},
         "replicas: 2 controllers cannot share a state that one node mounts",
     ),
-    "fewer controllers than shards": (
-        {"replicas": 2, "shards": 3, "state": {"enabled": False}},
-        "replicas: expected at least one controller for each of the 3 shards, got 2",
-    ),
-    "more shards than there are Leases": ({"replicas": 11, "shards": 11}, "/shards"),
-    "a shard without any restart": (
-        {"replicas": 3, "shards": 3, "state": {"enabled": False}, "restartsPerHour": 2},
-        "restartsPerHour: expected at least one for each of the 3 shards, got 2",
-    ),
     "executors and one node's volume": (
         {
             "prometheus": {"url": "http://p"},

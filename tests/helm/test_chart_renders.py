@@ -14,7 +14,6 @@ from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
 from weir_cli.main import load_command
-from weir_operator.kubernetes.api.shards import MAX_SHARDS, Shard
 from weir_operator.metrics import names
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.pods import CONTROLLER_LABELS
@@ -122,35 +121,22 @@ def test_one_controller_is_replaced_and_several_roll(render):
     assert three["spec"]["strategy"]["type"] == "RollingUpdate"
 
 
-def test_controllers_are_told_of_shards_where_there_are_several(render):
-    one = container(render())["args"]
-    five = container(render(SAMPLES["five shards and a standby"]))["args"]
-
-    assert [each for each in one if "shards" in each] == []
-    assert [each for each in five if "shards" in each] == ["--shards=5"]
-
-
-def test_no_controller_is_wanted_for_a_while_whatever_the_number_of_shards(render):
-    [deployment] = of_kind(render({"replicas": 0, "shards": 3}), "Deployment")
+def test_no_controller_may_be_wanted_for_a_while(render):
+    [deployment] = of_kind(render({"replicas": 0}), "Deployment")
 
     assert deployment["spec"]["replicas"] == 0
 
 
-@pytest.mark.parametrize("sample", ["defaults", "five shards and a standby"])
-def test_the_controllers_get_their_leases_by_name_and_no_other_lease(render, sample):
-    objects = render(SAMPLES[sample])
+def test_the_controllers_get_their_lease_by_name_and_no_other_lease(render):
+    objects = render()
 
     [leader] = [
         each for each in of_kind(objects, "Role") if each["metadata"]["name"].endswith("-leader")
     ]
     unnamed, named = leader["rules"]
-    assert {*unnamed["verbs"]} == {"create", "list"}
+    assert unnamed["verbs"] == ["create"]
     assert {*named["verbs"]} == {"get", "update"}
-    assert {*named["resourceNames"]} == {
-        Shard(number, of).lease_name("weir-controller")
-        for of in range(1, MAX_SHARDS + 1)
-        for number in range(of)
-    }
+    assert named["resourceNames"] == ["weir-controller"]
 
 
 def test_a_drain_is_never_blocked(render):

@@ -24,17 +24,6 @@
 {{- printf "%s-%s" .Release.Namespace (include "weir.fullname" .) -}}
 {{- end -}}
 
-{{/* Names of all Leases that the controllers may need, as a JSON list: those of up to 10 shards. */}}
-{{- define "weir.leases" -}}
-{{- $names := list "weir-controller" -}}
-{{- range $of := untilStep 2 11 1 -}}
-{{- range $number := until $of -}}
-{{- $names = append $names (printf "weir-controller-%d-of-%d" $number $of) -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $names -}}
-{{- end -}}
-
 {{/* Labels by which the pods are found. The controller names its own pods to Flink's NetworkPolicies
 by app.kubernetes.io/name: it cannot be changed. */}}
 {{- define "weir.selectorLabels" -}}
@@ -186,12 +175,6 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- end -}}
 {{- if and (gt (int .replicas) 1) .state.enabled (not .state.existingClaim) (not (has "ReadWriteMany" .state.accessModes)) -}}
 {{- fail (printf "replicas: %d controllers cannot share a state that one node mounts: set state.accessModes to [ReadWriteMany], or state.enabled to false" (int .replicas)) -}}
-{{- end -}}
-{{- if and .replicas (lt (int .replicas) (int .shards)) -}}
-{{- fail (printf "replicas: expected at least one controller for each of the %d shards, got %d: raise it, or lower shards" (int .shards) (int .replicas)) -}}
-{{- end -}}
-{{- if and .restartsPerHour (lt (int .restartsPerHour) (int .shards)) -}}
-{{- fail (printf "restartsPerHour: expected at least one for each of the %d shards, got %d: raise it, or lower shards" (int .shards) (int .restartsPerHour)) -}}
 {{- end -}}
 {{- if and .prometheus.tokenFile .prometheus.tokenSecret.name -}}
 {{- fail "prometheus.tokenFile: expected one token, got tokenSecret.name too: remove one of them" -}}

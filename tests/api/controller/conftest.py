@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from copy import copy
 
 import aiohttp
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.process.health import Limits
 from weir_operator.kubernetes.process.process import Controller, compile_default_policy
 from weir_operator.kubernetes.process.running import run_terms
 from weir_operator.kubernetes.process.settings import ControllerSettings
@@ -121,7 +123,7 @@ class RunningController:
                 self.controller = Controller(
                     api,
                     self._dependencies,
-                    NodeNotices(api),
+                    NodeNotices(api, self._settings.namespaces),
                     self._settings,
                     lease_api=KubernetesApi.unconnected(),
                 )
@@ -152,16 +154,16 @@ class Bench:
         self.dependencies = MiniatureDependencies()
         self.running = {}
 
-    def start(self, name="one", lease="weir-controller", shards=1):
+    def start(self, name="one", lease="weir-controller", namespaces=(), limits=None):
         settings = ControllerSettings(
             identity=name,
             own_namespace=self.kube.namespace,
-            namespaces=(self.kube.namespace,),
+            namespaces=(self.kube.namespace, *namespaces),
             state=self.folder / name,
             health_port=0,
             health_host="127.0.0.1",
             lease=lease,
-            shards=shards,
+            limits=limits or Limits(),
         )
         self.running[name] = RunningController(self.dependencies, settings)
         return self.running[name]
@@ -224,11 +226,11 @@ class Bench:
         await self.until_ready()
         return self.dependencies.of["trips"]
 
-    async def until_gone(self):
+    async def until_gone(self, name="trips"):
         async def gone():
-            return await self.app() is None
+            return await self.app(name) is None
 
-        await self.until(gone, "expected the app to be gone")
+        await self.until(gone, f"expected {name} to be gone")
 
     async def until_checkpointed(self):
         async def noted():
@@ -262,3 +264,14 @@ async def bench(kube, compiled, tmp_path, monkeypatch):
     bench = Bench(kube, tmp_path)
     yield bench
     await bench.close()
+
+
+@pytest.fixture
+async def bench_beside(bench):
+    """A bench in another namespace, of an installation of its own."""
+    kube = copy(bench.kube)
+    made = await kube.create("/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+    kube.namespace = made.body["metadata"]["name"]
+    beside = Bench(kube, bench.folder)
+    yield beside
+    await beside.close()

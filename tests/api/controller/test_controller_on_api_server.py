@@ -207,6 +207,51 @@ async def test_an_installation_beside_another_leaves_its_apps_alone_until_that_i
     assert len(bench.dependencies.of["trips"].running()) == 1
 
 
+async def test_two_installations_of_different_namespaces_leave_each_others_apps_alone(
+    bench, bench_beside
+):
+    """Neither touches an app of the other, nor takes it over when the other one has ended."""
+    places = {"north": bench, "south": bench_beside}
+    for name, each in places.items():
+        each.start(name)
+        await each.create(name)
+    for name, each in places.items():
+        await each.until_ready(name=name)
+
+    await bench.kube.delete(f"{bench.kube.stream_apps}/north")
+    await bench.until_gone("north")
+    await bench.stop("north")
+    await bench_beside.create("late")
+    await bench_beside.until_ready(name="late")
+
+    assert [*bench.dependencies.of] == ["north"]
+    assert [*bench_beside.dependencies.of] == ["south", "late"]
+    assert bench_beside.dependencies.of["south"].positions == {}, "no savepoint: it runs on"
+    south = await bench_beside.app("south")
+    assert south["metadata"]["finalizers"]
+    assert south["status"]["controller"]["writer"].startswith("south/")
+    assert south["status"]["controller"]["home"] == (
+        f"{bench_beside.kube.namespace}/weir-controller"
+    )
+    page = await bench_beside.ask(bench_beside.running["south"], "metrics")
+    assert "weir_apps 2.0" in page
+
+
+async def test_an_installation_takes_nothing_of_a_namespace_that_it_does_not_watch(
+    bench, bench_beside
+):
+    bench.start("north")
+    await bench.create("north")
+    await bench_beside.create("south")
+
+    await bench.until_ready(name="north")
+    await bench.stop("north")
+
+    south = await bench_beside.app("south")
+    assert "status" not in south
+    assert "finalizers" not in south["metadata"]
+
+
 async def test_what_people_change_while_a_status_is_written_is_kept(bench):
     bench.start()
     await bench.create()

@@ -136,21 +136,13 @@ class StandingLease:
 class Leader:
     """Seeks, keeps and gives back the Lease."""
 
-    def __init__(
-        self,
-        api: ObjectApi,
-        settings: LeaseSettings,
-        *,
-        clock: Clock,
-        another: StandingLease | None = None,
-    ) -> None:
+    def __init__(self, api: ObjectApi, settings: LeaseSettings, *, clock: Clock) -> None:
         """Begin without the Lease.
 
         Args:
             api: The API server.
             settings: Which Lease.
             clock: A `BootClock`.
-            another: What has been seen of the Lease already; `None` if nothing.
         """
         self._api = api
         self._settings = settings
@@ -158,7 +150,7 @@ class Leader:
         self._collection = leases_of(settings.namespace)
         self._path = f"{self._collection}/{settings.name}"
         self._renewed: float | None = None  # when the last successful renewal was asked for
-        self._another = another or StandingLease(settings.duration)
+        self._another = StandingLease(settings.duration)
         self._told = ""
         self.failure = "The controller has not read the Lease yet"
         """Why it is not known who holds the Lease; empty where it is."""
@@ -205,19 +197,9 @@ class Leader:
         Raises:
             PermanentError: The API server refuses for good, such as for missing rights.
         """
-        while not await self.try_acquire():
+        while not await self._try(within=self._settings.renew_deadline / 2):
             await self._clock.sleep(self._settings.retry_every)
-
-    async def try_acquire(self) -> bool:
-        """Acquire the Lease if it is free; return whether this process holds it now.
-
-        Raises:
-            PermanentError: The API server refuses for good, such as for missing rights.
-        """
-        acquired = await self._try(within=self._settings.renew_deadline / 2)
-        if acquired:
-            log.info("lease acquired", lease=self._settings.name, term=self._term)
-        return acquired
+        log.info("lease acquired", lease=self._settings.name, term=self._term)
 
     async def keep(self) -> None:
         """Renew for as long as it goes well.

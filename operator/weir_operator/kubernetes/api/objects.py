@@ -66,11 +66,7 @@ class PagedReader(Protocol):
         ...
 
 
-class LeaseApi(ObjectApi, ClusterReader, Protocol):
-    """What seeking a Lease takes: one that also lists collections."""
-
-
-class ClosableApi(LeaseApi, Protocol):
+class ClosableApi(ObjectApi, Protocol):
     """One that holds connections."""
 
     async def close(self) -> None:

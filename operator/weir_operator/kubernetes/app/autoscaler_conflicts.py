@@ -244,12 +244,6 @@ class AutoscalerConflicts:
         """Forget a StreamApp that is gone."""
         self._references.pop(key, None)
 
-    def keep(self, keys: Collection[Key]) -> None:
-        """Forget all StreamApps but these."""
-        self._references = {
-            key: reference for key, reference in self._references.items() if key in keys
-        }
-
     async def find(self, app: StreamApp) -> tuple[OtherAutoscaler, ...]:
         """Return what else scales the job of `app`.
 

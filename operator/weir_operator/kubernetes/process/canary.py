@@ -4,13 +4,9 @@ A watch can end while the process lives, and nothing shows it: no event is also 
 produces. So the controller writes to its canary regularly, and knows the age of the newest write
 that the watch has shown. Only writes that the API server accepted count: an unavailable server is
 no fault of the watch.
-
-All shards share one canary, where each has an annotation of its own.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import structlog
 
@@ -25,7 +21,6 @@ from weir_operator.kubernetes.api.objects import (
     Resource,
     collection,
 )
-from weir_operator.kubernetes.api.shards import Shard
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 log = structlog.get_logger()
@@ -36,35 +31,20 @@ INTRODUCTION = "None: a canary with which Weir tests its watch"
 """What `kubectl get streamapps` says of it, which lists it among the others."""
 
 
-def beat_of(shard: Shard | None) -> str:
-    """Return the annotation of a shard."""
-    return BEAT if shard is None or shard.of == 1 else f"{BEAT}-{shard.number}"
-
-
 class Canary:
     """Writes to the canary, and hears it from the watch."""
 
-    def __init__(
-        self,
-        api: ObjectApi,
-        key: Key,
-        *,
-        clock: Clock,
-        annotation: Callable[[], str] = lambda: BEAT,
-        every: float = 30.0,
-    ) -> None:
+    def __init__(self, api: ObjectApi, key: Key, *, clock: Clock, every: float = 30.0) -> None:
         """Take a place for the canary.
 
         Args:
             api: The API server.
             key: Which StreamApp it is.
             clock: A `BootClock`.
-            annotation: Returns which one is written: nobody else's.
             every: Seconds between two writings.
         """
         self._api = api
         self._key = key
-        self._annotation = annotation
         self._clock = clock
         self._every = every
         self._written: dict[str, float] = {}  # writings that were not heard yet, and when
@@ -83,7 +63,7 @@ class Canary:
 
     def hear(self, resource: Resource) -> None:
         """Process what the watch shows."""
-        beat = resource.annotations.get(self._annotation(), "")
+        beat = resource.annotations.get(BEAT, "")
         if resource.key == self._key and beat in self._written:
             # A watch may merge writings: whoever shows one has shown those before it.
             at = self._written[beat]
@@ -116,7 +96,7 @@ class Canary:
             try:
                 self._check_owner(await self._api.get(self._key.path))
                 found = await self._api.patch(
-                    self._key.path, {"metadata": {"annotations": {self._annotation(): beat}}}
+                    self._key.path, {"metadata": {"annotations": {BEAT: beat}}}
                 )
             except NotFoundError:
                 found = await self._create(beat)
@@ -149,7 +129,7 @@ class Canary:
                 "name": self._key.name,
                 "namespace": self._key.namespace,
                 "labels": {CANARY_LABEL: "true", "app.kubernetes.io/managed-by": "weir"},
-                "annotations": {self._annotation(): beat},
+                "annotations": {BEAT: beat},
             },
             # The least that the schema takes; no job is ever run for it.
             "spec": {

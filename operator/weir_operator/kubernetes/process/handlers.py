@@ -12,12 +12,14 @@ Why each setting is as it is:
   at a time is the Lease's business.
 - No log lines as events: events are facts, posted by `events`.
 - Time limits for requests and watches: kopf's defaults are minutes, or none.
+- Requests that are refused or fail are sent again for ever: kopf would end the whole controller
+  after a minute in which one watched namespace was refused, as when it has been deleted.
 - Scanning disabled: no right to list CRDs and namespaces is needed.
 - The deletion is tried until it is done.
 - No timers: with one, kopf keeps the newest object of each StreamApp, and a task that waits.
   Passes that nothing asks for are the reconciler's.
-- Only StreamApps of the controller's own shard are shown to kopf; see `shard_filter`. Nor does it
-  see that only a status is new; see `status_filter`.
+- Writes of the status are shown to kopf, too: nothing public hides them from it, and a pass over a
+  StreamApp of which nothing else is new costs next to nothing (`Resource.asks_the_same_as`).
 - No limit of workers: a deletion that waits holds its object's worker, and as many of them as the
   limit would keep every other StreamApp from being handled.
 - Nothing of a spec is kept in the annotation of what was handled last: an annotation holds 256 KiB
@@ -27,7 +29,8 @@ Why each setting is as it is:
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -36,19 +39,26 @@ from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.client import PAGE
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
-from weir_operator.kubernetes.process.shard_filter import ShardFilter, ShardSettings
-from weir_operator.kubernetes.process.status_filter import StatusFilter
 
 PREFIX = "kopf.weir.dev"
 FINALIZER = "weir.dev/final-savepoint"
-HANDLED = f"{PREFIX}/last-handled-configuration"
-"""Annotation in which kopf marks an object as handled."""
 DELETION_TAKES = 60.0
 """Seconds that a handler waits for a deletion; one that takes longer goes on beside."""
 LOOK_AT_DELETION = 5.0
 """Seconds until the handler looks again."""
 TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
+WATCH_LASTS = 300
+"""Seconds after which the API server ends a watch: a whole number, or it refuses."""
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between tries of a request of kopf's that failed or was refused; then always the last."""
+
+
+class _Pauses:
+    """`PAUSES`, without an end; begun anew by each request."""
+
+    def __iter__(self) -> Iterator[float]:
+        return chain(PAUSES, repeat(PAUSES[-1]))
 
 
 class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
@@ -61,17 +71,13 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSettings:
+def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     """Return kopf's settings.
 
     Args:
         instance: Name of this process, such as the pod's.
-        shard: Decides which StreamApps kopf gets to see.
     """
-    statuses = StatusFilter(finalizer=FINALIZER, handled=HANDLED)
-    settings = ShardSettings(
-        admits_event=lambda event: shard.admits_event(event) and statuses.admits_event(event)
-    )
+    settings = kopf.OperatorSettings()
     settings.peering.standalone = True
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
@@ -84,8 +90,9 @@ def operator_settings(*, instance: str, shard: ShardFilter) -> kopf.OperatorSett
     settings.networking.request_timeout = 60.0
     settings.networking.connect_timeout = 10.0
     settings.networking.enforce_retry_after = True
+    settings.networking.error_backoffs = _Pauses()
     settings.watching.connect_timeout = 10.0
-    settings.watching.server_timeout = 300  # a whole number, or the API server refuses
+    settings.watching.server_timeout = WATCH_LASTS
     settings.watching.inactivity_timeout = 70.0
     settings.watching.chunk_size = PAGE  # kopf would list all at once before it watches
     settings.execution.max_workers = 4

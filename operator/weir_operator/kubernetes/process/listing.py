@@ -10,7 +10,6 @@ from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import PagedReader, Resource, collection
 from weir_operator.kubernetes.process.reconcile import Reconciler
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -28,7 +27,6 @@ class Listing:
         namespaces: Sequence[str],
         reconciler: Reconciler,
         *,
-        shard: ShardFilter,
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
@@ -36,7 +34,6 @@ class Listing:
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler
-        self._shard = shard
         self._telemetry = telemetry
         self._clock = clock
 
@@ -44,33 +41,38 @@ class Listing:
         """List for ever."""
         while True:
             await self._clock.sleep(LIST_EVERY)
-            try:
-                await self.list()
-            except WeirError as error:
-                log.warning("StreamApps not listed", failure=str(error))
+            await self.list()
 
     async def list(self) -> None:
-        """List once.
+        """List once; a namespace that cannot be listed hides no other."""
+        for namespace in self._namespaces:
+            try:
+                await self._list(namespace)
+            except WeirError as error:
+                log.warning("StreamApps not listed", namespace=namespace, failure=str(error))
+                self._telemetry.count_task_failure("lists")
+
+    async def _list(self, namespace: str | None) -> None:
+        """List those of one namespace, or of all.
 
         Raises:
             WeirError: The API server did not answer, or refused.
         """
-        managed = [*self._reconciler.apps]  # others may be created while pages are read
+        # Before the first page: others may be created while pages are read.
+        managed = [key for key in self._reconciler.apps if namespace in (None, key.namespace)]
         there = set()
-        for namespace in self._namespaces:
-            async for page in self._api.pages(collection(namespace)):
-                for resource in map(Resource.of, page):
-                    there.add(resource.key)
-                    self._look_at(resource)
-        self._shard.note_all(there)
+        async for page in self._api.pages(collection(namespace)):
+            for resource in map(Resource.of, page):
+                there.add(resource.key)
+                self._look_at(resource)
         for key in managed:
             if key not in there and key in self._reconciler.apps:
                 log.warning("a StreamApp whose end the watch has not shown", app=str(key))
                 self._reconciler.forget(key)
 
     def _look_at(self, resource: Resource) -> None:
-        """Make a pass over a StreamApp of the shard that the watch has not shown."""
-        if not self._shard.admits(resource) or resource.deleting or resource.is_canary:
+        """Make a pass over a StreamApp that the watch has not shown."""
+        if resource.deleting or resource.is_canary:
             return
         if not self._reconciler.knows(resource):
             log.warning("a StreamApp that the watch has not shown", app=str(resource.key))

@@ -2,9 +2,6 @@
 
     serve health -> wait for a Lease -> kopf, passes, canary, watchdog -> close -> release it
 
-The Lease is that of a shard (`api.shard_leader`): the controller manages the StreamApps of that
-shard and no others. With one shard, these are all.
-
 A standby serves health and waits. A controller ends if it has lost the Lease, if its watchdog found
 it dead, or if its kopf ended: all state is in the statuses, so a restart is always right (see
 `running`). On a signal, it gives running changes a moment to finish, leaves the jobs running and
@@ -27,9 +24,8 @@ import structlog
 
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.kubernetes.api.background import OwnLoop, keep_running, own_loop
-from weir_operator.kubernetes.api.leader import BootClock, LeaseSettings
+from weir_operator.kubernetes.api.leader import BootClock, Leader, LeaseSettings
 from weir_operator.kubernetes.api.objects import ClosableApi
-from weir_operator.kubernetes.api.shard_leader import ShardLeader
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.context import (
     Api,
@@ -39,7 +35,7 @@ from weir_operator.kubernetes.app.context import (
     TunerFor,
 )
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
-from weir_operator.kubernetes.process.canary import Canary, beat_of
+from weir_operator.kubernetes.process.canary import Canary
 from weir_operator.kubernetes.process.free_memory import release_free_memory
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 from weir_operator.kubernetes.process.health import (
@@ -52,7 +48,6 @@ from weir_operator.kubernetes.process.listing import Listing
 from weir_operator.kubernetes.process.mapped_tables import MappedTables
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.process.settings import ControllerSettings
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry, watch_state_volume
 from weir_operator.loop.restart_limits import SharedRestarts
@@ -113,25 +108,18 @@ class Controller:
             namespace=settings.own_namespace, identity=settings.identity, name=settings.lease
         )
         self._lease_api = lease_api
-        self._leader = ShardLeader(lease_api, lease, settings.shards, clock=self._boot)
+        self._leader = Leader(lease_api, lease, clock=self._boot)
         self._api = api = api.guarded(self._leader.confirm)
         self._events = EventPoster(api, instance=settings.identity, clock=self._clock)
-        self._canary = Canary(
-            api,
-            settings.canary,
-            clock=self._boot,
-            annotation=lambda: beat_of(self._leader.shard),
-        )
+        self._canary = Canary(api, settings.canary, clock=self._boot)
         self._compiler = PolicyCompiler()
-        conflicts = AutoscalerConflicts(api, clock=self._clock)
-        self._shard = ShardFilter(self._leader.owns, conflicts)
         self._reconciler = Reconciler(
             ControllerContext(
                 api=api,
                 fence=self._leader,
                 dependencies=dependencies,
                 events=self._events,
-                autoscaler_conflicts=conflicts,
+                autoscaler_conflicts=AutoscalerConflicts(api, clock=self._clock),
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
@@ -148,7 +136,6 @@ class Controller:
             api,
             settings.namespaces,
             self._reconciler,
-            shard=self._shard,
             telemetry=self._telemetry,
             clock=self._boot,
         )
@@ -160,7 +147,7 @@ class Controller:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the active controller of a shard."""
+        """Whether it is the active controller."""
         return self._working and self._leader.holds
 
     async def run(
@@ -173,7 +160,7 @@ class Controller:
             claim_signals: Makes signals set `stop`; called again once kopf has made them its own.
 
         Raises:
-            LeaseLostError: Another controller is, or may be, the active one of its shard.
+            LeaseLostError: Another controller is, or may be, the active one.
             DeadControllerError: Passes or watch have stopped.
             WeirError: The API server refuses for good.
         """
@@ -257,7 +244,7 @@ class Controller:
         namespaces = self._settings.namespaces
         await kopf.operator(
             registry=build_registry(self._reconciler, on_watch=self._canary.hear),
-            settings=operator_settings(instance=self._settings.identity, shard=self._shard),
+            settings=operator_settings(instance=self._settings.identity),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
@@ -272,7 +259,11 @@ class Controller:
         claim_signals()
 
     def _pulse(self) -> Pulse:
-        name, age = oldest({str(key): age for key, age in self._reconciler.ages.items()})
+        # One that is being deleted waits for kopf to write to it. Where its namespace refuses that,
+        # a new process would not help it, and would cost all others.
+        managed = self._reconciler.apps
+        ages = {str(key): age for key, age in self._reconciler.ages.items() if key in managed}
+        name, age = oldest(ages)
         return Pulse(
             leads=self._working,
             oldest_pass=age,
@@ -288,8 +279,8 @@ class Controller:
         return "" if self._ready.is_set() else "The watch has not started yet"
 
     def _render_metrics(self, compressed: bool) -> bytearray:
-        shard = self._leader.shard if self.leads else None
-        self._telemetry.note_leases(shard, self._settings.shards, self._leader.transitions)
+        self._telemetry.leader.set(self.leads)
+        self._telemetry.lease_transitions.set(self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)
         return self._telemetry.render(compressed=compressed)
 
@@ -303,9 +294,9 @@ def compile_default_policy() -> None:
 
 
 def _share_restarts(settings: ControllerSettings, clock: Clock) -> SharedRestarts | None:
-    if settings.restarts_per_hour is None:
+    maximum = settings.restarts_per_hour
+    if maximum is None:
         return None
-    maximum = settings.restarts_per_hour // settings.shards
     return SharedRestarts(RestartBudget(size=maximum, refill_every=3600.0 / maximum), clock=clock)
 
 

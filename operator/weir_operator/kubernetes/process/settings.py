@@ -61,11 +61,8 @@ class ControllerSettings:
     """Serves /healthz, /readyz and /metrics; 0 takes any that is free."""
     health_host: str | None = None
     """Address to serve on; `None` is all of them, because the kubelet asks at the pod's."""
-    shards: int = 1
-    """How many controllers share the StreamApps; this process manages those of one shard."""
     restarts_per_hour: int | None = None
-    """Restarts of jobs that scaling may cause over all StreamApps; `None` is no bound. Each shard
-    gets an equal part, rounded down."""
+    """Restarts of jobs that scaling may cause over all StreamApps; `None` is no bound."""
     tuner: TunerAccess | None = None
     """`None` tunes nothing."""
     history: HistorySource | None = None
@@ -73,7 +70,7 @@ class ControllerSettings:
     agent: AgentImage | None = None
     """Where Flink's pods get Weir's agent from; `None` starts them without it."""
     lease: str = "weir-controller"
-    """Name of the installation, and of its Lease where there is one shard; see `api.shards`."""
+    """Name of the installation's Lease."""
     limits: Limits = field(default_factory=Limits)
 
     @property

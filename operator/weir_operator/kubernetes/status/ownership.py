@@ -6,9 +6,6 @@ stores its home, the Lease of the controller that opened it first, in `status.co
 Another installation leaves it alone while that Lease is renewed, and takes it over once it is not:
 at once if the Lease was released or deleted, after its duration if it is not renewed. An annotation
 gives a StreamApp to one installation, whatever its home is.
-
-Several shards of one installation have a Lease each. Between them, a StreamApp needs no home:
-`shard_leader` sees to it that only one of them acts for it.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.leader import DURATION, StandingLease, leases_of
 from weir_operator.kubernetes.api.objects import ObjectApi
-from weir_operator.kubernetes.api.shards import installation_of
 from weir_operator.streamapp.section import DNS_LABEL
 
 log = structlog.get_logger()
@@ -42,12 +38,7 @@ def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
         own: The home that asks.
     """
     given = annotations.get(ANNOTATION, "")
-    return "" if is_same_installation(given, own) else given
-
-
-def is_same_installation(home: object, own: str) -> bool:
-    """Return whether a home that was stored is of the installation that has `own`."""
-    return isinstance(home, str) and installation_of(home) == installation_of(own)
+    return "" if given == own else given
 
 
 class ManagedElsewhereError(TemporaryError):
@@ -80,7 +71,7 @@ class Ownership:
                 f"The annotation {ANNOTATION} gives the StreamApp to {given}; {self._own} "
                 "does not manage it"
             )
-        if annotations.get(ANNOTATION) or kept is None or is_same_installation(kept, self._own):
+        if annotations.get(ANNOTATION) or kept is None or kept == self._own:
             return
         if not isinstance(kept, str) or _LEASE.fullmatch(kept) is None:
             # Somebody has damaged the status: no Lease has such a name, so nobody renews it.
@@ -99,7 +90,7 @@ class Ownership:
                 f"The controller of Lease {kept}, {known}, manages this StreamApp, so the "
                 f"controller of {self._own} does not; watch different namespaces with "
                 "watchNamespaces, or move the StreamApp with the annotation "
-                f"{ANNOTATION}: {installation_of(self._own)}"
+                f"{ANNOTATION}: {self._own}"
             )
 
     async def _is_over(self, home: str) -> bool:

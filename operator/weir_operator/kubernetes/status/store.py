@@ -31,7 +31,6 @@ from weir_operator.kubernetes.api.packing import pack, unpack
 from weir_operator.kubernetes.status.ownership import (
     Ownership,
     given_elsewhere,
-    is_same_installation,
 )
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
@@ -100,7 +99,7 @@ class StatusClient:
             claim = {**controller, **self._mark}
             if claim != controller:
                 await self._write({"controller": claim}, claiming=True)
-            if not is_same_installation(before, self._fence.home):
+            if before != self._fence.home:
                 self._settled_at = _now() + SETTLE
 
     @property

@@ -39,7 +39,6 @@ from prometheus_client.registry import Collector
 
 from weir_operator.clock import Clock
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.api.shards import Shard
 from weir_operator.kubernetes.status.app_series import (
     APP,
     AppSeries,
@@ -305,19 +304,13 @@ class Telemetry:
             "weir_background_task_failures_total", "Failures of background tasks.", "task"
         )
         self.apps = gauge("weir_apps", "StreamApps that this controller manages.")
-        self.leader = gauge(
-            "weir_leader", "Whether this process is the active controller of a shard."
-        )
-        self.shard = gauge("weir_shard", "Number of the shard that this controller manages.")
-        self.shards = gauge("weir_shards", "How many controllers share the StreamApps.")
+        self.leader = gauge("weir_leader", "Whether this process is the active controller.")
         self.lease_transitions = gauge(
-            "weir_lease_transitions",
-            "How often the holder of a shard's Lease has changed.",
-            "shard",
+            "weir_lease_transitions", "How often the holder of the Lease has changed."
         )
         self.state_size = gauge("weir_state_volume_bytes", "Size of the state volume.")
         self.state_free = gauge("weir_state_volume_free_bytes", "Free space on the state volume.")
-        for unknown in (self.shard, self.state_size, self.state_free):
+        for unknown in (self.lease_transitions, self.state_size, self.state_free):
             unknown.set(math.nan)
         self.final_savepoints = counter(
             "weir_final_savepoints_total", "Deleted StreamApps that had state to keep.", "outcome"
@@ -343,21 +336,6 @@ class Telemetry:
     def count_task_failure(self, task: str) -> None:
         """Count a failure of one of the controller's background tasks."""
         self.task_failures.labels(task).inc()
-
-    def note_leases(self, own: Shard | None, shards: int, transitions: Mapping[int, float]) -> None:
-        """Show which shard this controller manages, and what is known of the Leases.
-
-        Args:
-            own: Its shard; `None` on one that stands by.
-            shards: How many there are.
-            transitions: How often each Lease has changed its holder, by the shard's number.
-        """
-        self.leader.set(own is not None)
-        self.shard.set(math.nan if own is None else own.number)
-        self.shards.set(shards)
-        self.lease_transitions.clear()
-        for shard, times in transitions.items():
-            self.lease_transitions.labels(str(shard)).set(times)
 
     def note_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval."""

@@ -7,8 +7,10 @@ again while the mark is the same. After its own change, it lists in any case, be
 report it later.
 
 A watch that its server ends regularly continues where it was. After a lost watch, or if the server
-has forgotten the past (410), all marks change: everyone lists again, and at every check while there
-is no watch. A watch that died unnoticed misleads for at most `LASTS` and `GRACE`.
+has forgotten the past (410), all marks of its namespace change: everyone there lists again, and at
+every check while there is no watch. A namespace that is refused, such as a deleted one, is asked
+again for ever, and concerns no other. A watch that died unnoticed misleads for at most `LASTS` and
+`GRACE`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -58,9 +61,46 @@ class WatchApi(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Place:
+    """A namespace that is watched, or all of them."""
+
+    paths: tuple[str, ...]
+    """Of its collections."""
+    unseen: set[str]
+    """Those that are not watched at present."""
+    refused: set[str] = field(default_factory=set)
+    """Those of which it was told that they are not."""
+    time: int = 0
+    changed: Counter[Key] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, namespace: str | None) -> _Place:
+        """Return it without a watch; `None` is all namespaces."""
+        place = "" if namespace is None else f"/namespaces/{namespace}"
+        paths = tuple(f"{root}{place}/{kind}" for root, kind in _KINDS)
+        return cls(paths, {*paths})
+
+    def note_watched(self, path: str) -> None:
+        """Store that a watch has begun: what was before it is not known."""
+        self.refused.discard(path)
+        if path in self.unseen:
+            self.unseen.remove(path)
+            self.time += 1
+            self.changed.clear()
+            log.info("watching", path=path)
+
+    def note_lost(self, path: str, reason: str) -> None:
+        """Store that there is no watch; tell it once."""
+        self.unseen.add(path)
+        if path not in self.refused:
+            self.refused.add(path)
+            log.warning("watch lost", path=path, reason=reason)
+
+
 def count_watches(namespaces: Sequence[str]) -> int:
     """Return how many watches `Changes` holds for these namespaces; none: for all of them."""
-    return len(_collections(namespaces))
+    return len(_KINDS) * max(1, len(namespaces))
 
 
 class Changes:
@@ -75,32 +115,30 @@ class Changes:
             namespaces: Which are watched; none: all, by the watches of one.
         """
         self._api = api
-        self._collections = _collections(namespaces)
-        self._unseen = set(self._collections)
-        self._time = 0
-        self._changed: Counter[Key] = Counter()
+        self._everywhere = _Place.of(None)
+        self._places = {name: _Place.of(name) for name in namespaces}
 
     def mark(self, key: Key) -> Mark | None:
         """Return what differs once a StreamApp's objects have changed; `None` where unknown."""
-        return None if self._unseen else (self._time, self._changed[key])
+        place = self._places.get(key.namespace, self._everywhere)
+        return None if place.unseen else (place.time, place.changed[key])
 
     async def watch(self) -> None:
         """Watch for ever."""
         async with asyncio.TaskGroup() as group:
-            for path in self._collections:
-                group.create_task(self._follow(path), name=f"watch {path}")
+            for place in self._places.values() or [self._everywhere]:
+                for path in place.paths:
+                    group.create_task(self._follow(place, path), name=f"watch {path}")
 
-    async def _follow(self, path: str) -> None:
+    async def _follow(self, place: _Place, path: str) -> None:
         while True:
             try:
-                await self._follow_from(path, await self._api.newest(path, _LABELS))
+                await self._follow_from(place, path, await self._api.newest(path, _LABELS))
             except (TemporaryError, PermanentError) as error:
-                if path not in self._unseen:
-                    log.info("watch lost", path=path, reason=str(error))
-                self._unseen.add(path)
+                place.note_lost(path, str(error))
             await asyncio.sleep(PAUSE)
 
-    async def _follow_from(self, path: str, version: str) -> None:
+    async def _follow_from(self, place: _Place, path: str, version: str) -> None:
         """Follow the changes after `version`.
 
         Raises:
@@ -117,45 +155,31 @@ class Changes:
             }
             before = version
             async with self._api.stream(path, query, accept=_ACCEPT, lasts=LASTS + GRACE) as lines:
-                self._note_watched(path)
+                place.note_watched(path)
                 async for line in lines:
-                    version = self._take(line)
+                    version = _take(line, place.changed)
             if version == before:
                 await asyncio.sleep(_BREATH)
 
-    def _note_watched(self, path: str) -> None:
-        if path in self._unseen:
-            self._unseen.remove(path)
-            self._time += 1
-            self._changed.clear()
-            log.info("watching", path=path)
 
-    def _take(self, line: bytes) -> str:
-        """Count a change and return the resourceVersion that it led to.
+def _take(line: bytes, changed: Counter[Key]) -> str:
+    """Count a change and return the resourceVersion that it led to.
 
-        Raises:
-            TemporaryError: The server does not know any more what happened, or the line is none of
-                a watch: cut off, or of something else in between.
-        """
-        try:
-            event = from_json(line)
-            kind, thing = event["type"], event["object"]
-            if kind == "ERROR":
-                raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
-            meta = thing["metadata"]
-            app = (meta.get("labels") or {}).get(APP)
-            if kind != "BOOKMARK" and app is not None:
-                self._changed[Key(meta["namespace"], app)] += 1
-            return str(meta["resourceVersion"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TemporaryError(
-                f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
-            ) from error
-
-
-def _collections(namespaces: Sequence[str]) -> list[str]:
-    return [
-        f"{root}{place}/{kind}"
-        for place in [f"/namespaces/{name}" for name in namespaces] or [""]
-        for root, kind in _KINDS
-    ]
+    Raises:
+        TemporaryError: The server does not know any more what happened, or the line is none of
+            a watch: cut off, or of something else in between.
+    """
+    try:
+        event = from_json(line)
+        kind, thing = event["type"], event["object"]
+        if kind == "ERROR":
+            raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
+        meta = thing["metadata"]
+        app = (meta.get("labels") or {}).get(APP)
+        if kind != "BOOKMARK" and app is not None:
+            changed[Key(meta["namespace"], app)] += 1
+        return str(meta["resourceVersion"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TemporaryError(
+            f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
+        ) from error

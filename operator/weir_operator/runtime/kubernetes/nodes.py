@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 from pydantic.types import JsonValue
 
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader, Key
 from weir_operator.runtime.kubernetes.manifests import TASK_MANAGER
@@ -34,12 +34,13 @@ class NodeNotices:
     def __init__(self, api: ClusterReader, namespaces: Sequence[str] = ()) -> None:
         """Begin with nothing known."""
         self._api = api
-        self._places = tuple(f"/namespaces/{name}" for name in namespaces) or ("",)
+        self._namespaces = tuple(namespaces) or (None,)
         self._asking: asyncio.Task[None] | None = None
         self._nodes: tuple[Body, ...] = ()
         self._going: Mapping[str, str] = {}
         self._asked = self._counted = float("-inf")
-        self._threatened: frozenset[Key] = frozenset()
+        self._threatened: Mapping[str | None, frozenset[Key]] = {}
+        self._unread: set[str | None] = set()
         self._allowed = True
 
     async def going(self) -> Mapping[str, str]:
@@ -69,26 +70,37 @@ class NodeNotices:
     async def threatened(self) -> frozenset[Key]:
         """Return the StreamApps with a replica on a node that is about to go.
 
+        What was known before of a namespace whose pods the API server does not show.
+
         Raises:
-            TemporaryError: The API server does not say.
-            PermanentError: It refuses.
+            PermanentError: There are no credentials, or they cannot be read.
         """
         going = await self.going()
-        if self._counted == self._asked:
-            return self._threatened
-        asked = self._asked
-        found = [
-            pod["metadata"]
-            for node in going
-            for place in self._places
-            for pod in await self._api.list(
-                f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
-            )
-            if is_alive(pod) or is_held(pod, time.time())
-        ]
-        self._threatened = frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
-        self._counted = asked
-        return self._threatened
+        if self._counted != self._asked:
+            asked = self._asked
+            self._threatened = {name: await self._find(name, going) for name in self._namespaces}
+            self._counted = asked
+        return frozenset().union(*self._threatened.values())
+
+    async def _find(self, namespace: str | None, going: Collection[str]) -> frozenset[Key]:
+        """Return those of one namespace, or of all."""
+        place = "" if namespace is None else f"/namespaces/{namespace}"
+        try:
+            found = [
+                pod["metadata"]
+                for node in going
+                for pod in await self._api.list(
+                    f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
+                )
+                if is_alive(pod) or is_held(pod, time.time())
+            ]
+        except (TemporaryError, PermanentError) as error:
+            if namespace not in self._unread:
+                log.warning("replicas not seen", namespace=namespace, failure=str(error))
+                self._unread.add(namespace)
+            return self._threatened.get(namespace, frozenset())
+        self._unread.discard(namespace)
+        return frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
 
     async def _ask(self) -> None:
         await self._read()

@@ -14,12 +14,10 @@ from weir_operator.kubernetes.api.background import (
     LONGEST_PAUSE,
     keep_running,
 )
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.api.shards import ONLY
 from weir_operator.kubernetes.api.testing import MemoryApi
-from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.process.listing import Listing
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.rescale.testing import FakeClock
 
@@ -113,7 +111,6 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
         api,
         ["streams"],
         reconciler,  # type: ignore[arg-type]
-        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
         telemetry=telemetry,
         clock=clock,
     )
@@ -123,6 +120,44 @@ async def test_a_streamapp_whose_pass_fails_hides_no_other_in_a_list():
     assert passed == [Key("streams", "good")]
     counted = 'weir_reconcile_errors_total{app="bad",kind="defect",namespace="streams"} 1.0'
     assert counted in telemetry.render().decode()
+
+
+async def test_a_namespace_that_cannot_be_listed_hides_no_other_and_its_apps_stay_known():
+    class ClosedApi(MemoryApi):
+        async def pages(self, path, labels="", fields=""):
+            if "/namespaces/closed/" in path:
+                raise RefusedByKubernetesError("streamapps is forbidden", 403)
+            async for page in super().pages(path, labels, fields):
+                yield page
+
+    api, telemetry = ClosedApi(), Telemetry()
+    path = "/apis/weir.dev/v1alpha1/namespaces/open/streamapps/new"
+    api.put(path, {"metadata": {"namespace": "open", "name": "new"}, "spec": {}})
+    passed: list[Key] = []
+    forgotten: list[Key] = []
+    listing = Listing(
+        api,
+        ["closed", "open"],
+        SimpleNamespace(  # type: ignore[arg-type]
+            knows=lambda _: False,
+            reconcile=lambda resource: passed.append(resource.key),
+            forget=forgotten.append,
+            apps={Key("closed", "kept"): None, Key("open", "gone"): None},
+        ),
+        telemetry=telemetry,
+        clock=FakeClock(),
+    )
+
+    with capture_logs() as logs:
+        await listing.list()
+
+    assert passed == [Key("open", "new")]
+    assert forgotten == [Key("open", "gone")]
+    assert [line["namespace"] for line in logs if line["event"] == "StreamApps not listed"] == [
+        "closed"
+    ]
+    failures = 'weir_background_task_failures_total{task="lists"} 1.0'
+    assert failures in telemetry.render().decode()
 
 
 async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone():
@@ -141,7 +176,6 @@ async def test_a_streamapp_that_comes_while_pages_are_read_is_not_taken_for_gone
         api,
         ["streams"],
         reconciler,  # type: ignore[arg-type]
-        shard=ShardFilter(ONLY.owns, AutoscalerConflicts(api, clock=clock)),
         telemetry=Telemetry(),
         clock=clock,
     )

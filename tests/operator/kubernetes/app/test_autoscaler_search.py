@@ -9,7 +9,6 @@ import pytest
 from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, AutoscalerConflicts
-from weir_operator.kubernetes.process.shard_filter import ShardFilter
 from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.testing import a_stream_app
 
@@ -128,22 +127,3 @@ async def test_two_stream_apps_for_one_job_are_told_of_each_other_until_one_is_g
 
     assert [each.name for each in found] == ["trips-again"]
     assert later == ()
-
-
-async def test_two_stream_apps_for_one_job_know_of_each_other_in_different_shards():
-    conflicts = AutoscalerConflicts(FakeCluster(flink_deployment_objects()), clock=FakeClock())
-    shard = ShardFilter(lambda key: key.name == "trips", conflicts)
-    app = a_stream_app(mode="Advise", flink={"ref": REF})
-    conflicts.note(advised("trips"))
-    own, other, third = (shard.admits(advised(name)) for name in ("trips", "trips-again", "third"))
-
-    told = await conflicts.find(app)
-    shard.admits(advised("third"), gone=True)
-    without_third = await conflicts.find(app)
-    shard.note_all({Key("default", "trips")})
-    alone = await conflicts.find(app)
-
-    assert (own, other, third) == (True, False, False)
-    assert [each.name for each in told] == ["third", "trips-again"]
-    assert [each.name for each in without_third] == ["trips-again"]
-    assert alone == ()

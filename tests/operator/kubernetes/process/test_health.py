@@ -9,8 +9,7 @@ import pytest
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.objects import Key, Resource
-from weir_operator.kubernetes.api.shards import Shard
-from weir_operator.kubernetes.process.canary import BEAT, Canary, beat_of
+from weir_operator.kubernetes.process.canary import BEAT, Canary
 from weir_operator.kubernetes.process.health import (
     DeadControllerError,
     HealthServer,
@@ -106,20 +105,6 @@ async def test_the_canary_is_a_stream_app_that_is_right(api, canary):
     app = parse_manifest({**manifest, "metadata": {**manifest["metadata"], "name": "trips"}})
     assert app.spec.mode.value == "Off"
     assert shown(api).is_canary
-
-
-async def test_two_shards_hear_their_own_writings_of_one_canary(api, clock):
-    first = Canary(api, KEY, clock=clock, annotation=lambda: beat_of(Shard(0, 2)))
-    second = Canary(api, KEY, clock=clock, annotation=lambda: beat_of(Shard(1, 2)))
-    await first.beat()
-    clock.time += 10.0
-    await second.beat()
-    clock.time += 10.0
-
-    first.hear(shown(api))
-
-    assert (first.silence, second.silence) == (0.0, 10.0)
-    assert len(api.objects) == 1
 
 
 async def test_the_canary_tells_people_who_list_it_what_it_is(api, canary):

@@ -3,86 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import time
 
 import pytest
-from aiohttp import web
 
-from weir_operator.kubernetes.process import running
+from tests.operator.kubernetes.process.loopback import API, Passes, an_app, until, watching
+from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.kubernetes.api.objects import Key
+from weir_operator.kubernetes.process import handlers, running
 from weir_operator.kubernetes.process.settings import ControllerSettings
-
-
-class Server:
-    """An API server that has nothing in it, and keeps every watch open."""
-
-    def __init__(self):
-        self.watched = set()
-        """Paths of the collections that are watched now."""
-        self.url = ""
-
-    async def handle(self, request):
-        if request.query.get("watch") == "true":
-            return await self._watch(request)
-        if "limit" in request.query:
-            return web.json_response(
-                {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []}
-            )
-        return web.json_response({"kind": "Pod", "metadata": {"name": "a"}})
-
-    async def _watch(self, request):
-        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await answer.prepare(request)
-        self.watched.add(request.path)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.watched.discard(request.path)
-        return answer
-
-
-@pytest.fixture
-async def server(tmp_path, monkeypatch):
-    """Serve on loopback, for every client that is opened in a test."""
-    server = Server()
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": server.url}}],
-        "users": [{"name": "test", "user": {}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "current-context": "test",
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(config))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(file))
-    yield server
-    await runner.cleanup()
-
-
-async def until(holds, within=10.0):
-    async with asyncio.timeout(within):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-@contextlib.asynccontextmanager
-async def doing(work):
-    """Run it beside the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
+from weir_operator.runtime.kubernetes import changes as changes_module
+from weir_operator.runtime.kubernetes.changes import Changes
 
 
 async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_path, monkeypatch):
@@ -90,13 +21,15 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
     took = []
 
     async def run_controller(settings, *, api, changes, **_):
-        async with doing(changes.watch()):
-            await until(lambda: len(server.watched) == 3 * len(names))
-            began = time.monotonic()
-            async with asyncio.timeout(9.0):  # less than a request waits for a connection
-                for _ in range(20):
-                    await api.get("/api/v1/namespaces/team-0/pods/a")
-            took.append(time.monotonic() - began)
+        watching = asyncio.create_task(changes.watch())
+        await until(lambda: len(server.watched) == 3 * len(names))
+        began = time.monotonic()
+        async with asyncio.timeout(9.0):  # less than a request waits for a connection
+            for _ in range(20):
+                await api.get("/api/v1/namespaces/team-0/pods/a")
+        took.append(time.monotonic() - began)
+        watching.cancel()
+        await asyncio.wait({watching})
 
     monkeypatch.setattr(running, "run_controller", run_controller)
     monkeypatch.setattr(running, "collect_garbage_less_often", lambda: None)
@@ -107,3 +40,59 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
     await running.run_on_cluster(settings)
 
     assert took[0] < 5.0
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Ask again soon."""
+    monkeypatch.setattr(handlers, "PAUSES", (0.02,))
+    monkeypatch.setattr(changes_module, "PAUSE", 0.02)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("from_the_start", [False, True])
+async def test_kopf_outlives_a_namespace_that_is_refused_and_goes_on_there_afterwards(
+    server, from_the_start
+):
+    passes = Passes()
+    server.apps = [an_app("a", "first"), an_app("b", "second")]
+    if from_the_start:
+        server.refuse("b")
+
+    async with watching(passes, "a", "b") as kopf_watch:
+        await until(
+            lambda: "a/first" in passes.seen and f"{API}/namespaces/a/streamapps" in server.watched
+        )
+        server.refuse("b")
+        await until(lambda: server.refused_times >= 20)  # kopf's own tries are nine
+        server.tell(an_app("a", "third"))
+        await until(lambda: "a/third" in passes.seen)
+        lived = kopf_watch.lives
+        server.admit("b")
+        server.tell(an_app("b", "fourth"))
+
+        await until(lambda: "b/fourth" in passes.seen)
+
+    assert lived
+    assert kopf_watch.error is None
+
+
+@pytest.mark.usefixtures("quick")
+async def test_the_marks_of_a_namespace_stay_known_while_another_one_is_refused(server):
+    server.refuse("b")
+    api = KubernetesApi.unconnected(connections=6)
+    changes = Changes(api, ["a", "b"])
+    task = asyncio.create_task(changes.watch())
+    await until(lambda: changes.mark(Key("a", "trips")) is not None)
+
+    await until(lambda: server.refused_times >= 9)
+    during = changes.mark(Key("a", "trips")), changes.mark(Key("b", "rides"))
+    server.admit("b")
+    await until(lambda: changes.mark(Key("b", "rides")) is not None)
+
+    assert during[0] is not None
+    assert during[1] is None
+    assert changes.mark(Key("a", "trips")) == during[0], "nobody there need list again"
+    task.cancel()
+    await asyncio.wait({task})
+    await api.close()

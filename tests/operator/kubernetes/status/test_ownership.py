@@ -69,51 +69,6 @@ async def test_a_newer_controller_of_the_same_installation_takes_over(api):
     assert api.objects[PATH]["status"]["controller"]["writer"] == "later"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (FIRST, f"{FIRST}-1-of-2"),
-        (f"{FIRST}-1-of-2", f"{FIRST}-0-of-3"),
-        (f"{FIRST}-1-of-2", FIRST),
-    ],
-    ids=["the first shards", "other shards", "no shards any more"],
-)
-async def test_a_shard_takes_over_from_another_one_of_its_installation_at_once(api, before, after):
-    await writer_of(api, before).open()
-    began = asyncio.get_running_loop().time()
-    later = writer_of(api, after)
-
-    await later.open()
-    await later.settle()
-
-    assert home(api) == after
-    assert asyncio.get_running_loop().time() - began < SETTLE / 2
-
-
-async def test_a_shard_leaves_what_the_shard_of_another_installation_manages(api):
-    await writer_of(api, f"{FIRST}-1-of-2").open()
-    spec = {"holderIdentity": "weir-a-1", "leaseDurationSeconds": 30.0}
-    name = "weir-controller-1-of-2"
-    api.put(f"{LEASE}-1-of-2", {"metadata": {"name": name}, "spec": spec})
-
-    with pytest.raises(ManagedElsewhereError, match=f": {SECOND}$"):
-        await writer_of(api, f"{SECOND}-1-of-2").open()
-
-    assert home(api) == f"{FIRST}-1-of-2"
-
-
-async def test_the_annotation_gives_an_app_to_whichever_shard_of_an_installation_owns_it(api):
-    await managed_by_first(api)
-    metadata = {**api.objects[PATH]["metadata"], "annotations": {ANNOTATION: SECOND}}
-    api.put(PATH, {**api.objects[PATH], "metadata": metadata})
-
-    await writer_of(api, f"{SECOND}-2-of-5").open()
-
-    assert home(api) == f"{SECOND}-2-of-5"
-    with pytest.raises(ManagedElsewhereError):
-        await writer_of(api, f"{FIRST}-0-of-2").open()
-
-
 async def test_the_home_outlives_what_the_controller_writes(api):
     store = KubernetesStatusStore(await managed_by_first(api))
 

@@ -132,6 +132,29 @@ async def test_only_namespaces_that_are_looked_after_are_asked_about():
     assert cluster.asked == ["/api/v1/nodes", "/api/v1/namespaces/south/pods"]
 
 
+@pytest.mark.usefixtures("without_cache")
+async def test_a_namespace_that_is_refused_hides_no_threat_in_another_and_is_asked_again():
+    cluster = Cluster()
+    lists, refused = cluster.list, {"north"}
+
+    async def list_what_is_allowed(path, labels="", fields=""):
+        if any(f"/namespaces/{name}/" in path for name in refused):
+            raise RefusedByKubernetesError("pods is forbidden", 403)
+        return await lists(path, labels, fields)
+
+    cluster.list = list_what_is_allowed
+    notices = NodeNotices(cluster, ["north", "south"])
+
+    without = await notices.threatened()
+    refused.clear()
+    with_it = await notices.threatened()
+    refused.add("north")
+    later = await notices.threatened()
+
+    assert without == {Key("south", "rides")}
+    assert with_it == later == {Key("north", "trips"), Key("south", "rides")}
+
+
 async def test_pods_are_listed_no_more_often_than_nodes():
     cluster = Cluster()
     notices = NodeNotices(cluster)
