@@ -17,7 +17,13 @@ copyright = "Weir's authors, Apache-2.0"
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "helm/weir/README.md", "examples/policy/README.md"]
+include_patterns = [
+    "*.md",
+    "docs/**.md",
+    "helm/weir/README.md",
+    "examples/policy/README.md",
+    "examples/rivals/README.md",
+]
 exclude_patterns = ["docs/decisions/0000-template.md"]
 """The template is a form, not a page."""
 
@@ -46,6 +52,7 @@ NAVIGATION = {
         "architecture",
         "/CONTRIBUTING",
         "/examples/policy/README",
+        "/examples/rivals/README",
         "/CHANGELOG",
         "/CODE_OF_CONDUCT",
     ],
