@@ -15,7 +15,7 @@ it from there on another version with one replica of each operator; then it scal
 The gap is the time from the stop until Flink has counted a record again, so it includes up to one
 second that Weir takes to find out. `ANY_VERSIONS` (with upgrades such as `2.2.0-2.3.0`) and
 `ANY_JOBS` select what runs, separated by commas; Ctrl-C ends a run with what it has. What does not
-run keeps its kept outcome, which says of which commit it is and how busy the machine was.
+run keeps its outcome, in `build/benchmarks/any-job-outcomes`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,16 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.choices import choose_some
-from benchmarks.figures import Figure
-from benchmarks.flink import prepared_jobs
+from benchmarks.figures import Figure, Row
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.flink.prepared_jobs import JOBS, Prepared
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
-from benchmarks.raw_results import Result, ResultError, Table, find_commit, read_result
-from benchmarks.rows import RESULTS, write_outcomes
+from benchmarks.results import BUILD, load_outcomes, store_outcome
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY, flink_home
@@ -52,7 +49,8 @@ from weir_operator.rescale.journal import RescaleJournal, Step
 ABOUT = "Unmodified jobs on five versions of Flink: what can be rescaled, and what was exact"
 DURATION = "80 min"
 
-FOLDER = RESULTS / "any-job"
+FOLDER = BUILD / "any-job"
+KEPT = BUILD / "any-job-outcomes"
 OWN = "2.3.0"
 VERSIONS = ("1.20.5", "2.0.2", "2.1.3", "2.2.0", OWN)
 UPGRADES = ("1.20.5-2.3.0", "2.2.0-2.3.0")
@@ -81,13 +79,6 @@ CACHE = "rocksdb_block-cache-capacity"
 """As the REST interface spells it, behind the names of function and state."""
 JOB = "1" * 32
 """Of the plain Flink."""
-INPUT: Mapping[str, int] = MappingProxyType(
-    {
-        name: getattr(prepared_jobs, name)
-        for name in ("LATEST", "LINES", "RATE", "RECORDS", "ROWS", "WINDOW")
-    }
-)
-"""What the jobs are given, as `prepared_jobs` says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,8 +110,6 @@ class JobOutcome:
     refused: str = ""
     """Why Weir did not start the job."""
     failure: str = ""
-    date: str = ""
-    commit: str | None = None
     load: float | None = None
     """Processes that wanted the machine's processors, mean over the last minute of the run."""
 
@@ -137,7 +126,7 @@ class JobOutcome:
         return bool(self.compared) and self.lost == self.wrong == 0
 
 
-def run() -> list[Figure]:
+def run() -> list[Figure | Row]:
     """Run the chosen jobs on the chosen versions."""
     versions = choose_some("ANY_VERSIONS", (*VERSIONS, *UPGRADES))
     jobs = choose_some("ANY_JOBS", tuple(JOBS))
@@ -145,40 +134,21 @@ def run() -> list[Figure]:
     subprocess.run([str(REPOSITORY / "scripts/flink"), *needed], check=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    outcomes = {(each.job, each.version): each for each in _kept()}
     with suppress(KeyboardInterrupt):  # what has run by then is the result
         for version, job in product(versions, jobs):
             if not _exists(job, version):
                 continue
-            outcome = replace(
-                asyncio.run(_try(job, version)),
-                date=datetime.now(UTC).isoformat(timespec="seconds"),
-                commit=find_commit(),
-                load=round(os.getloadavg()[0], 1),
-            )
-            outcomes[job, version] = outcome
+            outcome = replace(asyncio.run(_try(job, version)), load=round(os.getloadavg()[0], 1))
             print(json.dumps(asdict(outcome)), flush=True)
-            write_outcomes("any-job", [asdict(each) for each in outcomes.values()])
-    return figures_of(list(outcomes.values()))
+            store_outcome(KEPT / f"{job}-{version}.json", asdict(outcome))
+    outcomes = load_outcomes(KEPT, JobOutcome)
+    return [*figures_of(outcomes), *map(row_of, outcomes)]
 
 
 def _exists(job: str, version: str) -> bool:
     if "-" in version:
         return job in UPGRADED
     return version in ONLY.get(job, VERSIONS)
-
-
-def _kept() -> list[JobOutcome]:
-    """Return the outcomes of earlier runs that say of which commit they are, a clean one."""
-    try:
-        result = read_result("any-job")
-    except ResultError:
-        return []
-    return [
-        JobOutcome(**each)
-        for each in result.outcomes
-        if not (each.get("commit") or "-dirty").endswith("-dirty")
-    ]
 
 
 def _all_of(figure: str, found: Sequence[bool]) -> Figure:
@@ -270,34 +240,18 @@ def _memory_of(outcome: JobOutcome) -> list[Figure]:
     ]
 
 
-def table_of(result: Result) -> Table:
-    """Return what works, by kind of job and version of Flink, for a page."""
-    outcomes = {
-        (each["job"], each["version"]): JobOutcome(**each)  # as `asdict` wrote it
-        for each in result.outcomes
-    }
-    return Table(
-        columns=(
-            "job, unmodified",
-            *(f"Flink {version}" for version in VERSIONS),
-            *(each.replace("-", " to ") for each in UPGRADES),
-        ),
-        cells=tuple(
-            (
-                title,
-                *(
-                    _format_outcome(outcomes.get((job, version))) if _exists(job, version) else ""
-                    for version in (*VERSIONS, *UPGRADES)
-                ),
-            )
-            for job, (title, _) in JOBS.items()
-        ),
+def row_of(outcome: JobOutcome) -> Row:
+    """Return what works of a job on a version of Flink."""
+    return Row(
+        table="Unmodified jobs",
+        row=f"{outcome.job}, {outcome.version.replace('-', ' to ')}",
+        beside=JOBS[outcome.job][0],
+        beside_what="job",
+        ours=_format_outcome(outcome),
     )
 
 
-def _format_outcome(outcome: JobOutcome | None) -> str:
-    if outcome is None:
-        return "not run"
+def _format_outcome(outcome: JobOutcome) -> str:
     if outcome.refused:
         return "refused"
     if outcome.done < CHANGES:
@@ -418,11 +372,7 @@ async def _measure_plain(name: str, folder: Path, home: Path) -> tuple[float, fl
 
 
 async def _measure_memory(rest: FlinkRest, job_id: str) -> tuple[float, float]:
-    """Return the MiB of managed memory of a slot, and those of RocksDB's cache; the smallest.
-
-    Raises:
-        RuntimeError: No function of the job has state in RocksDB.
-    """
+    """Return the MiB of managed memory of a slot, and those of RocksDB's cache; the smallest."""
 
     async def capacities() -> list[float] | None:
         job = await rest.job(job_id)

@@ -10,13 +10,6 @@ import urllib.request
 from collections.abc import Sequence
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.flink.gap_steps import (
-    CpuOfFlink,
-    Restart,
-    figures_of_restarts,
-    figures_of_steps,
-    restart_by_rest,
-)
 from benchmarks.flink.ledger import longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
@@ -92,11 +85,7 @@ async def _random_rescales() -> list[Figure]:
 async def _gaps(
     total: int, *, match: int, aggregate: int, times: int, limit: float
 ) -> list[Figure]:
-    """Move one replica of `match` between the pools and back.
-
-    After each move the job is restarted by Flink alone. In turns, because JVMs that have started
-    more jobs start the next one faster.
-    """
+    """Move one replica of `match` between the pools and back."""
     trips = Trips(
         name=f"rescale-{total}",
         rates=[40.0],
@@ -105,16 +94,12 @@ async def _gaps(
     trips.clear()
     moved = deployments({"large/1": match - 1, "small/500m": 1}, {"large/1": aggregate})
     ends: list[RescaleJournal] = []
-    restarts: list[Restart] = []
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
-        async with CpuOfFlink(cluster.runtime.folder) as cpu:
-            await asyncio.sleep(8.0)  # the JVMs compile what they run
-            for turn in range(times):
-                ends.append(await cluster.change(trips.initial if turn % 2 else moved))
-                await asyncio.sleep(FLOWS)
-                restarts.append(await restart_by_rest(cluster))
-                await asyncio.sleep(FLOWS)
+        await asyncio.sleep(8.0)  # the JVMs compile what they run
+        for turn in range(times):
+            ends.append(await cluster.change(trips.initial if turn % 2 else moved))
+            await asyncio.sleep(FLOWS)
         ledger = await cluster.finish()
     arrivals = read_arrivals(trips.out)
     gaps = [
@@ -131,8 +116,6 @@ async def _gaps(
     return [
         at_most(figure=gap, value=median, unit="s", limit=limit),
         Figure(figure=f"{name}: output gap, longest", value=max(gaps), unit="s"),
-        *figures_of_steps(name, ends, arrivals, cluster.runtime.folder / "jm/log", cpu),
-        *figures_of_restarts(name, restarts, arrivals, cpu),
         *(
             Figure(figure=f"{name}: {label}, median", value=_median(ends, a, b), unit="s")
             for label, a, b in (

@@ -37,7 +37,7 @@ import yaml
 from benchmarks.cluster.chaos.verdict import read_committed
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import read_arrivals, read_proof
-from benchmarks.rows import RESULTS
+from benchmarks.results import BUILD
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.local.folders import AppFolder
@@ -148,7 +148,7 @@ ABOUT = "memory, files and records of a controller over 500 rescales of one job"
 DURATION = "25 min"
 
 NAME = "soak"
-FOLDER = RESULTS / NAME
+FOLDER = BUILD / NAME
 LONGEST = 120.0
 """Seconds after which a rescale that has not come is not waited for any longer."""
 SUSPEND_LIMIT = 90.0
@@ -272,11 +272,7 @@ def look(process: psutil.Process) -> Sample:
 
 
 async def _find_end(lines: AsyncIterator[bytes]) -> dict[str, Any]:
-    """Return the record of the next rescale that ends.
-
-    Raises:
-        RuntimeError: The controller has ended.
-    """
+    """Return the record of the next rescale that ends."""
     async for line in lines:
         record: dict[str, Any] = json.loads(line)
         if record["type"] == "rescale" and record["finished"] is not None:

@@ -9,9 +9,6 @@ is the mean over records, which is what is measured; a decision plans for the wo
 `aggregate` stands behind keys: `equal`, with indivisible key groups. No edge of Flink shares
 strictly by speed; `proportional` is what the adaptive partitioner tends to when replicas fill up,
 so that rule is judged on the mixed deployments of `match` above 0.7.
-
-Percentiles from source to sink, as the simulator has them, are compared with those of simulated
-records (`queues_in_a_row`), for which no Flink is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from rich.console import Console
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from benchmarks.model.queues_in_a_row import LENGTHS, compare_all
 from benchmarks.model.steady_state import (
     ARGUMENTS,
     MEASURED,
@@ -47,8 +43,6 @@ from weir_policies.policy import Aggregation, Sharing
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
 DURATION = "11 min"
 
-SEED = 1
-"""Of the simulated records."""
 PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
 """Where the calibrated parameters are kept."""
 
@@ -126,25 +120,6 @@ def run() -> list[Figure]:
         )
         for name, group in groups.items()
     ]
-    return [*figures, *compare_percentiles()]
-
-
-def compare_percentiles() -> list[Figure]:
-    """Return how far the simulator's percentiles are from those of simulated records."""
-    figures = []
-    for bounded, cases in compare_all(seed=SEED).items():
-        errors = [abs(case.error) for case in cases]
-        what = f"error of the simulated {bounded} from source to sink"
-        for length in LENGTHS:
-            group = [abs(each.error) for each in cases if each.chain.length == length]
-            figures.append(
-                Figure(
-                    figure=f"{what}, median, {length} operators in a row ({len(group)} cases)",
-                    value=100 * statistics.median(group),
-                    unit="%",
-                )
-            )
-        figures.append(Figure(figure=f"{what}, worst", value=100 * max(errors), unit="%"))
     return figures
 
 

@@ -24,13 +24,10 @@ from typing import Any
 
 import numpy as np
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.figures import Figure
 from benchmarks.model.fidelity_queueing import PARAMETERS, calibrate
-from benchmarks.policies.demo_policies import INTERVAL, INTERVALS, TRACE, run_policy
-from benchmarks.rows import Row, write_rows
+from benchmarks.policies.live.night import INTERVAL, INTERVALS, TRACE, run_policy
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.run_record import RecordedRun, TickRecord
 from weir_operator.streamapp import world
@@ -83,8 +80,6 @@ def run() -> list[Figure]:
         [summarise(simulate(experiment, seed=seed, history=True)) for seed in SEEDS]
     )
     ratios = compare_with_model(done, experiment)
-    Console().print(_table(real, simulated))
-    write_rows("fidelity-trips", list(_rows(real, simulated)))
     pairs: Sequence[tuple[str, float, float, str]] = (
         ("intervals over the bound", real.violations, simulated.violations, "%"),
         ("cost against the first deployment", 100 * real.cost, 100 * simulated.cost, "%"),
@@ -221,29 +216,3 @@ def compare_with_model(done: RecordedRun, experiment: Experiment) -> Sequence[fl
         if math.isfinite(predicted):
             ratios.append(predicted / tick.response_time.mean)
     return ratios
-
-
-def _rows(real: Night, simulated: Night) -> Sequence[Row]:
-    def row(name: str, here: str, there: str) -> Row:
-        return Row(table="The demo's night", row=name, beside=here, ours=there, holds=None)
-
-    return [
-        row(
-            "intervals over the bound", f"{real.violations:.1f} %", f"{simulated.violations:.1f} %"
-        ),
-        row("cost against the first deployment", f"{real.cost:.2f}", f"{simulated.cost:.2f}"),
-        row("restarts", f"{real.restarts:g}", f"{simulated.restarts:g}"),
-        row("resizes", f"{real.resizes:g}", f"{simulated.resizes:g}"),
-        row(
-            "median response time",
-            f"{1000 * real.median_response:.0f} ms",
-            f"{1000 * simulated.median_response:.0f} ms",
-        ),
-    ]
-
-
-def _table(real: Night, simulated: Night) -> Table:
-    table = Table("", "real", "simulated", title="The demo's night, policy queueing")
-    for row in _rows(real, simulated):
-        table.add_row(row.row, row.beside, row.ours)
-    return table

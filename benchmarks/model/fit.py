@@ -98,11 +98,7 @@ class DriftFigures:
 
 
 def watch_days(seeds: Sequence[int]) -> DriftFigures:
-    """Watch a day without a drift, one with one of 20 %, and an hour after one of 25 % on the edge.
-
-    Args:
-        seeds: Of so many of each.
-    """
+    """Watch a day without a drift, one with one of 20 %, an hour after one of 25 % on the edge."""
     delays, selectivity_delays, early, false_alarms = [], [], 0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -138,13 +134,7 @@ def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> 
 def draw_day(
     factors: Floats, rng: np.random.Generator, *, passed: Floats | None = None
 ) -> list[IntervalSample]:
-    """Return a day of intervals.
-
-    Args:
-        factors: Of the service time of `match`, shape `(DAY,)`.
-        rng: Decides everything else.
-        passed: Factors of the records that it passes on, shape `(DAY,)`; `None` is 1.
-    """
+    """Return a day of intervals."""
     rates = scale_to_maximum(synthesise(TraceKind.TAXI, slots=DAY, rng=rng), maximum=PEAK)
     machine = {name: _wander(rng) for name in SERVICE}
     # Draws of their own: those of the service times are the same with the edge and without.
@@ -237,11 +227,7 @@ JUDGED: tuple[tuple[Counts, Counts], ...] = (
 
 
 def run() -> list[Figure]:
-    """Fit, predict and measure; then watch the simulated days.
-
-    Raises:
-        BenchmarkError: `FIT_DAYS` is no number of days.
-    """
+    """Fit, predict and measure; then watch the simulated days."""
     days = choose_count("FIT_DAYS", DAYS)
     job = Trips(name="fit", rates=[RATE], initial=deployments(*FITTED[0]), arguments=ARGUMENTS)
     calibration, points = asyncio.run(_measure(job))

@@ -137,10 +137,6 @@ def figures_of_plans(experiment: Experiment, whole: float) -> list[Figure]:
 
     The run's last plan is made again and again, in one round. The first plans and those made afresh
     take several, so the share is a lower bound.
-
-    Args:
-        experiment: What is run.
-        whole: Seconds of the whole run.
     """
     algorithm = registry.define("planner", settings_of(experiment, {}))
     if algorithm is None:

@@ -79,21 +79,7 @@ async def measure_steady(
     seconds: float = MEASURED,
     parts: int = 1,
 ) -> tuple[AppMeasurement, Sequence[AppMeasurement]]:
-    """Bring the job to a deployment and measure its steady state.
-
-    Args:
-        cluster: The job.
-        match: Replicas of `match` by node type.
-        aggregate: Replicas of `aggregate`.
-        seconds: Length of the window.
-        parts: How many parts of equal length to measure besides.
-
-    Returns:
-        The whole window, and its parts in order of time.
-
-    Raises:
-        RuntimeError: It does not settle.
-    """
+    """Bring the job to a deployment and measure its steady state."""
     target = deployments(match, aggregate)
     if cluster.store.load().deployments != target:
         await cluster.change(target)

@@ -110,15 +110,7 @@ def run_batches(
     workers: int | None = None,
     until: float = math.inf,
 ) -> Iterator[PartOutcome]:
-    """Yield the outcome of each part: those that are kept first, then others as they finish.
-
-    Args:
-        batches: What to run, begun in this order. The parts of one are computed together: they
-            have one policy and one shape.
-        folder: Where outcomes are kept.
-        workers: Processes; `None` is one per processor.
-        until: Time of the monotonic clock after which no further batch begins.
-    """
+    """Yield the outcome of each part: those that are kept first, then others as they finish."""
     missing = []
     for batch in batches:
         kept = {part.name: read_part(part, folder) for part in batch}

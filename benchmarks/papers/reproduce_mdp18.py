@@ -8,8 +8,7 @@ Source: Russo Russo, "Towards Decentralized Auto-Scaling Policies for Data Strea
 Applications", ZEUS 2018. Departures:
 1. It bounds the response time of the longest path by 0.65 s (footnote 1), which cannot be kept:
    0.94 s is service. Here, the mean over the operators is bounded by 0.63 s, because this gives the
-   published costs, and figure 2b's axis contains those for four operators. `MDP_BOUND=printed`
-   runs table 1 with the bound as printed instead, on one path, as a result of its own.
+   published costs, and figure 2b's axis contains those for four operators.
 2. How rates become levels is not said. Here, a level is the nearest multiple of 20 tuples per
    minute, and that multiple is its rate.
 """
@@ -29,12 +28,10 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from benchmarks.choices import choose
-from benchmarks.figures import Figure, at_least
-from benchmarks.papers.departures import Departure
+from benchmarks.figures import Figure, Row, at_least
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_lines
-from benchmarks.rows import RESULTS, Row, write_rows
+from benchmarks.results import BUILD
 from weir_policies.kernels.chains import estimate_chain
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.experiment import Experiment
@@ -45,7 +42,7 @@ from weir_simulator.traces import read_trace
 ABOUT = "table 1 and figure 2 of the 2018 MDP paper: centralised and decentralised, MDP and RL"
 DURATION = "5 min"
 
-FOLDER = RESULTS / "mdp18"
+FOLDER = BUILD / "mdp18"
 TRAINING = FOLDER / "training.txt"
 """The taxi trace in tuples/s."""
 SERVICE_RATES = (3.7, 3.3, 2.7, 3.3)
@@ -55,8 +52,6 @@ QUANTUM = 20
 """Tuples/minute per rate level."""
 BOUND = 0.63
 """Seconds of response time, of the mean over the operators."""
-PRINTED_BOUND = 0.65
-"""Seconds of response time, of the sum over the path, as printed."""
 SLOTS = 525_600
 MOVING, VIOLATED, RESOURCES = 0.4, 0.4, 0.2
 """Weights of the cost, equations 1 and 2."""
@@ -146,90 +141,10 @@ class SimulatedYear:
     controller: Controller
     path: int
     operators: int = 3
-    printed: bool = False
-    """Whether the bound is the printed one."""
 
 
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    return [
-        Departure(
-            what="bound on the response time of the application",
-            paper="650 ms",
-            here=f"{1000 * BOUND:g} ms, of the mean response time of the operators",
-            why="the paper bounds the sum over the path, which cannot keep 650 ms: 940 ms are "
-            "service alone; the mean, and 630 ms, were chosen because they give the printed costs",
-        ),
-        Departure(
-            what="levels of the rate",
-            paper="not said how rates become levels",
-            here=f"the nearest multiple of {QUANTUM} tuples per minute, which is the level's rate",
-            why="the simplest reading",
-        ),
-        Departure(
-            what="another reading of that bound with these costs",
-            paper="650 ms",
-            here="650 ms, of the sum of queue length over service rate: up to commit 83e82e36a",
-            why="this reading is not the paper's either, and the simulator has no such response "
-            "time; one path's costs came to 0.161 planned, 0.179, 0.176 and 0.207 decentralised",
-        ),
-        Departure(
-            what="unknown cost (equation 6)",
-            paper="per state and action",
-            here="per next state, as `mdp-rl` keeps it",
-            why="fits the printed numbers better; as printed, one path's costs of decentralised RL "
-            "came to 0.184, 0.176 and 0.199 with 0.6, 0.7 and 0.8, up to commit 83e82e36a",
-        ),
-        Departure(
-            what="rate levels that have not been seen (equation 5)",
-            paper="P is the share of transitions that were counted",
-            here="`mdp-rl` begins with one transition of every level to itself, which stays "
-            "counted; `mdp` takes a level without a transition to stay",
-            why="the share of nothing is not defined",
-        ),
-        Departure(
-            what="rate at the operators",
-            paper="the source's at every one",
-            here="no more than those before it pass on",
-            why="the simulator's dataflow; only overloaded slots differ",
-        ),
-        Departure(
-            what="rates",
-            paper="one workload drawn along the Markov chain of the taxi trace",
-            here=f"{len(PATHS)} such paths of {SLOTS:,} slots, their mean",
-            why="the paper's path is not published",
-        ),
-        Departure(
-            what="Figure 2b",
-            paper="learned policies",
-            here="exact plans on one path",
-            why="learning takes long; how far learned costs are from these is not recorded "
-            "(centralised, Table 1: 2.5 %)",
-        ),
-        Departure(
-            what="when a row counts as reproduced",
-            paper="",
-            here=f"cost and instances within {100 * NEAR:g} %, violations and reconfigurations "
-            f"within {100 * ROUGH:g} %, alike in all rows",
-            why="one limit for all, not chosen row by row; the centralised rows' costs differ by "
-            "2.5 % in the paper, so 3 % does not tell them apart",
-        ),
-    ]
-
-
-def result_name() -> str:
-    """Return the name of the result: the bound as printed has one of its own."""
-    return "reproduce-mdp18-printed" if _is_printed() else "reproduce-mdp18"
-
-
-def _is_printed() -> bool:
-    return choose("MDP_BOUND", "fitted", ("fitted", "printed")) == "printed"
-
-
-def run() -> list[Figure]:
-    """Simulate all years, draw figure 2, write the rows; return what was promised."""
-    if _is_printed():
-        return run_printed()
+def run() -> list[Figure | Row]:
+    """Simulate all years, draw figure 2; return what was promised, and table 1."""
     chain_jobs = [
         SimulatedYear(label, controller, path)
         for label, (controller, _) in TABLE_1.items()
@@ -244,56 +159,7 @@ def run() -> list[Figure]:
     draw_over_time(years)
     sizes = [(job, year) for job, year in results if job.label.startswith("Figure 2b")]
     draw_sizes(sizes)
-    write_rows("reproduce-mdp18", compare_table(years))
-    return [*judge(years), *compare_sizes(sizes)]
-
-
-def run_printed() -> list[Figure]:
-    """Simulate table 1 with the bound as printed; return what follows from it."""
-    write_traces()
-    jobs = [
-        SimulatedYear(label, controller, PATHS[0], printed=True)
-        for label, (controller, _) in TABLE_1.items()
-    ]
-    years = {job.label: year for job, year in run_all(jobs)}
-    write_rows(
-        "reproduce-mdp18",
-        [
-            Row(
-                table="Table 1, the bound as printed: cost / violations / reconfigurations / "
-                "instances",
-                row=label,
-                beside=format_year(TABLE_1[label][1]),
-                ours=format_year(year),
-                holds=None,
-            )
-            for label, year in years.items()
-        ],
-    )
-    return [
-        Figure(
-            figure="bound as printed: least violations of all rows",
-            value=100 * min(year.violations for year in years.values()) / SLOTS,
-            unit="% of the slots",
-        ),
-        Figure(
-            figure="bound as printed: cost of the centralised MDP, of the printed",
-            value=years["centralised MDP"].cost / TABLE_1["centralised MDP"][1].cost,
-            unit="times",
-        ),
-        Figure(
-            figure="bound as printed: instances of the centralised MDP; published 10.95",
-            value=years["centralised MDP"].instances,
-            unit="",
-        ),
-    ]
-
-
-def format_year(year: Year | Published) -> str:
-    """Return the four numbers of a row."""
-    return (
-        f"{year.cost:.3f} / {year.violations:,} / {year.reconfigurations:,} / {year.instances:.2f}"
-    )
+    return [*judge(years), *compare_sizes(sizes), *compare_table(years)]
 
 
 def list_sizes() -> list[SimulatedYear]:
@@ -327,7 +193,6 @@ def run_job(job: SimulatedYear) -> Year:
         trace=trace_of(job.path),
         training=TRAINING,
         levels=int(_levels_of(taxi).max()) + 1,
-        bound=PRINTED_BOUND if job.printed else None,
     )
     return run_year(experiment)
 
@@ -358,18 +223,8 @@ def describe(
     trace: Path,
     training: Path,
     levels: int,
-    bound: float | None = None,
 ) -> Experiment:
-    """Return the experiment of so many operators in a row.
-
-    Args:
-        controller: Which one.
-        operators: How many.
-        trace: Of the rates, tuples/s.
-        training: Of those that a plan is made for, tuples/s.
-        levels: Of the rate.
-        bound: Of the sum of the response times, s; `None` is that which gives the printed costs.
-    """
+    """Return the experiment of so many operators in a row; traces are of tuples/s."""
     names = [f"op{number + 1}" for number in range(operators)]
     return Experiment.model_validate(
         {
@@ -379,7 +234,7 @@ def describe(
             ],
             "edges": [list(pair) for pair in pairwise(names)],
             "nodeTypes": [{"name": "node", "speedup": 1.0, "price": 1.0}],
-            "objective": {"responseTime": BOUND * operators if bound is None else bound},
+            "objective": {"responseTime": BOUND * operators},
             "weights": {
                 "violations": VIOLATED,
                 "resources": RESOURCES,
@@ -400,11 +255,7 @@ def trace_of(path: int) -> Path:
 
 
 def write_traces() -> None:
-    """Write the taxi trace and the paths as tuples/s.
-
-    Raises:
-        BenchmarkError: The taxi trace is missing.
-    """
+    """Write the taxi trace and the paths as tuples/s."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     taxi = read_trace(trace_file("taxi"))
     np.savetxt(TRAINING, taxi / 60, fmt="%.17g")

@@ -41,13 +41,7 @@ class Injected:
 
 
 def injections(begin: float, source: str, inside: str) -> Mapping[str, Injected]:
-    """Return the faults by name; samples must come to them in order of time.
-
-    Args:
-        begin: Unix seconds of the minute that they befall.
-        source: The operator that reads.
-        inside: An operator behind it.
-    """
+    """Return the faults by name; samples must come to them in order of time."""
     at = round(1000 * (begin + 20))
 
     bases: dict[int, float] = {}

@@ -29,11 +29,7 @@ class Process:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Return if it runs.
-
-        Raises:
-            RuntimeError: It has ended; its log says why.
-        """
+        """Return if it runs."""
         if self._words()[0] == "Z":
             raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
 
@@ -85,13 +81,6 @@ def memory_limit(mebibytes: int) -> Iterator[Callable[[int], None]]:
 
     It takes root. Pages of files count where the process brings them into memory. Those that are
     there already do not, so a restart is measured with too much memory.
-
-    Yields:
-        A function that moves the process with this PID into the group. The process must end before
-        the block does.
-
-    Raises:
-        BenchmarkError: The kernel's control groups do not limit memory here.
     """
     v1_tree = Path("/sys/fs/cgroup/memory")  # version 1 has a tree for each resource
     has_v1 = v1_tree.is_dir()

@@ -7,19 +7,12 @@ this machine, so what is measured of the controller is its own process: CPU time
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would. How busy the
 machine was is reported beside each part.
 
-One part after the other: the start of all together, the calm, a JobManager that answers nobody,
-an API server that takes two seconds for each answer, one that is away for 20 s, the plans, and the
-restart. Planners make their first plan after 20 to 29 minutes and replace it 20 minutes later: the
-calm is measured again 25 minutes after all were decided on, while first plans are made, and after
-42 minutes, while plans are replaced.
+One part after the other: the start of all together, the calm, the minutes in which planners make
+their first plans (25 after all were decided on), and the restart.
 
-A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=slow,away` measures only
-these, after a start that is not measured, and has a result of its own, `scale-slow-away`.
-
-`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
-`WEIR_SCALE_MEMORY=1024` limits the controller's memory to so many MiB, the pages of its files
-included, as a pod's limit does. The result is then `scale-1024MiB`. Needs root, to create a control
-group.
+`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer. `WEIR_SCALE_MEMORY=1024` limits the
+controller's memory to so many MiB, the pages of its files included, as a pod's limit does; needs
+root, to create a control group.
 """
 
 from __future__ import annotations
@@ -32,15 +25,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from benchmarks.choices import choose_count, choose_some
+from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage
-from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.machine import (
     Process,
     PrometheusUse,
@@ -55,31 +46,21 @@ from tests.api.control_plane import ControlPlane, running_control_plane
 from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
-DURATION = "55 min"
+DURATION = "45 min"
 
-USUAL_APPS = 1000
-APPS = choose_count("WEIR_SCALE_APPS", USUAL_APPS)
+APPS = choose_count("WEIR_SCALE_APPS", 1000)
 MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
 """MiB that the controller may have; 0 is no limit."""
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
-FIRST_PLANS, PLANS_REPLACED = 25 * 60.0, 42 * 60.0
-"""Seconds after all were decided on at which the stretches with these plans begin."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
+FIRST_PLANS = 25 * 60.0
+"""Seconds after all were decided on at which the stretch with first plans begins."""
 MEASURED = 3
 """Intervals that are measured, after the start is over."""
 LONGEST_START = 360.0
 """Seconds after which a start counts as not measured."""
-SLOW = 2.0
-"""Seconds more for each answer of a slow API server."""
-SLOW_FOR = 3 * INTERVAL
-"""Seconds for which it is slow: each StreamApp ticks meanwhile."""
-AWAY_FOR = 20.0
-SETTLES = 30.0
-"""Seconds that are watched after a fault of the API server."""
-HANGING = 1
-"""Intervals that are measured while one JobManager answers nobody."""
 READ_EVERY = 30.0
 """Seconds between two readings of the controller's metrics."""
 LOOK_EVERY = 10.0
@@ -89,10 +70,6 @@ MEMORY_LIMIT = 512.0
 LAG_LIMIT = 1.0
 DECIDED_LIMIT = 180.0
 """Seconds after a start within which all have been decided on."""
-PAUSE_LIMIT = 30.0
-"""Seconds between two renewals: before those after which a holder stops acting."""
-TERM_OVER = "term over"
-"""What the controller says when it has lost its Lease."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,12 +120,9 @@ class Stretch:
 class Bench:
     """One run."""
 
-    def __init__(
-        self, plane: ControlPlane, server: ApiServer, folder: Path, *, port: int, apps: int
-    ) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, *, port: int, apps: int) -> None:
         self.apps = apps
         self.plane = plane
-        self.server = server
         self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
         self.world = self.prometheus = ""
         self._folder = folder
@@ -167,7 +141,7 @@ class Bench:
     @contextmanager
     def controller(self, **settings: str) -> Iterator[None]:
         """Run a controller while the block runs, with some environment variables more."""
-        config = self.plane.kubeconfig(self._folder, url=self.server.url)
+        config = self.plane.kubeconfig(self._folder)
         command = (
             *(sys.executable, "-m", "benchmarks.controller.scale.controller"),
             *(self.world, self.prometheus, str(self._folder / "state"), str(self._port)),
@@ -211,11 +185,7 @@ class Bench:
         )
 
     def wait_until_all_decided(self) -> dict[str, float]:
-        """Return seconds until all jobs were found running, and until all had been decided on.
-
-        Raises:
-            RuntimeError: That takes more than `LONGEST_START`.
-        """
+        """Return seconds until all jobs were found running, and until all had been decided on."""
         found: dict[str, float] = {}
         ready, began = 0.0, time.monotonic()
         deciding: set[str] = set()
@@ -269,27 +239,18 @@ class Bench:
             anonymous=self.process.resident()["RssAnon"],
         )
 
-    def terms_lost(self) -> int:
-        """Return how often the controller has lost its Lease since its start."""
-        return self.log.read_text().count(TERM_OVER)
-
-
-def result_name() -> str:
-    """Return the name of the result: other parts, fewer StreamApps or a limit have their own."""
-    chosen = [name for name in PART_NAMES if name in CHOSEN]
-    name = "-".join(["scale", *(chosen if len(chosen) < len(PART_NAMES) else [])])
-    name = name if APPS == USUAL_APPS else f"{name}-{APPS}"
-    return f"{name}-{MEMORY}MiB" if MEMORY else name
-
 
 def run() -> list[Figure]:
     """Set the stage, start the controller, measure it, start it again."""
     with running_bench(APPS) as bench:
         with bench.controller():
-            figures = measure_parts(bench, PARTS[:-1])
-        if "restart" in CHOSEN:
-            with bench.controller():
-                figures += measure_parts(bench, PARTS[-1:])
+            figures = [
+                *measure_start(bench, "start"),
+                *measure_calm(bench),
+                *measure_planned(bench),
+            ]
+        with bench.controller():
+            figures += measure_start(bench, "restart")
     return [
         Figure(figure="StreamApps", value=float(APPS), unit=""),
         Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
@@ -310,42 +271,9 @@ def running_bench(apps: int) -> Iterator[Bench]:
             stage.running_prometheus(folder, prometheus_port, world=world, apps=range(apps))
         )
         asyncio.run(stage.set_stage(plane, apps))
-        server = stack.enter_context(reachable_api_server(plane))
-        bench = Bench(plane, server, folder, port=port, apps=apps)
+        bench = Bench(plane, folder, port=port, apps=apps)
         bench.world, bench.prometheus = world, prometheus
         yield bench
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the benchmark."""
-
-    name: str
-    measure: Callable[[Bench], list[Figure]]
-    goals: Mapping[str, tuple[float, str]]
-    """Limit and unit of each figure with a goal: what is missed where the part fails."""
-
-
-def measure_parts(bench: Bench, parts: Sequence[Part]) -> list[Figure]:
-    """Measure those that were chosen, one after the other; a start is needed in any case."""
-    figures: list[Figure] = []
-    for part in parts:
-        chosen = part.name in CHOSEN
-        if not (chosen or part.name == "start"):
-            continue
-        print(f"{part.name} ...", flush=True)
-        try:
-            found = part.measure(bench)
-        except (OSError, RuntimeError) as error:
-            print(f"{part.name} was not measured: {error}", flush=True)
-            found = [
-                at_most(figure=figure, value=None, unit=unit, limit=limit)
-                for figure, (limit, unit) in part.goals.items()
-            ]
-        for each in found:
-            print(f"  {each.figure}: {each.value} {each.unit}", flush=True)
-        figures += found if chosen else []
-    return figures
 
 
 def measure_start(bench: Bench, name: str) -> list[Figure]:
@@ -365,9 +293,6 @@ def measure_start(bench: Bench, name: str) -> list[Figure]:
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
-        at_most(figure=f"{name}: longest pause between renewals of the Lease",
-                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
-        at_most(figure=f"{name}: terms lost", value=float(bench.terms_lost()), unit="", limit=0),
     ]  # fmt: skip
 
 
@@ -394,21 +319,10 @@ def measure_calm(bench: Bench) -> list[Figure]:
     ]  # fmt: skip
 
 
-def measure_planned(bench: Bench, *, when: str, seconds: float) -> list[Figure]:
-    """Measure while nothing else happens, in minutes in which planners make or replace their plans.
-
-    Args:
-        bench: What is measured.
-        when: What the names of figures end with.
-        seconds: From the moment at which all had been decided on.
-
-    Raises:
-        RuntimeError: Not all had been decided on, so nobody knows when they have.
-    """
-    if not bench.decided:
-        raise RuntimeError("Expected a start after which all had been decided on")
-    time.sleep(max(bench.decided + seconds - time.monotonic(), 0.0))
-    return judge_calm(bench.watch(MEASURED * INTERVAL), when)
+def measure_planned(bench: Bench) -> list[Figure]:
+    """Measure while nothing else happens, in minutes in which planners make their first plans."""
+    time.sleep(max(bench.decided + FIRST_PLANS - time.monotonic(), 0.0))
+    return judge_calm(bench.watch(MEASURED * INTERVAL), ", first plans")
 
 
 def judge_calm(calm: Stretch, when: str) -> list[Figure]:
@@ -426,98 +340,6 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
                unit="MiB/min"),
         Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
-
-
-def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
-    """Measure while the API server is slow or away, and a while after."""
-    began, lost = time.monotonic(), bench.terms_lost()
-    before = lags_of(bench.page())
-    if name == "slow":
-        bench.server.answer_after(SLOW)
-    else:
-        bench.server.go_away()
-    try:
-        time.sleep(seconds)
-    finally:
-        bench.server.come_back()
-    meanwhile = lags_of(bench.page())
-    ticks = meanwhile.get(math.inf, 0.0) - before.get(math.inf, 0.0)
-    after = bench.watch(SETTLES)
-    return [
-        at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
-                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
-        at_most(figure=f"API server {name}: terms lost",
-                value=float(bench.terms_lost() - lost), unit="", limit=0),
-        Figure(figure=f"API server {name}: ticks meanwhile, of those due",
-               value=100 * ticks * INTERVAL / (bench.apps * seconds), unit="%"),
-        Figure(figure=f"API server {name}: tick lag meanwhile, p99",
-               value=quantile(before, meanwhile, 0.99), unit="s"),
-        Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
-               unit="s"),
-        Figure(figure=f"API server {name}: machine busy just after",
-               value=100 * after.busy, unit="%"),
-    ]  # fmt: skip
-
-
-def measure_hanging(bench: Bench) -> list[Figure]:
-    """Measure while one JobManager takes questions and answers none."""
-    address = asyncio.run(stage.address_of(bench.plane, 0))
-    urllib.request.urlopen(f"{bench.world}/hang/{address}", data=b"", timeout=10).close()
-    try:
-        hung = bench.watch(HANGING * INTERVAL)
-    finally:
-        urllib.request.urlopen(f"{bench.world}/answer/{address}", data=b"", timeout=10).close()
-    return [
-        at_most(figure="tick lag with one JobManager hanging, p99", value=hung.lag, unit="s",
-                limit=LAG_LIMIT),
-        Figure(figure="ticks of the others with one JobManager hanging",
-               value=100 * hung.ticks / (HANGING * (APPS - 1)), unit="%"),
-    ]  # fmt: skip
-
-
-def goals_of_lease(name: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of the Lease in a part."""
-    return {
-        f"{name}: longest pause between renewals of the Lease": (PAUSE_LIMIT, "s"),
-        f"{name}: terms lost": (0.0, ""),
-    }
-
-
-def goals_of_start(name: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of a start or restart."""
-    decided = {f"{name} until all had been decided on": (DECIDED_LIMIT, "s")}
-    return decided | goals_of_lease(name)
-
-
-def goals_of_calm(when: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of a stretch in which nothing happens."""
-    return {
-        f"CPU of the controller{when}": (CPU_LIMIT, "cores"),
-        f"memory of the controller{when}": (MEMORY_LIMIT, "MiB"),
-        f"tick lag{when}, p99": (LAG_LIMIT, "s"),
-    }
-
-
-PARTS = (
-    Part("start", partial(measure_start, name="start"),
-         goals_of_start("start")),
-    Part("calm", measure_calm,
-         goals_of_calm("")),
-    Part("hanging", measure_hanging,
-         {"tick lag with one JobManager hanging, p99": (LAG_LIMIT, "s")}),
-    Part("slow", partial(measure_fault, name="slow", seconds=SLOW_FOR),
-         goals_of_lease("API server slow")),
-    Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
-         goals_of_lease("API server away")),
-    Part("planned", partial(measure_planned, when=", first plans", seconds=FIRST_PLANS),
-         goals_of_calm(", first plans")),
-    Part("replanned", partial(measure_planned, when=", plans replaced", seconds=PLANS_REPLACED),
-         goals_of_calm(", plans replaced")),
-    Part("restart", partial(measure_start, name="restart"),
-         goals_of_start("restart")),
-)  # fmt: skip
-PART_NAMES = tuple(part.name for part in PARTS)
-CHOSEN = frozenset(choose_some("WEIR_SCALE_PARTS", PART_NAMES))
 
 
 def total(page: str, name: str) -> float:
