@@ -79,7 +79,6 @@ class Task:
 
 TASKS: Mapping[str, Sequence[Task]] = {
     "pipelines": (
-        Task(what="--help", script="start-pipelines --help"),
         Task(
             what="process a day with Spark",
             script=f"start-pipelines pipelines run --tables /tables --from {FIRST}",
@@ -89,11 +88,6 @@ TASKS: Mapping[str, Sequence[Task]] = {
         Task(
             what="import every module, but for those that other images are for",
             script=f"python -c {shlex.quote(IMPORT_ALL)}",
-        ),
-        Task(
-            what="the help of every command",
-            script="for name in $(weir --help | sed -n 's/^│ \\([a-z]*\\) .*/\\1/p');"
-            ' do weir "$name" --help || exit; done',
         ),
         Task(
             what="simulate a month with the planner",
@@ -111,18 +105,12 @@ TASKS: Mapping[str, Sequence[Task]] = {
             " --operator operator-0 && test -s /tmp/trace",
         ),
         Task(
-            what="say in a sentence which image exports history",
-            script="weir pipelines export --prometheus http://127.0.0.1:1 2> /tmp/said;"
-            " test $? = 1 && test $(wc -l < /tmp/said) = 1 && grep weir-pipelines /tmp/said",
-        ),
-        Task(
             what="hand the agent to Flink's pods",
             script=f"cp {AGENT_IN_IMAGE} /tmp/agent && sha256sum /tmp/agent > /tmp/sum"
             " && sha256sum -c /tmp/sum && mv /tmp/agent /tmp/moved",
         ),
     ),
     "tuner": (
-        Task(what="--help of the Job", script="python -m weir_operator.tuning.worker --help"),
         Task(
             what="tune with BoTorch",
             script=f"cd /examples && weir {' '.join(TUNING)} --out /tmp/tuned > /tmp/tuned.json",

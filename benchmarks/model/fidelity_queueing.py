@@ -14,16 +14,14 @@ so that rule is judged on the mixed deployments of `match` above 0.7.
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.console import Console
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from benchmarks.model.steady_state import (
     ARGUMENTS,
     MEASURED,
@@ -31,7 +29,6 @@ from benchmarks.model.steady_state import (
     Counts,
     Point,
     measure_steady,
-    table_of,
 )
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
@@ -42,9 +39,6 @@ from weir_policies.policy import Aggregation, Sharing
 
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
 DURATION = "11 min"
-
-PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
-"""Where the calibrated parameters are kept."""
 
 CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
     ({"large/2": 1}, {"large/1": 2}),
@@ -83,9 +77,7 @@ class SharingPoint(Point):
 def run() -> list[Figure]:
     """Measure and predict all points."""
     points, proportional = asyncio.run(_run())
-    Console().print(
-        table_of(points, title=f"{RATE:g} records/s", sharing=[p.rule.value for p in points])
-    )
+    print(*points, sep="\n")
     errors = [point.error for point in points]
     busy = sum(point.is_busy for point in points)
     figures = [
@@ -156,36 +148,9 @@ async def _run() -> tuple[list[SharingPoint], list[SharingPoint]]:
     return points, proportional
 
 
-def write_parameters(managers: Mapping[str, ObservedOperator]) -> None:
-    """Keep what was calibrated, for the simulator (`fidelity-trips`)."""
-    learned = {
-        name: {
-            "nominal": nominal,
-            "service_mean": managers[name].model.service_mean,
-            "service_scv": managers[name].model.service_scv,
-            "network_time": managers[name].model.network_time,
-        }
-        for name, nominal in (("match", 0.020), ("aggregate", 0.016))
-    }
-    PARAMETERS.parent.mkdir(parents=True, exist_ok=True)
-    PARAMETERS.write_text(json.dumps(learned, indent=2) + "\n")
-
-
-async def calibrate() -> None:
-    """Calibrate alone, for whoever needs the parameters and not the judgement."""
-    job = Trips(
-        name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
-    )
-    job.clear()
-    async with TripsCluster(job) as cluster:
-        await cluster.lifecycle.bring_up()
-        await _calibrate(cluster, _managers(job, Sharing.BY_LOAD))
-
-
 async def _calibrate(cluster: TripsCluster, managers: Mapping[str, ObservedOperator]) -> None:
     for counts in CALIBRATION:
         _learn(managers, await _measure(cluster, *counts), counts)
-    write_parameters(managers)
 
 
 def _managers(job: Trips, sharing: Sharing) -> Mapping[str, ObservedOperator]:

@@ -15,13 +15,14 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.model import deep_speed
-from benchmarks.papers.taas2023 import Setting, describe
+from benchmarks.papers.deep_parts import Part, run_parts
+from benchmarks.papers.taas2023 import Setting, describe, describe_for
 from weir_operator.flink.jars import REPOSITORY
 from weir_policies import registry
 from weir_policies.kernels.view import Memory, View
@@ -38,6 +39,8 @@ DURATION = "5 min, most of it for 24 runs of DQL+PDS"
 
 A3 = Setting("taxi", 10, "A", 3)
 TABULAR = ("threshold-cheapest", "ql", "ql-pds", "ql-pds-plus")
+WORKERS, RUNS_EACH = 2, 12
+"""Processes of the deep runs, and runs of each."""
 REPEATS = 5
 REPEATED_PLANS = 200
 SIZES = (10, 100, 1000)
@@ -111,7 +114,7 @@ def run() -> list[Figure]:
         ),
         at_most(figure="weir --help", value=time_help(), unit="s", limit=0.5),
         *time_starts(),
-        *deep_speed.run(),
+        *time_deep_runs(),
     ]  # fmt: skip
     return figures
 
@@ -241,3 +244,27 @@ def _time_start(policy: str, cache: str, *, built: bool, script: str = COLD) -> 
     )
     seconds, memory = done.stdout.split()
     return float(seconds), float(memory)
+
+
+def time_deep_runs() -> list[Figure]:
+    """Time the runs, in two processes of twelve, imports and compilation included."""
+    experiment = describe_for("dqn-pds", A3)
+    parts = [
+        Part(
+            name=f"batch-{batch}",
+            policy="dqn-pds",
+            parameters={"published": 1},
+            experiment=experiment,
+            seeds=tuple(range(batch * RUNS_EACH, (batch + 1) * RUNS_EACH)),
+        )
+        for batch in range(WORKERS)
+    ]
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = list(run_parts(parts, Path(folder), workers=WORKERS))
+    seconds = time.perf_counter() - began
+    slots = sum(len(outcome.runs) for outcome in outcomes) * 400_001
+    return [
+        at_most(figure="24 runs of DQL+PDS on A3", value=seconds, unit="s", limit=300),
+        Figure(figure="slots of all runs per second", value=slots / seconds, unit="slots/s"),
+    ]

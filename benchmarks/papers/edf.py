@@ -1,4 +1,4 @@
-"""EDF's Table 1 and Figure 5, simulated: who is slower, restarts more, what the bucket changes.
+"""EDF's Table 1, simulated: who is slower, restarts more, what the bucket changes.
 
 The experiment is `examples/experiments/edf.yaml`; the policies are `threshold-cheapest` (TH),
 `ql-edf` (QL) and `full-backup` (MB), each with and without the token bucket. Service times and the
@@ -6,10 +6,10 @@ bursts of partialRank were not published. They are calibrated on Table 1, so its
 reproduced, only its orderings. `ql`, which learns from granted changes alone, stands beside
 `ql-edf`. Beyond Table 1, there are settings in which requests *conflict* over nodes, settings whose
 budgets were *profiled* in the simulated world by the paper's recipe (the others have those that it
-printed for its own application), and Figure 5.
+printed for its own application).
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
-section 9, Table 1 and Figure 5.
+section 9, Table 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from rich.progress import track
 
 from benchmarks.figures import Figure, Row, at_least, at_most
 from benchmarks.papers.taas2023 import trace_file
-from benchmarks.pictures import draw_panels
 from benchmarks.results import BUILD
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import CostWeights
@@ -42,7 +41,7 @@ from weir_simulator.experiment_files import load_experiment
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 
-ABOUT = "EDF's Table 1 and Figure 5: thresholds, Q-learning, full backup, the token bucket"
+ABOUT = "EDF's Table 1: thresholds, Q-learning, full backup, the token bucket"
 DURATION = "5 min"
 
 EXPERIMENT = Path(__file__).parents[2] / "examples" / "experiments" / "edf.yaml"
@@ -84,17 +83,6 @@ MORE = (
     ("MB profiled perf=res", False),
 )
 """Settings beyond Table 1."""
-FIGURE_5 = (
-    ("TH 0.3", False),
-    ("TH 0.3", True),
-    ("QL perf=res", False),
-    ("QL perf=res", True),
-    ("MB perf=res", False),
-    ("MB perf=res", True),
-)
-"""Its panels a to f; its text does not say which weights Q-learning had."""
-SMOOTH = 4
-"""Slots of Figure 5 that are averaged, 2 min."""
 
 Key = tuple[str, bool]
 """A setting such as `TH 0.7` or `QL perf=res`, and whether the token bucket is used."""
@@ -131,11 +119,10 @@ class Line:
 
 
 def run() -> list[Figure | Row]:
-    """Run all settings, draw Figure 5; return what is promised, and Table 1."""
+    """Run all settings; return what is promised, and Table 1."""
     published = read_published()
     ours = run_all([*published, *((f"ql {weights}", True) for weights in WEIGHTS)], SEEDS)
     more = run_all(MORE, MORE_SEEDS)
-    draw_over_time()
     profiled = describe("MB profiled perf=res", bucket=False, load=load_of(0))
     return [
         *judge(ours),
@@ -497,37 +484,3 @@ def judge_requests(ours: Mapping[Key, Line]) -> list[Figure]:
             if "conflicts" in setting and not bucket
         ),
     ]
-
-
-def draw_over_time() -> None:
-    """Draw Figure 5: response time and replicas over time, with and without the bucket."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        histories = list(pool.map(_history_of, FIGURE_5))
-    draw_panels(
-        "edf-figure-5",
-        {
-            f"{letter}) {setting}{', token bucket' if bucket else ''}": (
-                (hours, 1000 * _smooth(history[:, AT_TIME])),
-                (hours, _smooth(history[:, AT_PRICE])),
-            )
-            for letter, (setting, bucket), history in zip(
-                "abcdef", FIGURE_5, histories, strict=True
-            )
-            for hours in [np.arange(len(history) // SMOOTH) * SMOOTH * 30 / 3600]
-        },
-        left="ms",
-        right="replicas",
-        across="hours",
-    )
-
-
-def _history_of(key: Key) -> Floats:
-    setting, bucket = key
-    experiment = describe(setting, bucket=bucket, load=load_of(0))
-    return simulate(experiment, seed=0, history=True).history
-
-
-def _smooth(values: Floats) -> Floats:
-    blocks = values[: len(values) // SMOOTH * SMOOTH].reshape(-1, SMOOTH)
-    return np.asarray(blocks.mean(axis=1))

@@ -34,7 +34,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,6 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
     them it is no price of the same thing, so those settings are also counted without.
     """
     runs = [saving for each in judged for saving in each.savings]
-    several = [each for each in judged if len(each.ours) > 1]
     fair = [saving for each in judged if each.naive_keeps for saving in each.savings]
     means = [fmean(each.savings) for each in judged]
     figures = [
@@ -214,11 +213,6 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
         Figure(figure=f"{name}: saving of a run, least", value=min(runs), unit="%"),
         Figure(figure=f"{name}: saving of a run, mean", value=fmean(runs), unit="%"),
         Figure(figure=f"{name}: saving of a run, greatest", value=max(runs), unit="%"),
-        Figure(
-            figure=f"{name}: standard deviation of the saving over seeds, mean of the settings",
-            value=fmean(stdev(each.savings) for each in several) if several else None,
-            unit="points",
-        ),
     ]  # fmt: skip
     if name.startswith("Figure 20"):
         return [*figures, *_count_within_paper_limits(name, judged)]

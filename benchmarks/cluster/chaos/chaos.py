@@ -101,7 +101,6 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed_mid_change": faults.ControllerKilledMidChange,
     "controller_and_job_manager_killed": faults.ControllerAndJobManagerKilled,
     "job_manager_killed": faults.JobManagerKilled,
-    "job_manager_killed_without_weir": faults.JobManagerKilledWithoutWeir,
     "task_managers_killed": faults.TaskManagersKilled,
     "lease_lost_mid_change": faults.LeaseLostMidChange,
     "node_cordoned": faults.NodeCordoned,
@@ -180,8 +179,6 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
     One that cannot be injected counts as stuck: a run of many is not lost for it.
     """
     fault = FAULTS[drawn.kind]()
-    if fault.direct is not None and await world.scrape(directly=fault.direct):
-        await _require_well(world, LIMIT)
     injected, failure = CLOCK.now(), ""
     try:
         await fault.inject(world, drawn.generator())
@@ -202,9 +199,6 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
         ended=injected if math.isnan(fault.ended) else fault.ended,
         recovered=None if failure else recovered,
         missing=failure or missing,
-        took_without_weir=(
-            fault.took if isinstance(fault, faults.JobManagerKilledWithoutWeir) else None
-        ),
         doubled=read_committed(world.place.state / "committed", 0).doubled,
         load=os.getloadavg()[0],
     )
@@ -287,11 +281,9 @@ def _describe(outcome: FaultOutcome) -> str:
     what = f"{outcome.kind} ({outcome.detail})" if outcome.detail else outcome.kind
     if outcome.took is None:
         return f"{what}: STUCK: {outcome.missing}"
-    alone = outcome.took_without_weir
     return "".join(
         (
             f"{what}: well after {outcome.took:.0f} s, {outcome.lasted:.0f} s in all",
-            f" (the job {alone:.0f} s after the kill)" if alone is not None else "",
             f"; last missing: {outcome.missing}" if outcome.missing else "",
             f"; {outcome.doubled} records doubled so far" if outcome.doubled else "",
         )

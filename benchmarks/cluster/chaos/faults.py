@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -30,12 +30,11 @@ import yaml
 from benchmarks.cluster.chaos.world import (
     VOLUME_MIB,
     ChaosWorld,
-    find_idle_job,
     find_missing,
     look_back,
 )
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import JobDetails, SavepointProgress
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
@@ -109,9 +108,6 @@ STOLEN_FOR = 15
 @dataclass
 class Fault(ABC):
     """One harm, injected once."""
-
-    direct: ClassVar[bool | None] = None
-    """Whether Weir must scrape the job itself, or must not; `None` is all one."""
 
     ended: float = math.nan
     """Unix time at which it was over; NaN before."""
@@ -190,41 +186,6 @@ class TaskManagersKilled(Kill):
         """Kill them."""
         pods = await world.app.pods("taskmanager")
         await self.kill(world, draw.sample(pods, draw.randint(1, 2)), draw)
-
-
-@dataclass
-class JobManagerKilledWithoutWeir(Kill):
-    """The JobManager dies while there is no controller; the job comes back without it."""
-
-    took: float | None = None
-    """Seconds until the job ran again, its first new checkpoint included; `None`: it did not."""
-
-    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Scale Weir to zero, kill, and wait for the job."""
-        status = await world.app.status()
-        await world.scale_weir(0)
-
-        async def nobody() -> bool | None:
-            return None if await world.controllers() else True
-
-        await wait_until(nobody, clock=CLOCK, timeout=90.0, period=0.2)
-        await self.kill(world, await world.app.pods("jobmanager"), draw)
-        before = await look_back(world)
-
-        async def back() -> bool | None:
-            try:
-                missing = await self.find_trace(world)
-                return None if missing or await find_idle_job(world, status, before) else True
-            except WeirError:
-                return None  # a JobManager that is gone answers nothing
-
-        if await wait_until(back, clock=CLOCK, timeout=LIMIT / 2, period=0.5):
-            self.took = CLOCK.now() - before.time
-
-    async def heal(self, world: ChaosWorld) -> None:
-        """Have Weir again."""
-        await world.scale_weir(1)
-        self.ended = CLOCK.now()
 
 
 @dataclass
@@ -512,8 +473,6 @@ class ApiServerAway(NetworkFault):
 
 class PrometheusAway(NetworkFault):
     """Prometheus neither scrapes nor answers."""
-
-    direct: ClassVar[bool | None] = False
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Cut it off for longer than samples count as fresh."""

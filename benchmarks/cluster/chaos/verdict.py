@@ -28,8 +28,6 @@ class FaultOutcome:
     """Processes that wanted the machine's processors, mean over its last minute."""
     detail: str = ""
     """What was struck, of what was drawn."""
-    took_without_weir: float | None = None
-    """Seconds in which the job came back while there was no controller."""
     doubled: int = 0
     """Records that the transactional sink had committed more than once by then."""
 
@@ -121,24 +119,7 @@ def figures_of(
         at_most(figure="jobs alive at once, most", value=jobs_at_once, unit="", limit=1),
         Figure(figure="load average beside it, median", value=_median(loads), unit=""),
         Figure(figure="load average beside it, highest", value=max(loads, default=None), unit=""),
-        *_without_weir(outcomes),
         *_recoveries(outcomes, pauses),
-    ]
-
-
-def _without_weir(outcomes: Sequence[FaultOutcome]) -> list[Figure]:
-    kind = "job_manager_killed_without_weir"
-    took = [each.took_without_weir for each in outcomes if each.kind == kind]
-    if not took:
-        return []
-    known = [seconds for seconds in took if seconds is not None]
-    return [
-        at_most(
-            figure="JobManager killed without Weir: job back after, longest",
-            value=max(known) if len(known) == len(took) else None,
-            unit="s",
-            limit=60,
-        )
     ]
 
 

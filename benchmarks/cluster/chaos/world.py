@@ -76,37 +76,15 @@ class ChaosWorld:
         namespace = self.place.namespace
         return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
 
-    @property
-    def release_path(self) -> str:
-        """Of the controller's Deployment."""
-        return f"/apis/apps/v1/namespaces/{self.place.namespace}/deployments/{RELEASE}"
-
     async def controllers(self) -> list[Body]:
         """Return the controller's pods that are not about to go."""
         return staying(await self.place.api.list(f"{self.core}/pods", labels=_CONTROLLER))
-
-    async def scale_weir(self, replicas: int) -> None:
-        """Have so many controllers."""
-        await self.place.api.patch(self.release_path, {"spec": {"replicas": replicas}})
 
     async def ask_for_change(self) -> int:
         """Ask for another number of replicas of `aggregate`, and return it."""
         wanted = 1 if replicas_of(await self.app.status()) > 1 else 2
         await self.app.change(operators=operators(aggregate=wanted))
         return wanted
-
-    async def scrape(self, *, directly: bool) -> bool:
-        """Have Weir scrape the job itself or ask Prometheus; return whether that is new."""
-        spec = (await self.place.api.get(self.release_path))["spec"]["template"]["spec"]
-        [container] = spec["containers"]
-        source = f"--prometheus={self.prometheus}"
-        if (source not in container["args"]) == directly:
-            return False
-        others = [each for each in container["args"] if each != source]
-        container["args"] = others if directly else [*others, source]
-        body = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        await self.place.api.patch(self.release_path, body)
-        return True
 
 
 @asynccontextmanager

@@ -34,8 +34,6 @@ from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.machine import (
     Process,
-    PrometheusUse,
-    cpu_by_program,
     machine_cpu,
     memory_limit,
 )
@@ -82,12 +80,7 @@ class Reading:
     """CPU seconds of all processes."""
     lags: Mapping[float, float]
     """Ticks that began no later than so many seconds after their time."""
-    ticks: float
     decisions: float
-    requests: Mapping[str, float]
-    prometheus: PrometheusUse
-    disk: tuple[float, float]
-    """MiB that the controller has read from disks and written to files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,16 +94,7 @@ class Stretch:
     """Part of the machine's processors that were in use, by whatever."""
     lag: float | None
     """Seconds, p99."""
-    ticks: float
     decisions: float
-    requests: Mapping[str, float]
-    queries: float
-    prometheus: PrometheusUse
-    """At the end."""
-    read: float
-    """MiB that the controller read from disks."""
-    written: float
-    """MiB that it wrote to files."""
     highest: float
     """MiB of the controller."""
     anonymous: float
@@ -177,11 +161,7 @@ class Bench:
             cpu=self.process.cpu(),
             machine=machine_cpu(),
             lags=lags_of(page),
-            ticks=total(page, "weir_tick_lag_seconds_count"),
             decisions=total(page, "weir_decisions_total"),
-            requests=asyncio.run(stage.requests_served(self.plane)),
-            prometheus=PrometheusUse.of(self.prometheus),
-            disk=self.process.disk(),
         )
 
     def wait_until_all_decided(self) -> dict[str, float]:
@@ -225,16 +205,7 @@ class Bench:
             cores=(after.cpu - before.cpu) / passed,
             busy=(after.machine - before.machine) / passed / (os.cpu_count() or 1),
             lag=quantile(before.lags, after.lags, 0.99),
-            ticks=after.ticks - before.ticks,
             decisions=after.decisions - before.decisions,
-            requests={
-                kind: count - before.requests.get(kind, 0.0)
-                for kind, count in after.requests.items()
-            },
-            queries=after.prometheus.queries - before.prometheus.queries,
-            prometheus=after.prometheus,
-            read=after.disk[0] - before.disk[0],
-            written=after.disk[1] - before.disk[1],
             highest=self.process.highest,
             anonymous=self.process.resident()["RssAnon"],
         )
@@ -278,18 +249,15 @@ def running_bench(apps: int) -> Iterator[Bench]:
 
 def measure_start(bench: Bench, name: str) -> list[Figure]:
     """Measure from the controller's start until all have been decided on."""
-    began, machine, programs = time.monotonic(), machine_cpu(), cpu_by_program()
+    began, machine = time.monotonic(), machine_cpu()
     with bench.process.watched():
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
-    used = {each: cpu - programs.get(each, 0.0) for each, cpu in cpu_by_program().items()}
     return [
         Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
         at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
                 limit=DECIDED_LIMIT),
         Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
-        *(Figure(figure=f"CPU time of the {name}: {program}", value=used[program], unit="s")
-          for program in sorted(used)),
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
@@ -300,23 +268,10 @@ def measure_calm(bench: Bench) -> list[Figure]:
     """Measure while nothing happens, before there are plans."""
     time.sleep(WARM)
     calm = bench.watch(MEASURED * INTERVAL)
-    asked = {
-        kind: count / APPS * 60 / calm.seconds
-        for kind, count in calm.requests.items()
-        if not kind.endswith("leases")  # one for all, and read by this benchmark too
-    }
-    frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
     return [
         *judge_calm(calm, ""),
         Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
-        Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
-               unit="1/min"),
-        Figure(figure="memory of Prometheus", value=calm.prometheus.memory, unit="MiB"),
-        Figure(figure="series in Prometheus", value=calm.prometheus.series, unit=""),
-        Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
-               unit=""),
-        *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
-    ]  # fmt: skip
+    ]
 
 
 def measure_planned(bench: Bench) -> list[Figure]:
@@ -334,10 +289,6 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
                 limit=MEMORY_LIMIT),
         Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
         at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
-        Figure(figure=f"read from the disk{when}", value=calm.read * 60 / calm.seconds,
-               unit="MiB/min"),
-        Figure(figure=f"written to files{when}", value=calm.written * 60 / calm.seconds,
-               unit="MiB/min"),
         Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
 

@@ -77,20 +77,6 @@ async def set_stage(plane: ControlPlane, apps: int) -> None:
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
 
 
-async def requests_served(plane: ControlPlane) -> dict[str, float]:
-    """Return how many requests the API server has answered, by verb and resource."""
-    async with (
-        session_for(certificate=plane.certificate, token=ADMIN) as session,
-        session.get(f"{plane.url}/metrics") as answer,
-    ):
-        page = await answer.text()
-    served: dict[str, float] = {}
-    for labels, value in samples(page, "apiserver_request_total"):
-        kind = f"{labels['verb']} {labels['resource']}"
-        served[kind] = served.get(kind, 0.0) + value
-    return served
-
-
 def samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
     """Yield labels and value of each series of a name on a page of metrics."""
     for line in page.splitlines():

@@ -80,13 +80,6 @@ def test_a_setting_that_costs_more_than_naive_with_one_seed_misses_the_goal():
     assert values["Figure 21: saving of a run, least"] == pytest.approx(-5)
 
 
-def test_the_spread_over_seeds_is_told():
-    values = values_of(summarise("Figure 21", [a_judged(money=(8.0, 9.0))]))
-
-    spread = "Figure 21: standard deviation of the saving over seeds, mean of the settings"
-    assert values[spread] == pytest.approx(10 / math.sqrt(2))
-
-
 def test_a_setting_that_breaks_a_limit_with_a_seed_misses_the_goal():
     figures = summarise("Figure 21", [a_judged(), a_judged(violations=0.06)])
 
