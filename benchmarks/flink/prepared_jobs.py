@@ -15,7 +15,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -46,12 +46,6 @@ SCRIPT = REPOSITORY / "benchmarks/jobs/SqlScript.java"
 ODD = 50
 """Odd numbers of a window of `Kinds`."""
 KINDS = REPOSITORY / "benchmarks/jobs/kinds"
-ROCKSDB: Mapping[str, str] = MappingProxyType(
-    {
-        "state.backend.type": "rocksdb",
-        "state.backend.rocksdb.metrics.block-cache-capacity": "true",
-    }
-)
 NEWEST, LAST_OF_1 = "2.3.0", "1.20.0"
 """Of Flink's examples: not every release has its own in Maven Central."""
 
@@ -86,8 +80,6 @@ class Prepared:
     """Called every second, so that there is always something to read."""
     count: Callable[[], Miscounted] | None = None
     """`None` where the output cannot be counted."""
-    memory: int = 1024
-    """MiB of a TaskManager."""
 
 
 Preparation = Callable[[ExitStack, Path], Prepared]
@@ -254,11 +246,6 @@ def prepare_sql(stack: ExitStack, folder: Path) -> Prepared:
     return Prepared(build=build, arguments=statements, count=count)
 
 
-def prepare_rocksdb(stack: ExitStack, folder: Path) -> Prepared:
-    """The same with its windows in RocksDB, on a TaskManager of Flink's default size."""
-    return replace(prepare_sql(stack, folder), config=ROCKSDB, memory=1728)
-
-
 JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
     {
         "top-speed": ("Flink's example `TopSpeedWindowing`", prepare_top_speed),
@@ -275,7 +262,6 @@ JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
             "side output; `windowAll`; exactly-once files",
             prepare_kinds,
         ),
-        "rocksdb": ("the first SQL job with its windows in RocksDB", prepare_rocksdb),
         "iteration": ("Flink's example `Iteration`", prepare_iteration),
         "batch": ("Flink's example `WordCount` in batch mode", prepare_batch),
     }

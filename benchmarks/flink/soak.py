@@ -58,16 +58,6 @@ class Sample:
     threads: int
     records: int
     """Bytes of the decision records."""
-    state: int
-    """Bytes of whatever else it keeps, without savepoints, checkpoints and processes' folders."""
-    savepoints: int
-    """Folders of savepoints."""
-    checkpoints: int
-    """Folders of checkpoints, of all jobs so far."""
-    jobs: int
-    """Folders that jobs have for their checkpoints."""
-    processes: int
-    """Folders of TaskManagers that are or were."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,11 +76,6 @@ QUANTITIES = (
     Quantity(name="open file descriptors", of=lambda each: each.descriptors, unit="", most=0.02),
     Quantity(name="threads", of=lambda each: each.threads, unit="", most=0.02),
     Quantity(name="decision records", of=lambda each: each.records / MIB, unit="MiB", most=0.01),
-    Quantity(name="other state", of=lambda each: each.state / MIB, unit="MiB", most=0.001),
-    Quantity(name="savepoint folders", of=lambda each: each.savepoints, unit="", most=0.02),
-    Quantity(name="checkpoint folders", of=lambda each: each.checkpoints, unit="", most=0.02),
-    Quantity(name="jobs' checkpoint roots", of=lambda each: each.jobs, unit="", most=0.02),
-    Quantity(name="TaskManagers' folders", of=lambda each: each.processes, unit="", most=0.02),
 )
 
 
@@ -248,14 +233,7 @@ def manifest() -> dict[str, Any]:
 def look(process: psutil.Process) -> Sample:
     """Return what the controller holds now."""
     folder = AppFolder(FOLDER / "state" / f"default.{NAME}")
-    apart = {folder.checkpoints, folder.savepoints, folder.job_manager.path, folder.path / "tm"}
-    own = [
-        path
-        for entry in folder.path.iterdir()
-        if entry not in apart
-        for path in ([entry] if entry.is_file() else entry.rglob("*"))
-    ]
-    records = [path for path in own if path.name.startswith(RECORDS)]
+    records = folder.path.glob(f"{RECORDS}*")
     with process.oneshot():
         return Sample(
             time=time.time(),
@@ -263,11 +241,6 @@ def look(process: psutil.Process) -> Sample:
             descriptors=process.num_fds(),
             threads=process.num_threads(),
             records=sum(map(_size, records)),
-            state=sum(_size(path) for path in own if path not in records),
-            savepoints=_count(folder.savepoints, "*"),
-            checkpoints=_count(folder.checkpoints, "*/chk-*"),
-            jobs=_count(folder.checkpoints, "*"),
-            processes=_count(folder.path / "tm", "*"),
         )
 
 
@@ -278,10 +251,6 @@ async def _find_end(lines: AsyncIterator[bytes]) -> dict[str, Any]:
         if record["type"] == "rescale" and record["finished"] is not None:
             return record
     raise RuntimeError(f"The controller has ended: see {FOLDER / 'run.jsonl'}")
-
-
-def _count(folder: Path, pattern: str) -> int:
-    return sum(1 for path in folder.glob(pattern) if path.is_dir())
 
 
 def _size(path: Path) -> int:

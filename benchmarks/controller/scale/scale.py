@@ -7,8 +7,9 @@ this machine, so what is measured of the controller is its own process: CPU time
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would. How busy the
 machine was is reported beside each part.
 
-One part after the other: the start of all together, the calm, the minutes in which planners make
-their first plans (25 after all were decided on), and the restart.
+One part after the other: the start of all together, the calm, an API server that takes two seconds
+for each answer, one that is away for 20 s, the minutes in which planners make their first plans (25
+after all were decided on), and the restart.
 
 `WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer. `WEIR_SCALE_MEMORY=1024` limits the
 controller's memory to so many MiB, the pages of its files included, as a pod's limit does; needs
@@ -32,6 +33,7 @@ from pathlib import Path
 
 from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage
+from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.machine import (
     Process,
     machine_cpu,
@@ -53,6 +55,17 @@ WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
+SLOW = 2.0
+"""Seconds more for each answer of a slow API server."""
+SLOW_FOR = 3 * INTERVAL
+"""Seconds for which it is slow: each StreamApp ticks meanwhile."""
+AWAY_FOR = 20.0
+SETTLES = 30.0
+"""Seconds that are watched after a fault of the API server."""
+PAUSE_LIMIT = 30.0
+"""Seconds between two renewals: before those after which a holder stops acting."""
+TERM_OVER = "term over"
+"""What the controller says when it has lost its Lease."""
 FIRST_PLANS = 25 * 60.0
 """Seconds after all were decided on at which the stretch with first plans begins."""
 MEASURED = 3
@@ -104,9 +117,12 @@ class Stretch:
 class Bench:
     """One run."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, *, port: int, apps: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, server: ApiServer, folder: Path, *, port: int, apps: int
+    ) -> None:
         self.apps = apps
         self.plane = plane
+        self.server = server
         self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
         self.world = self.prometheus = ""
         self._folder = folder
@@ -125,7 +141,7 @@ class Bench:
     @contextmanager
     def controller(self, **settings: str) -> Iterator[None]:
         """Run a controller while the block runs, with some environment variables more."""
-        config = self.plane.kubeconfig(self._folder)
+        config = self.plane.kubeconfig(self._folder, url=self.server.url)
         command = (
             *(sys.executable, "-m", "benchmarks.controller.scale.controller"),
             *(self.world, self.prometheus, str(self._folder / "state"), str(self._port)),
@@ -210,6 +226,10 @@ class Bench:
             anonymous=self.process.resident()["RssAnon"],
         )
 
+    def terms_lost(self) -> int:
+        """Return how often the controller has lost its Lease since its start."""
+        return self.log.read_text().count(TERM_OVER)
+
 
 def run() -> list[Figure]:
     """Set the stage, start the controller, measure it, start it again."""
@@ -218,6 +238,8 @@ def run() -> list[Figure]:
             figures = [
                 *measure_start(bench, "start"),
                 *measure_calm(bench),
+                *measure_fault(bench, "slow", SLOW_FOR),
+                *measure_fault(bench, "away", AWAY_FOR),
                 *measure_planned(bench),
             ]
         with bench.controller():
@@ -242,7 +264,8 @@ def running_bench(apps: int) -> Iterator[Bench]:
             stage.running_prometheus(folder, prometheus_port, world=world, apps=range(apps))
         )
         asyncio.run(stage.set_stage(plane, apps))
-        bench = Bench(plane, folder, port=port, apps=apps)
+        server = stack.enter_context(reachable_api_server(plane))
+        bench = Bench(plane, server, folder, port=port, apps=apps)
         bench.world, bench.prometheus = world, prometheus
         yield bench
 
@@ -290,6 +313,37 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
         Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
         at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
         Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
+    ]  # fmt: skip
+
+
+def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
+    """Measure while the API server is slow or away, and a while after."""
+    began, lost = time.monotonic(), bench.terms_lost()
+    before = lags_of(bench.page())
+    if name == "slow":
+        bench.server.answer_after(SLOW)
+    else:
+        bench.server.go_away()
+    try:
+        time.sleep(seconds)
+    finally:
+        bench.server.come_back()
+    meanwhile = lags_of(bench.page())
+    ticks = meanwhile.get(math.inf, 0.0) - before.get(math.inf, 0.0)
+    after = bench.watch(SETTLES)
+    return [
+        at_most(figure=f"API server {name}: longest pause between renewals of the Lease",
+                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
+        at_most(figure=f"API server {name}: terms lost",
+                value=float(bench.terms_lost() - lost), unit="", limit=0),
+        Figure(figure=f"API server {name}: ticks meanwhile, of those due",
+               value=100 * ticks * INTERVAL / (bench.apps * seconds), unit="%"),
+        Figure(figure=f"API server {name}: tick lag meanwhile, p99",
+               value=quantile(before, meanwhile, 0.99), unit="s"),
+        Figure(figure=f"API server {name}: tick lag just after, p99", value=after.lag,
+               unit="s"),
+        Figure(figure=f"API server {name}: machine busy just after",
+               value=100 * after.busy, unit="%"),
     ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Policies on real Flink: one of the parts that `LIVE_PART` names.
 
 - `night` (25 min): a night of taxi trips by the example as it is, each policy on its own Flink.
-- `policies` (1 h): policies of the papers and rivals, those that learn trained before.
+- `policies` (1 h): policies of the papers, those that learn trained before.
 - `match` (11 h): Weir out of the box against Flink's own autoscaler.
 
 Each has a result of its own.

@@ -1,4 +1,4 @@
-"""Policies of the papers and rivals once on real Flink, on the same arrivals, beside `planner`.
+"""Policies of the papers once on real Flink, on the same arrivals, beside `planner`.
 
 The job is `trips` with the service times, the peak and the bound of `live`. A record waits for its
 service time, which takes no CPU, so that the JVMs that a change starts have the machine. There are
@@ -73,10 +73,8 @@ POLICIES = (
     "drs-cheapest",
     "lohrmann-cheapest",
     "heinze-cheapest",
-    "daedalus",
-    "conttune",
 )
-"""`planner`, which the others are compared with, one of each kind in the papers, and two rivals."""
+"""`planner`, which the others are compared with, and one of each kind in the papers."""
 TRAFFIC_SEED = 5
 QUARTER = 15
 """Minutes of the traffic that a line of the trace stands for."""

@@ -197,18 +197,6 @@ def test_where_no_output_is_counted_nothing_is_said_of_lost_records():
     assert figure([uncounted], "records lost or doubled").holds is None
 
 
-@pytest.mark.parametrize(("pinned", "holds"), [(512.0, True), (511.0, False), (None, False)])
-def test_managed_memory_is_held_to_that_of_a_plain_flink(pinned, holds):
-    measured = an_outcome(
-        "rocksdb", managed=pinned, managed_plain=512.0, cache=213.3333330, cache_plain=213.3333359
-    )
-
-    found = figure([measured], "managed memory of a slot")
-
-    assert (found.value, found.holds) == (pinned, holds)
-    assert figure([measured], "capacity of RocksDB").holds is True
-
-
 def test_a_job_that_should_be_refused_and_ran_is_no_success():
     ran, refused = an_outcome(REFUSED[1]), an_outcome(REFUSED[1], refused="a batch job")
 
