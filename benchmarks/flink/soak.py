@@ -3,15 +3,12 @@
 `weir local` runs the example job on a Flink of its own; its policy goes from one replica to two and
 back in every interval in which it is asked, so that every rescale is decided, recorded, walked and
 measured as any other (`soak_controller`). After each one the controller's process is looked at: its
-memory, file descriptors and threads, the bytes that it keeps, the folders of savepoints and
-checkpoints. A leak shows as growth that goes on, so the last third is judged by its slope; the
-first third warms up.
+memory, file descriptors and threads, and the bytes of its decision records. A leak shows as growth
+that goes on, so the last third is judged by its slope; the first third warms up.
 
 Records are counted by the files that a transactional sink committed and by the job's ledger.
 
 `SOAK_RESCALES` (500) makes shorter runs, which end the warming up too early to be flat.
-
-Whether what a controller holds grows with the rescales that it has made. Pure.
 """
 
 from __future__ import annotations

@@ -391,7 +391,6 @@ def _elasticity() -> Iterator[Figure | Row]:
     for job, truth, rate, up, down in jobs:
         bound, published_bound = bounds[job]
         uniform = BOOTSTRAP[job] - len(up)
-        lean = search_throughput(truth, rate, (1,) * len(up)).target
         for way, start in (("up", up), ("down", down)):
             begins = search_throughput(truth, rate, start).target if way == "up" else start
             found = {
@@ -436,12 +435,6 @@ def _elasticity() -> Iterator[Figure | Row]:
                 value=score(truth, rate, bound, plo, floor),
                 unit="",
             )
-            if lean != floor:
-                yield Figure(
-                    figure=f"{label} by the pi^t that TO ends at from one replica each, {lean}",
-                    value=score(truth, rate, bound, plo, lean),
-                    unit="",
-                )
 
 
 def _transfers() -> Iterator[Figure | Row]:
@@ -545,12 +538,6 @@ def _throughput() -> Iterator[Figure]:
         value=steps[worst],
         unit="",
     )
-    word = search_throughput(word_count(), WORD_COUNT_RATE, (1, 1, 1, 1)).target
-    yield Figure(
-        figure=f"TO: replicas of WordCount at 350k/s, {word}; built for (3, 4, 12, 10)",
-        value=sum(word),
-        unit="",
-    )
     limited = yahoo(REDIS)
     lean = search_throughput(limited, 60e3, (1,) * 5)
     ds2 = search_throughput(limited, 60e3, (1,) * 5, stop_early=False)
@@ -560,12 +547,6 @@ def _throughput() -> Iterator[Figure]:
         value=sum(lean.target),
         unit="",
         limit=sum(ds2.target),
-    )
-    edge = search_throughput(yahoo(), 60e3, (1,) * 5)
-    yield Figure(
-        figure="TO at 60k/s of the 60.5k/s that Yahoo without Redis bears at most: iterations",
-        value=len(edge.tried) - 1,
-        unit="",
     )
 
 
@@ -587,13 +568,6 @@ def _latency() -> Iterator[Figure]:
             "by the pi^t that they were searched with",
             value=100 * fmean(each.scored for each in runs),
             unit="%",
-        )
-        scores = [score(truth, rate, bound, each.parallelism, floor) for each in runs]
-        yield at_least(
-            figure=f"PLO {way}: the same by the pi^t that TO ends at from {SCALE_UP}",
-            value=100 * fmean(each >= SETTINGS.threshold for each in scores),
-            unit="%",
-            limit=100,
         )
         yield Figure(figure=f"PLO {way}: runs, 10 of them bootstrap", value=_runs(runs), unit="")
         if way == "down":

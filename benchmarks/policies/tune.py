@@ -87,11 +87,6 @@ class Progress:
         pairs = zip(self.used, self.best, strict=True)
         return next((used for used, best in pairs if best <= money), np.inf)
 
-    def money_after(self, evaluations: float) -> float:
-        """Return the best known after so many full evaluations; infinite where there was none."""
-        pairs = zip(self.used, self.best, strict=True)
-        return min((best for used, best in pairs if used <= evaluations), default=np.inf)
-
 
 def run() -> list[Figure]:
     """Time tunings, then compare searches."""
@@ -254,11 +249,6 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
         value = median(part for (where, _), part in parts.items() if where == setting)
         return 100 * value if np.isfinite(value) else None
 
-    def money(way: str, setting: str, evaluations: int) -> float | None:
-        found = [run for run in judged if (run.way, run.setting) == (way, setting)]
-        value = median(run.money_after(evaluations) for run in found)
-        return value if np.isfinite(value) else None
-
     part = median(parts.values())
     return [
         at_most(
@@ -295,14 +285,6 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
                         value=above(way, [setting]), unit="%",
                     )
                     for way in WAYS
-                ),
-                *(
-                    Figure(
-                        figure=f"{setting}: {way}, {evaluations} evaluations: money (median)",
-                        value=money(way, setting, evaluations), unit="per hour",
-                    )
-                    for way, whole in WAYS.items()
-                    for evaluations in dict.fromkeys((HALF, whole))
                 ),
                 Figure(
                     figure=f"{setting}: best known money",

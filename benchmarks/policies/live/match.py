@@ -369,16 +369,9 @@ def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:
         if 2 * refuted >= len(verdicts)
         else None,
     )
-    yield Figure(
-        figure="judged of each run",
-        value=max(each.seconds for each in outcomes),
-        unit="s",
-    )
     for job, pairs in of_jobs.items():
         yield from _compare(job, pairs)
     every = [each for pairs in of_jobs.values() for each in pairs]
-    if len(of_jobs) > 1:
-        yield from _compare("all", every)
     yield at_most(
         figure="load of the machine, worst run: above this the runs tell of the machine",
         value=max(each.load for pair in every for each in pair),
