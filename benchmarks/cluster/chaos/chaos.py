@@ -28,7 +28,6 @@ import math
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -155,8 +154,6 @@ async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
                     file.write(json.dumps(asdict(outcome)) + "\n")
                 console.print(f"{number + 1:2} {_describe(outcome)}", highlight=False)
                 if outcome.recovered is None:
-                    _keep_evidence(world, f"{number + 1}-{each.kind}")
-                if outcome.recovered is None:
                     is_well = await _is_well(world)
                 if not is_well:
                     break  # a job that is down for good says nothing of other faults
@@ -225,7 +222,6 @@ async def _require_well(world: ChaosWorld, limit: float) -> None:
     before = await look_back(world)
     recovered, missing = await _until_well(lambda: find_missing(world, before), limit)
     if recovered is None:
-        _keep_evidence(world, "not-well")
         raise RuntimeError(f"Expected all to be well within {limit:g} s, but {missing}")
 
 
@@ -256,10 +252,7 @@ async def _suspend(world: ChaosWorld) -> bool:
     async def stopped() -> bool | None:
         return True if (await world.app.status())["controller"].get("suspended") else None
 
-    if await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0):
-        return True
-    _keep_evidence(world, "not-suspended")
-    return False
+    return bool(await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0))
 
 
 async def _delete(world: ChaosWorld) -> list[str]:
@@ -272,7 +265,6 @@ async def _delete(world: ChaosWorld) -> list[str]:
 
     if await wait_until(gone, clock=CLOCK, timeout=LIMIT, period=1.0):
         return []
-    _keep_evidence(world, "not-deleted")
     pods = [*await world.app.pods("taskmanager"), *await world.app.pods("jobmanager")]
     return [pod["metadata"]["name"] for pod in pods] or [NAME]
 
@@ -288,24 +280,3 @@ def _describe(outcome: FaultOutcome) -> str:
             f"; {outcome.doubled} records doubled so far" if outcome.doubled else "",
         )
     )
-
-
-def _keep_evidence(world: ChaosWorld, name: str) -> None:
-    """Write what people look at first when something is stuck, or was restarted."""
-    folder = EVIDENCE / name
-    folder.mkdir()
-    everything = "streamapps,pods,events,configmaps,leases,replicasets,deployments"
-    for file, command in {
-        "objects.yaml": ("get", everything, "-o", "yaml"),
-        "pods.txt": ("describe", "pods"),
-        "weir.log": ("logs", "deployment/weir", "--tail=2000"),
-        "weir-before.log": ("logs", "deployment/weir", "--tail=2000", "--previous"),
-        "job-manager.log": ("logs", f"deployment/{NAME}-jobmanager", "--tail=2000"),
-    }.items():
-        done = subprocess.run(
-            ["kubectl", "--namespace", world.place.namespace, *command],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        (folder / file).write_text(done.stdout + done.stderr)
