@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,6 @@ from benchmarks.papers.deep_parts import Part, run_parts
 from benchmarks.papers.taas2023 import Setting, describe, describe_for
 from weir_operator.flink.jars import REPOSITORY
 from weir_policies import registry
-from weir_policies.kernels.view import Memory, View
-from weir_policies.operator_manager.planner.plan import make_plan
-from weir_policies.operator_manager.planner.state import PlannerMemory
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
@@ -42,7 +38,6 @@ TABULAR = ("threshold-cheapest", "ql", "ql-pds", "ql-pds-plus")
 WORKERS, RUNS_EACH = 2, 12
 """Processes of the deep runs, and runs of each."""
 REPEATS = 5
-REPEATED_PLANS = 200
 SIZES = (10, 100, 1000)
 SLOTS_OF_MANY = 2_000
 COLD = """
@@ -100,7 +95,6 @@ def run() -> list[Figure]:
             value=seconds["ql-pds-plus"], unit="s", limit=0.05,
         ),
         at_most(figure="planner on A3, 400,001 slots", value=planner, unit="s", limit=2),
-        *figures_of_plans(a3, planner),
         *(
             Figure(
                 figure=f"time per operator-step, {operators:,} operators",
@@ -133,42 +127,6 @@ def _time_once(experiment: Experiment, policy: str) -> float:
     outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
     seconds, _ = run_compiled(experiment, trace, policy, algorithm, outcome, seed=1)
     return seconds
-
-
-def figures_of_plans(experiment: Experiment, whole: float) -> list[Figure]:
-    """Return how much of a run of `planner` its plans take.
-
-    The run's last plan is made again and again, in one round. The first plans and those made afresh
-    take several, so the share is a lower bound.
-    """
-    algorithm = registry.define("planner", settings_of(experiment, {}))
-    if algorithm is None:
-        raise TypeError("Expected the planner to be compiled, got no algorithm")
-    kept: list[tuple[View, Memory]] = []
-
-    def prepare(view: View, ticks: int) -> Memory:
-        memory = algorithm.prepare(view, ticks)
-        kept.append((view, memory))
-        return memory
-
-    trace = arrival_rates(experiment.trace)
-    outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
-    run_compiled(experiment, trace, "planner", replace(algorithm, prepare=prepare), outcome, seed=1)
-    [(view, memory)] = kept
-    own = PlannerMemory(memory[0])
-    plans = int(own.plans)
-    make_plan(0, view, own, False)  # compiled
-    began = time.perf_counter()
-    for _ in range(REPEATED_PLANS):
-        make_plan(0, view, own, False)
-    each = (time.perf_counter() - began) / REPEATED_PLANS
-    return [
-        Figure(figure="planner on A3: plans", value=plans, unit=""),
-        Figure(figure="planner on A3: one plan", value=1000 * each, unit="ms"),
-        Figure(
-            figure="planner on A3: plans, of its time", value=100 * each * plans / whole, unit="%"
-        ),
-    ]
 
 
 def time_many(operators: int) -> float:

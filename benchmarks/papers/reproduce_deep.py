@@ -2,9 +2,7 @@
 
 A part is a cell with its ten seeds; its outcome, with a run for each seed, is kept in
 `build/benchmarks/reproduce-deep/`. An interrupted run tells of the parts that it has, and the
-next one goes on where it was. `DEEP_MINUTES` ends the
-beginning of further parts after so many minutes (0 runs none, and reports what is kept),
-`DEEP_WORKERS` says how many processes run.
+next one goes on where it was.
 
 A cell holds when its mean cost is within 30 % of the published one, or lower. Where it does not,
 chance explains it if the published cost lies where a single run of ours may lie. Costs of single
@@ -19,18 +17,14 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
 import numpy as np
-from rich.console import Console
 from scipy import stats
 
-from benchmarks.choices import choose_count
 from benchmarks.figures import NEAR, Figure, Row, at_least
-from benchmarks.papers.deep_parts import Part, PartOutcome, RunOutcome, read_part, run_batches
+from benchmarks.papers.deep_parts import Part, RunOutcome, read_part, run_batches
 from benchmarks.papers.taas2023 import Cell, Setting, describe_for, read_cells
 from benchmarks.pictures import Axes, draw_lines
 from benchmarks.results import BUILD
@@ -51,17 +45,12 @@ FOLDER = BUILD / "reproduce-deep"
 
 def run() -> list[Figure | Row]:
     """Run what is missing and compare every cell; on Ctrl-C, those that there are."""
-    console = Console()
-    minutes = choose_count("DEEP_MINUTES", 7 * 24 * 60, least=0)
-    workers = choose_count("DEEP_WORKERS", os.cpu_count() or 1)
     cells = deep_cells()
-    parts = {part_of(cell).name: cell for cell in cells}
     try:
-        until = time.monotonic() + 60 * minutes
-        for outcome in run_batches(list_batches(), FOLDER, workers=workers, until=until):
-            console.print(say(parts[outcome.part.name], outcome), markup=False, highlight=False)
+        for outcome in run_batches(list_batches(), FOLDER):
+            print(f"{outcome.part.name}: {outcome.average_cost:.4f}", flush=True)
     except KeyboardInterrupt:
-        console.print("Interrupted: what was run is kept.")
+        print("Interrupted: what was run is kept.")
     runs = {cell: read_runs(cell) for cell in cells}
     done = {cell: kept for cell, kept in runs.items() if kept}
     draw_convergence(done)
@@ -239,14 +228,3 @@ def part_of(cell: Cell) -> Part:
 def name_of(setting: Setting) -> str:
     """Return a setting as part of a file's name, such as `table2-A3`."""
     return f"table{setting.table}-{setting.infrastructure}{setting.types}"
-
-
-def say(cell: Cell, outcome: PartOutcome) -> str:
-    """Return a line on a finished part, ours and in parentheses what was published."""
-    ours = [
-        f"{outcome.average_cost:.4f} ({cell.cost})",
-        f"violations {outcome.violations:.1f} % ({cell.violations})",
-        f"reconfigurations {outcome.reconfigurations:.1f} % ({cell.reconfigurations})",
-        f"resources {outcome.resources:.2f} ({cell.resources})",
-    ]
-    return f"{cell.setting} {cell.row}: {', '.join(ours)}; {outcome.seconds:.0f} s"

@@ -48,7 +48,7 @@ MINUTES = 9.5
 """How long the job runs, its change in the middle included."""
 RESCALED_AFTER = 4.5
 SCRAPES = (5, 15)
-SOURCE, INSIDE = "source", "match"
+SOURCE = "source"
 APP = "default/roundtrip"
 ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
 MIN_RATE = 20.0
