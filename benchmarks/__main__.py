@@ -1,8 +1,8 @@
 """Run a benchmark by name, or list them: `python -m benchmarks [NAME]`.
 
 Prints the figures as a table and writes them, with the circumstances of the run, to
-`benchmarks/results/NAME.json`, from which the pages are made. Ends with status 1 when a goal was
-missed, 2 when the name, or what a variable chooses, is unknown.
+`benchmarks/results/NAME.json`, of which `tables.py` makes a page. Ends with status 1 when a goal
+was missed, 2 when the name, or what a variable chooses, is unknown.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import NOT_SHOWN, Figure
-from benchmarks.raw_results import begin, complete, write_result
 from benchmarks.registry import FOLDER, Benchmark, BenchmarkError, find_benchmark, find_benchmarks
-from benchmarks.rows import forget_rows, read_outcomes, read_rows
+from benchmarks.results import begin, write_result
 
 VERDICTS = {True: "[green]yes[/green]", False: "[bold red]no[/bold red]", None: ""}
 
@@ -46,18 +45,11 @@ def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     # A benchmark prints figures; what the controller logs on the way is noise beside them.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     begun = begin()
-    forget_rows(benchmark.name)
-    figures = benchmark.run()
+    found = benchmark.run()
     module = sys.modules[benchmark.run.__module__]
-    result = complete(
-        getattr(module, "result_name", lambda: benchmark.name)(),
-        begun,
-        module,
-        figures,
-        read_rows(benchmark.name),
-        read_outcomes(benchmark.name),
-    )
-    path = write_result(result)
+    name = getattr(module, "result_name", lambda: benchmark.name)()
+    path = write_result(name, begun, module, found)
+    figures = [each for each in found if isinstance(each, Figure)]
     console.print(figures_table(figures))
     console.print(f"Written to {path.relative_to(FOLDER.parent)}", markup=False)
     return 1 if any(figure.holds is False for figure in figures) else 0

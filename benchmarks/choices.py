@@ -10,11 +10,7 @@ from benchmarks.registry import BenchmarkError
 
 
 def choose(variable: str, default: str, known: Sequence[str]) -> str:
-    """Return the value of an environment variable.
-
-    Raises:
-        BenchmarkError: It is not among the known ones.
-    """
+    """Return the value of an environment variable."""
     value = os.environ.get(variable, default)
     if value not in known:
         raise BenchmarkError(f"{variable}: expected one of {', '.join(known)}, got {value!r}")
@@ -24,16 +20,7 @@ def choose(variable: str, default: str, known: Sequence[str]) -> str:
 def choose_some(
     variable: str, known: Sequence[str], default: Sequence[str] | None = None
 ) -> list[str]:
-    """Return what an environment variable lists, separated by commas.
-
-    Args:
-        variable: Its name.
-        known: What it may list.
-        default: What is chosen if it is not set; `None` is all that is known.
-
-    Raises:
-        BenchmarkError: It lists something else.
-    """
+    """Return what an environment variable lists, separated by commas."""
     chosen = [each for each in os.environ.get(variable, "").split(",") if each]
     unknown = sorted(set(chosen) - set(known))
     if unknown:
@@ -44,11 +31,7 @@ def choose_some(
 
 
 def choose_count(variable: str, default: int, *, least: int = 1) -> int:
-    """Return the number in an environment variable.
-
-    Raises:
-        BenchmarkError: It is not a whole number of at least `least`.
-    """
+    """Return the number in an environment variable."""
     value = os.environ.get(variable, str(default))
     if not value.isdecimal() or int(value) < least:
         raise BenchmarkError(
@@ -58,11 +41,7 @@ def choose_count(variable: str, default: int, *, least: int = 1) -> int:
 
 
 def choose_numbers(variable: str, default: Sequence[float]) -> Sequence[float]:
-    """Return the positive numbers in an environment variable, separated by commas.
-
-    Raises:
-        BenchmarkError: It holds something else.
-    """
+    """Return the positive numbers in an environment variable, separated by commas."""
     given = os.environ.get(variable, "")
     try:
         chosen = [float(each) for each in given.split(",") if each]

@@ -1,12 +1,13 @@
 """A figure: one number that the project claims, with its goal and whether it holds.
 
-Every figure of the documentation comes from a list of these, which `make bench NAME=x` writes to
-`benchmarks/results/x.json` (`raw_results.py`).
+A benchmark returns figures, and rows where it holds a table of ours against one of others.
+`make bench NAME=x` writes them to `benchmarks/results/x.json` (`results.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NOT_SHOWN = "not shown"
@@ -19,11 +20,7 @@ class FigureError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One measured number.
-
-    Raises:
-        FigureError: The value is not finite.
-    """
+    """One measured number."""
 
     figure: str
     """What was measured, in words, unique within its benchmark."""
@@ -72,12 +69,47 @@ def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Fi
     )
 
 
-def format_number(value: float | None, *, digits: int = 4) -> str:
-    """Return a number as pages show it: whole ones in full, others with so many digits or more.
+NEAR = 0.1
+"""Part by which two numbers may differ and still count as near."""
+EQUAL, WITHIN, NEITHER = "equal", f"within {100 * NEAR:.0f} %", "neither"
+"""What a row may match its reference by; each counts apart from the others."""
 
-    What was not measured is a dash.
-    """
-    if value is None:
-        return "-"
-    whole = float(value).is_integer() or abs(value) >= 10 ** (digits - 1)
-    return f"{value:,.0f}" if whole else f"{value:.{digits}g}"
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One line of a table: what ours is compared to, what we get."""
+
+    table: str
+    """Such as `Table 2`."""
+    row: str
+    """What it is about."""
+    beside: str
+    ours: str
+    holds: bool | None = None
+    """Whether it is as `claim` has it; `None` where nothing was promised."""
+    seeds: int = 1
+    beside_what: str = "published"
+    """Heading of `beside`, the same throughout a table."""
+    claim: str = "holds"
+    """Heading of `holds` or `match`, the same throughout a table."""
+    match: str | None = None
+    """`EQUAL`, `WITHIN` or `NEITHER`; `None` where the row is not compared number by number."""
+
+
+def match_numbers(ours: float, reference: float, *, equal: bool) -> str:
+    """Return how near ours is; `equal` says whether the printed digits are the same."""
+    if equal:
+        return EQUAL
+    return WITHIN if abs(ours - reference) <= NEAR * abs(reference) else NEITHER
+
+
+def count_matches(rows: Sequence[Row], label: str) -> list[Figure]:
+    """Return how many rows are equal, within a tenth, and neither; nothing is promised."""
+    return [
+        Figure(
+            figure=f"{label}: {match}",
+            value=sum(row.match == match for row in rows),
+            unit=f"of {len(rows)}",
+        )
+        for match in (EQUAL, WITHIN, NEITHER)
+    ]

@@ -51,41 +51,6 @@ def draw_bars(
     return _finish(name, canvas, plot)
 
 
-def draw_panels(
-    name: str, panels: Mapping[str, tuple[Line, Line]], left: str, right: str, across: str
-) -> Path:
-    """Write a picture of panels, two to a row, each with a line for either side's axis."""
-    rows = -(-len(panels) // 2)
-    canvas = Canvas(figsize=(7.2, 1.9 * rows), layout="constrained")
-    for rank, (title, (first, second)) in enumerate(panels.items()):
-        plot = canvas.add_subplot(rows, 2, rank + 1)
-        plot.set_title(title, loc="left", fontsize=9)
-        plot.plot(*first, linewidth=0.9, color="C0")
-        plot.set_ylabel(left, color="C0")
-        plot.set_xlabel(across if rank >= len(panels) - 2 else "")
-        other = plot.twinx()
-        other.plot(*second, linewidth=0.9, color="C1")
-        other.set_ylabel(right, color="C1")
-    return _save(name, canvas)
-
-
-def draw_cells(name: str, rows: Mapping[str, Sequence[float]], title: str) -> Path:
-    """Write a picture of rows of cells, each with a number between 0 and 1."""
-    canvas = Canvas(figsize=(7.2, 0.6 + 0.35 * len(rows)), layout="constrained")
-    plot = canvas.add_subplot()
-    plot.set_title(title, loc="left", fontsize=10)
-    for rank, values in enumerate(rows.values()):
-        for place, value in enumerate(values):
-            # Light enough for the number to be read.
-            plot.barh(rank, 1, left=place, height=0.8, color=("C0", 0.5 * value), edgecolor="0.6")
-            plot.text(place + 0.5, rank, f"{value:.2g}", ha="center", va="center")
-    plot.set_yticks(range(len(rows)), rows)
-    plot.invert_yaxis()
-    plot.set_xticks([])
-    plot.spines[:].set_visible(False)
-    return _save(name, canvas)
-
-
 def _begin(axes: Axes):  # type: ignore[no-untyped-def]  # matplotlib's own types are partial
     canvas = Canvas(figsize=(7.2, 3.6), layout="constrained")
     plot = canvas.add_subplot()

@@ -1,8 +1,8 @@
 """Finds the benchmarks: every module in the folders beside it that says what it is about.
 
 A benchmark is a module with three names: `ABOUT`, one sentence on what it shows; `DURATION`, how
-long it takes on two cores; and `run()`, which returns its figures. Its file is its name, with
-hyphens on the command line: `model/fidelity_queueing.py` is `make bench NAME=fidelity-queueing`.
+long it takes on two cores; and `run()`, which returns its figures and rows. Its file is its name,
+with hyphens on the command line: `model/speed.py` is `make bench NAME=speed`.
 One that has parts of its own has a folder with them: `cluster/chaos/chaos.py` is `chaos`. Folders
 are no part of the name, so no two benchmarks may have the same file name.
 Importing one must be quick and must start nothing, because the list imports all of them.
@@ -11,11 +11,11 @@ Importing one must be quick and must start nothing, because the list imports all
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Row
 
 FOLDER = Path(__file__).parent
 
@@ -31,16 +31,11 @@ class Benchmark:
     name: str
     about: str
     duration: str
-    run: Callable[[], list[Figure]]
+    run: Callable[[], Sequence[Figure | Row]]
 
 
 def find_benchmarks() -> dict[str, Benchmark]:
-    """Return all benchmarks by name, in order of name.
-
-    Raises:
-        BenchmarkError: A module says what it is about, and has no duration or no `run`; or two
-            have the same name.
-    """
+    """Return all benchmarks by name, in order of name."""
     found: dict[str, Benchmark] = {}
     for path in sorted(FOLDER.glob("*/**/*.py"), key=lambda path: path.stem):
         parts = path.relative_to(FOLDER).with_suffix("").parts
@@ -60,11 +55,7 @@ def find_benchmarks() -> dict[str, Benchmark]:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return one benchmark.
-
-    Raises:
-        BenchmarkError: There is none of that name.
-    """
+    """Return one benchmark."""
     benchmarks = find_benchmarks()
     if name not in benchmarks:
         raise BenchmarkError(f"Expected a benchmark out of {list(benchmarks)}, got {name!r}")

@@ -10,17 +10,14 @@ Where it lives is a `place`. Jobs' jars come from the volume, so no image is mad
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.cluster.place import CLAIM, IMAGE, OWNER, Place
 from benchmarks.flink.steered_job import SteeredJob
-from weir_operator.clock import wait_until
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
@@ -160,11 +157,7 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         self._app = app
 
     async def change(self, target: DeploymentMap, *, via: str = "Auto") -> RescaleJournal:
-        """Take the job to `target` by one restart.
-
-        Raises:
-            RuntimeError: It did not get there.
-        """
+        """Take the job to `target` by one restart."""
         end = await self._by_via[via].change(target, "a benchmark asks for it")
         if end.step is not Step.DONE:
             raise RuntimeError(
@@ -187,22 +180,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         """Return the one replica of an operator."""
         [found] = [each for each in await self.runtime.replicas() if each.operator == operator]
         return found
-
-    async def until_arrived(self, records: int, *, limit: float) -> None:
-        """Wait until a checkpoint is complete that knows of so many records at the sink.
-
-        Raises:
-            RuntimeError: There is none in time.
-        """
-
-        async def known() -> bool | None:
-            with suppress(FileNotFoundError):
-                ledger = json.loads((self.out / "ledger.json").read_text())
-                return True if ledger["distinct"] >= records else None
-            return None
-
-        if await wait_until(known, clock=self.clock, timeout=limit, period=0.5) is None:
-            raise RuntimeError(f"Expected {records} records at the sink within {limit:g} s")
 
     def _revision(self) -> Revision:
         job = assembly.job_spec(self._app, beside=self.place.state)

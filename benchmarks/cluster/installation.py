@@ -32,17 +32,7 @@ async def apply_definition(api: KubernetesApi) -> None:
 def install_chart(
     namespace: str, *, watched: str, values: Mapping[str, Any], helm: str | Path = "helm"
 ) -> None:
-    """Install the chart without the definition, and wait until its controller is ready.
-
-    Args:
-        namespace: Of the installation; made where it is not there.
-        watched: The namespace whose StreamApps it looks after.
-        values: Values of the chart, over those that every installation here has.
-        helm: The program.
-
-    Raises:
-        CalledProcessError: Helm refused, or the controller was not ready within three minutes.
-    """
+    """Install the chart without the definition, and wait until its controller is ready."""
     repository, _, tag = IMAGE.rpartition(":")
     given = {
         "image": {"repository": repository, "tag": tag},
@@ -63,10 +53,6 @@ def install_chart(
 
 
 def run_helm(*arguments: str, namespace: str, helm: str | Path = "helm") -> None:
-    """Run Helm in a namespace.
-
-    Raises:
-        CalledProcessError: It ended with an error, which it has told.
-    """
+    """Run Helm in a namespace."""
     command = [str(helm), *arguments, "--namespace", namespace]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -61,11 +61,7 @@ class Place:
 
 @asynccontextmanager
 async def open_place(prefix: str) -> AsyncIterator[Place]:
-    """Make a namespace with restricted pod security and a claim; clear both away at the end.
-
-    Args:
-        prefix: The namespace's name begins so.
-    """
+    """Make a namespace with restricted pod security and a claim; clear both away at the end."""
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
     folder = Path(f"/var/tmp/{name}")  # the pods' user must be able to walk to it
     folder.mkdir()
@@ -159,11 +155,7 @@ async def is_gone(api: KubernetesApi, path: str) -> bool:
 
 @asynccontextmanager
 async def fill_node(place: Place, node: str) -> AsyncIterator[None]:
-    """Take the node's free CPU while the context lasts.
-
-    Raises:
-        RuntimeError: The node does not take the pod in time.
-    """
+    """Take the node's free CPU while the context lasts."""
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
     cores = max(0.0, await _free_cores(place, node) - LEFT)
     await place.api.create(pods, _pod(node, cores))

@@ -9,32 +9,19 @@ The runtime is steered by hand (see `cluster_job`): the parts are the runtime's 
 are looked at every 50 ms; a container counts as started when its node says so, which the kubelet
 does about once a second.
 
-`WEIR_RESCALE_QUOTAS=lifted` takes the CPU quotas from all pods of Flink, which then share the
-machine's processors, and has a result of its own: what is less then is what the quotas cost.
-
-The CPU time in the gap, of Flink's pods and of all processes of the machine, says whether the
-processors or something else is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from benchmarks.choices import choose
 from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, open_place
-from benchmarks.cluster.quotas import PodQuotas
-from benchmarks.controller.scale.machine import machine_cpu
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import Arrival, find_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
@@ -55,10 +42,7 @@ WARM_UP = 20.0
 PAUSE = 4.0
 """Seconds between two changes; the pods that were ended go in them."""
 AFTERWARDS = 1.0
-"""Seconds of them in which the first record may still come, and CPU time is read."""
-LIFTED = choose("WEIR_RESCALE_QUOTAS", "kept", ("kept", "lifted")) == "lifted"
-WAITING = {"jobmanager": "JobManager", "taskmanager": "TaskManager that waited longest"}
-"""The components, and what waits for its quota in each."""
+"""Seconds of them in which the first record may still come."""
 
 FIXED = {"source": {"first/500m": 1}, "sink": {"first/500m": 1}}
 HOME = {**FIXED, "match": {"first/500m": 2}, "aggregate": {"first/500m": 2}}
@@ -80,50 +64,19 @@ class PodTimes:
     started: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuReading:
-    """What pods and the machine had used and waited for until a time."""
-
-    time: float
-    waited: Mapping[tuple[str, str], float]
-    """Seconds for which pods had to wait for their CPU quotas, by component and uid; of all
-    processors together."""
-    pods: float
-    """CPU seconds of the pods. One that has ended counts with what was read last."""
-    machine: float
-    """CPU seconds of all processes: the pods', the cluster's, this benchmark's and others."""
-
-
 @dataclass(slots=True)
 class PodWatch:
-    """Notes how far new TaskManager pods are, and the CPU that all pods use and wait for."""
+    """Notes how far new TaskManager pods are."""
 
     place: Place
     known: frozenset[str]
     """Names of the pods that were there before."""
     times: PodTimes = field(default_factory=PodTimes)
-    readings: list[CpuReading] = field(default_factory=list)
-    _quotas: PodQuotas = field(default_factory=PodQuotas)
-    _used: dict[str, float] = field(default_factory=dict)
     _seen: dict[str, set[str]] = field(default_factory=dict)
 
     async def look(self, now: float) -> None:
         """Look once; `now` is when."""
-        pods = {component: await self.place.pods(component) for component in WAITING}
-        uids = [
-            (component, pod["metadata"]["uid"]) for component, some in pods.items() for pod in some
-        ]
-        for _, uid in uids:
-            self._used[uid] = max(self._used.get(uid, 0.0), self._quotas.used(uid))
-        self.readings.append(
-            CpuReading(
-                time=time.time(),
-                waited={(component, uid): self._quotas.throttled(uid) for component, uid in uids},
-                pods=sum(self._used.values()),
-                machine=machine_cpu(),
-            )
-        )
-        for pod in pods["taskmanager"]:
+        for pod in await self.place.pods("taskmanager"):
             name = pod["metadata"]["name"]
             if name in self.known:
                 continue
@@ -143,31 +96,15 @@ class PodWatch:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A rescale, when its pods got where, and the CPU that they used and waited for."""
+    """A rescale, and when its pods got where."""
 
     journal: RescaleJournal
     pods: PodTimes
-    readings: Sequence[CpuReading]
 
     def gap(self, arrivals: Sequence[Arrival]) -> tuple[float, float]:
         """Return when the last record before the output gap arrived, and the first after it."""
         times = self.journal.times
         return find_gap(arrivals, times[str(Step.STOP)], times[str(Step.DONE)] + AFTERWARDS)
-
-    def waited(self, component: str) -> float:
-        """Return for how long the pod that waited most had to, from the job's stop to the end."""
-        stop, done = (self.journal.times[str(step)] for step in (Step.STOP, Step.DONE))
-        # A pod that is not there before began with nothing, and one that has gone says no more.
-        before = [each.waited for each in self.readings if each.time <= stop][-1]
-        after = [each.waited for each in self.readings if each.time <= done][-1]
-        return max(
-            seconds - before.get(pod, 0.0) for pod, seconds in after.items() if pod[0] == component
-        )
-
-
-def result_name() -> str:
-    """Return the name of the result: that without quotas has its own."""
-    return "rescale-cluster-no-quotas" if LIFTED else "rescale-cluster"
 
 
 def run() -> list[Figure]:
@@ -175,30 +112,9 @@ def run() -> list[Figure]:
     return asyncio.run(_run())
 
 
-@asynccontextmanager
-async def _open_place() -> AsyncIterator[Place]:
-    """Open a place, in which pods have no CPU quota if that is chosen."""
-    PodQuotas().check()
-    async with open_place("weir-bench") as place:
-        lifting = asyncio.create_task(_lift(place)) if LIFTED else None
-        try:
-            yield place
-        finally:
-            if lifting and not lifting.cancel():
-                lifting.result()  # it has failed, and quotas were there again
-
-
-async def _lift(place: Place) -> None:
-    quotas = PodQuotas()
-    while True:
-        for component in WAITING:
-            quotas.lift(pod["metadata"]["uid"] for pod in await place.pods(component))
-        await asyncio.sleep(LOOK)
-
-
 async def _run() -> list[Figure]:
     async with (
-        _open_place() as place,
+        open_place("weir-bench") as place,
         ClusterJob(place, JOB.app(place), JOB.initial) as job,
     ):
         await job.lifecycle.bring_up()
@@ -217,15 +133,6 @@ async def _run() -> list[Figure]:
         at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.0),
         Figure(figure="output gap, shortest", value=min(gaps), unit="s"),
         Figure(figure="output gap, longest", value=max(gaps), unit="s"),
-        *(
-            Figure(
-                figure=f"waited for its CPU quota from the stop on: the {name}, median",
-                value=statistics.median(move.waited(component) for move in moves),
-                unit="s",
-            )
-            for component, name in WAITING.items()
-        ),
-        *_cpu_in_gaps(moves, arrivals),
         *_parts("one pod", single, arrivals),
         *_parts("two pods", double, arrivals),
         at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
@@ -249,7 +156,7 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
     target = {**HOME, "match": {"first/500m": 4}}
     ends: list[RescaleJournal] = []
     async with (
-        _open_place() as place,
+        open_place("weir-bench") as place,
         ClusterJob(place, wanted.app(place), wanted.initial) as job,
     ):
         await job.lifecycle.bring_up()
@@ -277,7 +184,7 @@ async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Mo
             await asyncio.sleep(AFTERWARDS)
         finally:
             watching.cancel()
-        moves.append(Move(journal, watch.times, watch.readings))
+        moves.append(Move(journal, watch.times))
         await asyncio.sleep(PAUSE - AFTERWARDS)
     return moves
 
@@ -286,40 +193,6 @@ async def _watch(watch: PodWatch, job: ClusterJob) -> None:
     while True:
         await watch.look(job.clock.now())
         await asyncio.sleep(LOOK)
-
-
-def cpu_between(readings: Sequence[CpuReading], start: float, end: float) -> tuple[float, float]:
-    """Return the CPU seconds of the pods, and those of all processes, between two Unix times.
-
-    What was used between two readings is divided evenly.
-    """
-    at = [each.time for each in readings]
-    pods = np.interp([start, end], at, [each.pods for each in readings])
-    machine = np.interp([start, end], at, [each.machine for each in readings])
-    return float(pods[1] - pods[0]), float(machine[1] - machine[0])
-
-
-def _cpu_in_gaps(moves: Sequence[Move], arrivals: Sequence[Arrival]) -> list[Figure]:
-    """Return what was used in the gaps, and how busy that made the processors."""
-    gaps = [move.gap(arrivals) for move in moves]
-    used = [cpu_between(move.readings, *gap) for move, gap in zip(moves, gaps, strict=True)]
-    busy = [
-        machine / (end - start) / (os.cpu_count() or 1)
-        for (start, end), (_, machine) in zip(gaps, used, strict=True)
-    ]
-    medians = {
-        "CPU in the gap: Flink's pods": [pods for pods, _ in used],
-        "CPU in the gap: everything else on the machine": [all_ - pods for pods, all_ in used],
-    }
-    return [
-        *(
-            Figure(figure=f"{name}, median", value=statistics.median(values), unit="s")
-            for name, values in medians.items()
-        ),
-        Figure(
-            figure="machine busy in the gap, median", value=100 * statistics.median(busy), unit="%"
-        ),
-    ]
 
 
 def _parts(name: str, moves: Sequence[Move], arrivals: Sequence[Arrival]) -> list[Figure]:

@@ -6,8 +6,7 @@ hold when the records of the last half second took, on average, less (or more) t
 both speeds. Then a size that no node can give is asked for, and then one that its own node cannot
 give and another node of the pool can. What is refused becomes a rescale, as in the controller.
 
-The runtime is steered by hand (see `cluster_job`). Last comes the demo's night with and without
-sizes to choose from, by `weir local`, where sizes are speeds: that load would take four cores.
+The runtime is steered by hand (see `cluster_job`).
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ from dataclasses import dataclass
 
 from benchmarks.cluster.cluster_job import HEAVY, ClusterJob, Wanted
 from benchmarks.cluster.place import Place, fill_node, open_place
-from benchmarks.cluster.resize_demo import compare_nights
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
-ABOUT = "sizes in place on the Kubernetes cluster that KUBECONFIG names, and on the demo's night"
-DURATION = "15 min"
+ABOUT = "sizes in place on the Kubernetes cluster that KUBECONFIG names"
+DURATION = "5 min"
 
 BURN = 0.020
 """Seconds of CPU per record."""
@@ -81,8 +79,8 @@ class Refused:
 
 
 def run() -> list[Figure]:
-    """Resize in place, be refused, and compare the demo's night with and without sizes."""
-    return [*asyncio.run(_on_the_cluster()), *compare_nights()]
+    """Resize in place, and be refused."""
+    return asyncio.run(_on_the_cluster())
 
 
 async def _on_the_cluster() -> list[Figure]:
@@ -155,11 +153,7 @@ async def _resize(job: ClusterJob, node_type: str) -> Resized:
 
 
 async def _follow(job: ClusterJob, url: str, *, fast: bool) -> float:
-    """Return the Unix time from which on records were served on this side of the line.
-
-    Raises:
-        RuntimeError: They are not.
-    """
+    """Return the Unix time from which on records were served on this side of the line."""
     since = math.inf
     seen: deque[tuple[float, float, float]] = deque()
     began = job.clock.now()

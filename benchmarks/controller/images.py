@@ -6,13 +6,10 @@ with gzip as a registry sends them.
 
 What an image is for is then run in it, as a user that is not root and, but for the pipelines, has
 no entry in `/etc/passwd`. None of it may write a file outside `/tmp` and the volumes, because the
-chart makes the root file system read-only. The pipelines export from a real Prometheus on this
-machine, and write the tables that the controller reads. What the tuner finds is compared with what
-the same tuning finds here, with PyPI's torch. Nobody answers what the controller asks of an API
-server: its start ends with its first request.
+chart makes the root file system read-only. The pipelines write the tables that the controller
+reads.
 
-`WEIR_IMAGES` selects images, separated by commas. Needs root, buildah, Prometheus, and the jars of
-`make jars`.
+`WEIR_IMAGES` selects images, separated by commas. Needs root, buildah, and the jars of `make jars`.
 """
 
 from __future__ import annotations
@@ -21,9 +18,7 @@ import gzip
 import json
 import os
 import shlex
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +28,8 @@ from pathlib import Path
 
 from benchmarks.choices import choose_some
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines import pipelines_sources
 from benchmarks.pipelines.made_up_history import FIRST, even, write_history
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_IN_IMAGE
-from weir_operator.runtime.local.processes import free_ports
 from weir_pipelines.store import Store
 
 ABOUT = "Size of the three images, and whether each runs what it is for, without root"
@@ -52,14 +45,9 @@ KNOWN_USER = 65532
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OPERATORS = 20
 """Of the made-up history of one day, an application for each."""
-MAX_DIFFERENCE = 0.01
-"""Between weights, which sum to 1."""
-START_LIMIT = 120.0
-"""Seconds until the controller's first request."""
 MB = 1e6
 
 
-EXPORT = "export a day from Prometheus, and process it with Spark"
 TUNING = (
     *("tune", "experiments/dataflow.yaml", "--surrogate", "botorch"),
     *("--evaluations", "12", "--slots", "500", "--json"),
@@ -91,28 +79,15 @@ class Task:
 
 TASKS: Mapping[str, Sequence[Task]] = {
     "pipelines": (
-        Task(what="--help", script="start-pipelines --help"),
         Task(
             what="process a day with Spark",
             script=f"start-pipelines pipelines run --tables /tables --from {FIRST}",
-        ),
-        Task(
-            what=EXPORT,
-            script="start-pipelines pipelines run arrivals --tables /tables"
-            f" --prometheus $PROMETHEUS --from {pipelines_sources.DATE}"
-            f" && start-pipelines pipelines trace /tmp/trace --tables /tables"
-            f" --app {pipelines_sources.APP} --operator o1 && test -s /tmp/trace",
         ),
     ),
     "controller": (
         Task(
             what="import every module, but for those that other images are for",
             script=f"python -c {shlex.quote(IMPORT_ALL)}",
-        ),
-        Task(
-            what="the help of every command",
-            script="for name in $(weir --help | sed -n 's/^│ \\([a-z]*\\) .*/\\1/p');"
-            ' do weir "$name" --help || exit; done',
         ),
         Task(
             what="simulate a month with the planner",
@@ -130,18 +105,12 @@ TASKS: Mapping[str, Sequence[Task]] = {
             " --operator operator-0 && test -s /tmp/trace",
         ),
         Task(
-            what="say in a sentence which image exports history",
-            script="weir pipelines export --prometheus http://127.0.0.1:1 2> /tmp/said;"
-            " test $? = 1 && test $(wc -l < /tmp/said) = 1 && grep weir-pipelines /tmp/said",
-        ),
-        Task(
             what="hand the agent to Flink's pods",
             script=f"cp {AGENT_IN_IMAGE} /tmp/agent && sha256sum /tmp/agent > /tmp/sum"
             " && sha256sum -c /tmp/sum && mv /tmp/agent /tmp/moved",
         ),
     ),
     "tuner": (
-        Task(what="--help of the Job", script="python -m weir_operator.tuning.worker --help"),
         Task(
             what="tune with BoTorch",
             script=f"cd /examples && weir {' '.join(TUNING)} --out /tmp/tuned > /tmp/tuned.json",
@@ -161,9 +130,6 @@ def run() -> list[Figure]:
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         tables = Path(folder, "tables")
-        prometheus = Path(folder, "prometheus")
-        prometheus.mkdir()
-        pipelines_sources.write_blocks(prometheus)
         write_history(Store(tables), even(OPERATORS, apps=OPERATORS), days=1)
         own(tables, KNOWN_USER)
         for target in choose_some("WEIR_IMAGES", list(LIMITS)):
@@ -175,15 +141,8 @@ def run() -> list[Figure]:
             )
             figures.append(Figure(figure=f"{target}: packed", value=packed / MB, unit="MB"))
             user = KNOWN_USER if target == "pipelines" else USER
-            with (
-                a_container(name) as container,
-                pipelines_sources.running_prometheus(prometheus) as url,
-            ):
-                figures += run_tasks(container, target, user=user, tables=tables, prometheus=url)
-                if target == "tuner":
-                    figures += compare_tuning(container)
-                if target == "controller":
-                    figures.append(start_controller(container, user=user, folder=Path(folder)))
+            with a_container(name) as container:
+                figures += run_tasks(container, target, user=user, tables=tables)
                 figures.append(count_written(container, target))
     return figures
 
@@ -229,13 +188,10 @@ def a_container(name: str) -> Iterator[str]:
         subprocess.run(["buildah", "rm", container], check=True, stdout=subprocess.DEVNULL)
 
 
-def run_tasks(
-    container: str, target: str, *, user: int, tables: Path, prometheus: str
-) -> list[Figure]:
+def run_tasks(container: str, target: str, *, user: int, tables: Path) -> list[Figure]:
     """Run what an image is for, one after the other; return how long each took."""
     mounts = (
         *("--volume", f"{EXAMPLES}:/examples:ro", "--volume", f"{tables}:/tables"),
-        *("--env", f"PROMETHEUS={prometheus}"),
         *("--env", "SPARK_LOCAL_IP=127.0.0.1"),  # here, no name server knows the container
     )
     figures = []
@@ -258,73 +214,6 @@ def run_tasks(
             )
         )
     return figures
-
-
-def compare_tuning(container: str) -> list[Figure]:
-    """Tune the same here; return what both found, whose versions of torch and Python differ."""
-    inside = Path(_read("buildah", "mount", container), "tmp/tuned.json")
-    if not inside.exists() or not inside.stat().st_size:
-        return []  # the task before has failed, and its figure says so
-    with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "weir_cli.main", *TUNING, "--out", out]
-        here = subprocess.run(command, cwd=EXAMPLES, check=True, capture_output=True, text=True)
-    found = {"tuner": json.loads(inside.read_text()), "here": json.loads(here.stdout)}
-    weights = {name: each["best"]["weights"] for name, each in found.items()}
-    difference = max(abs(weights["tuner"][name] - value) for name, value in weights["here"].items())
-    return [
-        at_most(
-            figure="tuner: weights found, furthest from those found here",
-            value=difference,
-            unit="",
-            limit=MAX_DIFFERENCE,
-        ),
-        *(
-            Figure(
-                figure=f"{name}: cost of the tuned settings",
-                value=each["prediction"]["money"]["mean"],
-                unit="",
-            )
-            for name, each in found.items()
-        ),
-    ]
-
-
-def start_controller(container: str, *, user: int, folder: Path) -> Figure:
-    """Return how long the controller takes from its start to its first request."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(START_LIMIT)
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(_render_kubeconfig(server.getsockname()[1]))
-        mounts = ("--volume", f"{kubeconfig}:/kubeconfig:ro", "--env", "KUBECONFIG=/kubeconfig")
-        # The container has this machine's network, in which others may have the usual port.
-        port = f"--health-port={free_ports(1)[0]}"
-        command = [*_in(container, user, *mounts), "weir", "controller", "--state=/tmp/state", port]
-        began = time.monotonic()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as controller:
-            try:
-                server.accept()
-                seconds: float | None = time.monotonic() - began
-            except TimeoutError:
-                seconds = None
-            finally:
-                controller.terminate()
-    return Figure(figure="controller: first request", value=seconds, unit="s")
-
-
-def _render_kubeconfig(port: int) -> str:
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    user = {"name": "u", "user": {"token": "none"}}
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [cluster],
-            "contexts": [context],
-            "users": [user],
-            "current-context": "c",
-        }
-    )
 
 
 def count_written(container: str, target: str) -> Figure:

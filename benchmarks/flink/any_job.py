@@ -5,17 +5,13 @@ over savepoints by Weir's engine: out, in, and out again. A change counts when r
 afterwards; where the output can be counted, there must be some, and every record must be committed
 once. Jobs that Weir cannot restart without loss must be refused before anything is started.
 
-The memory of one job with its state in RocksDB is measured as well: what a slot has to manage and
-what RocksDB's cache may take of it, pinned and on a plain Flink that knows nothing of Weir, with
-TaskManagers of Flink's default size.
-
 An upgrade runs a job on one version of Flink, scales it out, stops it with a savepoint, and starts
 it from there on another version with one replica of each operator; then it scales out again.
 
 The gap is the time from the stop until Flink has counted a record again, so it includes up to one
 second that Weir takes to find out. `ANY_VERSIONS` (with upgrades such as `2.2.0-2.3.0`) and
 `ANY_JOBS` select what runs, separated by commas; Ctrl-C ends a run with what it has. What does not
-run keeps its kept outcome, which says of which commit it is and how busy the machine was.
+run keeps its outcome, in `build/benchmarks/any-job-outcomes`.
 """
 
 from __future__ import annotations
@@ -30,29 +26,25 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.choices import choose_some
-from benchmarks.figures import Figure
-from benchmarks.flink import prepared_jobs
-from benchmarks.flink.plain_flink import PlainFlink
+from benchmarks.figures import Figure, Row
 from benchmarks.flink.prepared_jobs import JOBS, Prepared
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
-from benchmarks.raw_results import Result, ResultError, Table, find_commit, read_result
-from benchmarks.rows import RESULTS, write_outcomes
+from benchmarks.results import BUILD, load_outcomes, store_outcome
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY, flink_home
-from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import RescaleJournal, Step
 
 ABOUT = "Unmodified jobs on five versions of Flink: what can be rescaled, and what was exact"
 DURATION = "80 min"
 
-FOLDER = RESULTS / "any-job"
+FOLDER = BUILD / "any-job"
+KEPT = BUILD / "any-job-outcomes"
 OWN = "2.3.0"
 VERSIONS = ("1.20.5", "2.0.2", "2.1.3", "2.2.0", OWN)
 UPGRADES = ("1.20.5-2.3.0", "2.2.0-2.3.0")
@@ -61,11 +53,7 @@ UPGRADED = ("word-count", "sql", "kafka", "kinds")
 """Jobs that are upgraded."""
 REFUSED = ("iteration", "batch")
 """Jobs that are to be refused."""
-MEASURED = ("rocksdb",)
-"""Jobs whose managed memory is compared with a plain Flink's."""
-ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"iteration": ("1.20.5",), "rocksdb": ("1.20.5", OWN)}
-)
+ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"iteration": ("1.20.5",)})
 """Versions for such jobs, where not all have them or need to run them."""
 CONFIG: Mapping[str, str] = MappingProxyType(
     {
@@ -76,18 +64,6 @@ CONFIG: Mapping[str, str] = MappingProxyType(
 LIMIT = 180.0
 """Seconds until everything is committed."""
 CHANGES = 3
-MIB = 2**20
-CACHE = "rocksdb_block-cache-capacity"
-"""As the REST interface spells it, behind the names of function and state."""
-JOB = "1" * 32
-"""Of the plain Flink."""
-INPUT: Mapping[str, int] = MappingProxyType(
-    {
-        name: getattr(prepared_jobs, name)
-        for name in ("LATEST", "LINES", "RATE", "RECORDS", "ROWS", "WINDOW")
-    }
-)
-"""What the jobs are given, as `prepared_jobs` says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,18 +85,9 @@ class JobOutcome:
     wrong: int | None = None
     compared: int | None = None
     """Records that the committed output should have."""
-    managed: float | None = None
-    """MiB of managed memory of a slot, the smallest; `None` where it is not compared."""
-    managed_plain: float | None = None
-    """The same on a plain Flink."""
-    cache: float | None = None
-    """MiB that RocksDB's cache may take, the smallest of all functions with state."""
-    cache_plain: float | None = None
     refused: str = ""
     """Why Weir did not start the job."""
     failure: str = ""
-    date: str = ""
-    commit: str | None = None
     load: float | None = None
     """Processes that wanted the machine's processors, mean over the last minute of the run."""
 
@@ -137,7 +104,7 @@ class JobOutcome:
         return bool(self.compared) and self.lost == self.wrong == 0
 
 
-def run() -> list[Figure]:
+def run() -> list[Figure | Row]:
     """Run the chosen jobs on the chosen versions."""
     versions = choose_some("ANY_VERSIONS", (*VERSIONS, *UPGRADES))
     jobs = choose_some("ANY_JOBS", tuple(JOBS))
@@ -145,40 +112,21 @@ def run() -> list[Figure]:
     subprocess.run([str(REPOSITORY / "scripts/flink"), *needed], check=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    outcomes = {(each.job, each.version): each for each in _kept()}
     with suppress(KeyboardInterrupt):  # what has run by then is the result
         for version, job in product(versions, jobs):
             if not _exists(job, version):
                 continue
-            outcome = replace(
-                asyncio.run(_try(job, version)),
-                date=datetime.now(UTC).isoformat(timespec="seconds"),
-                commit=find_commit(),
-                load=round(os.getloadavg()[0], 1),
-            )
-            outcomes[job, version] = outcome
+            outcome = replace(asyncio.run(_try(job, version)), load=round(os.getloadavg()[0], 1))
             print(json.dumps(asdict(outcome)), flush=True)
-            write_outcomes("any-job", [asdict(each) for each in outcomes.values()])
-    return figures_of(list(outcomes.values()))
+            store_outcome(KEPT / f"{job}-{version}.json", asdict(outcome))
+    outcomes = load_outcomes(KEPT, JobOutcome)
+    return [*figures_of(outcomes), *map(row_of, outcomes)]
 
 
 def _exists(job: str, version: str) -> bool:
     if "-" in version:
         return job in UPGRADED
     return version in ONLY.get(job, VERSIONS)
-
-
-def _kept() -> list[JobOutcome]:
-    """Return the outcomes of earlier runs that say of which commit they are, a clean one."""
-    try:
-        result = read_result("any-job")
-    except ResultError:
-        return []
-    return [
-        JobOutcome(**each)
-        for each in result.outcomes
-        if not (each.get("commit") or "-dirty").endswith("-dirty")
-    ]
 
 
 def _all_of(figure: str, found: Sequence[bool]) -> Figure:
@@ -233,7 +181,6 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
             "jobs that cannot be restarted without loss, refused before they were started",
             [each.is_right for each in unwanted],
         ),
-        *(figure for each in outcomes if each.job in MEASURED for figure in _memory_of(each)),
         Figure(
             figure="a change, median over the jobs",
             value=statistics.median(seconds) if seconds else None,
@@ -252,52 +199,18 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
     ]
 
 
-def _memory_of(outcome: JobOutcome) -> list[Figure]:
-    """Return what a pinned job has of its memory, beside the same job on a plain Flink."""
-    return [
-        Figure(
-            figure=f"{what}, {outcome.job} on Flink {outcome.version}, pinned",
-            value=pinned,
-            unit="MiB",
-            goal="as without Weir" if plain is None else f"as without Weir, {plain:.1f} MiB",
-            # Flink's share of a size in bytes and Weir's whole MiB differ by a few bytes.
-            holds=None not in (pinned, plain) and round(pinned or 0, 2) == round(plain or 0, 2),
-        )
-        for what, pinned, plain in (
-            ("managed memory of a slot", outcome.managed, outcome.managed_plain),
-            ("capacity of RocksDB's cache", outcome.cache, outcome.cache_plain),
-        )
-    ]
-
-
-def table_of(result: Result) -> Table:
-    """Return what works, by kind of job and version of Flink, for a page."""
-    outcomes = {
-        (each["job"], each["version"]): JobOutcome(**each)  # as `asdict` wrote it
-        for each in result.outcomes
-    }
-    return Table(
-        columns=(
-            "job, unmodified",
-            *(f"Flink {version}" for version in VERSIONS),
-            *(each.replace("-", " to ") for each in UPGRADES),
-        ),
-        cells=tuple(
-            (
-                title,
-                *(
-                    _format_outcome(outcomes.get((job, version))) if _exists(job, version) else ""
-                    for version in (*VERSIONS, *UPGRADES)
-                ),
-            )
-            for job, (title, _) in JOBS.items()
-        ),
+def row_of(outcome: JobOutcome) -> Row:
+    """Return what works of a job on a version of Flink."""
+    return Row(
+        table="Unmodified jobs",
+        row=f"{outcome.job}, {outcome.version.replace('-', ' to ')}",
+        beside=JOBS[outcome.job][0],
+        beside_what="job",
+        ours=_format_outcome(outcome),
     )
 
 
-def _format_outcome(outcome: JobOutcome | None) -> str:
-    if outcome is None:
-        return "not run"
+def _format_outcome(outcome: JobOutcome) -> str:
     if outcome.refused:
         return "refused"
     if outcome.done < CHANGES:
@@ -322,10 +235,6 @@ async def _try(name: str, version: str) -> JobOutcome:
         for each in version.split("-")
     ]
     try:
-        if name in MEASURED:
-            [home] = homes
-            managed, cache = await _measure_plain(name, folder / "plain", home)
-            outcome = replace(outcome, managed_plain=managed, cache_plain=cache)
         with ExitStack() as stack:
             prepared = JOBS[name][1](stack, folder)
             feeding = asyncio.create_task(_feed(prepared))
@@ -357,7 +266,6 @@ async def _run(
             entry_class=job.entry_class,
             arguments=job.arguments,
             config={**CONFIG, **job.config},
-            memory=job.memory,
             home=home,
         )
         async with UnmodifiedJob(unmodified) as run:
@@ -370,10 +278,6 @@ async def _run(
                 if await _is_untouched(run):
                     return replace(outcome, refused=_shorten(error))
                 raise
-            if outcome.job in MEASURED:
-                job_id = run.store.load().job_id or ""
-                managed, cache = await _measure_memory(await run.jobs.rest(), job_id)
-                outcome = replace(outcome, managed=managed, cache=cache)
             upgrades += home is not homes[0]
             ids.append(await _vertex_ids(run))
             for sizes in (large, small, large) if len(homes) == 1 else (large,):
@@ -396,47 +300,6 @@ async def _run(
         compared=None if counted is None else counted.compared,
         failure="; ".join(end.failure for end in ends if end.failure),
     )
-
-
-async def _measure_plain(name: str, folder: Path, home: Path) -> tuple[float, float]:
-    """Run a job on a Flink of one TaskManager that knows nothing of Weir; return its memory."""
-    folder.mkdir()
-    with ExitStack() as stack:
-        job = JOBS[name][1](stack, folder)
-        user = {**CONFIG, **job.config}
-        async with (
-            PlainFlink(folder=folder, memory=job.memory, user=user, home=home) as flink,
-            FlinkRest(flink.url) as rest,
-        ):
-            await rest.run_jar(
-                await rest.upload_jar(str(await asyncio.to_thread(job.build, home))),
-                job_id=JOB,
-                entry_class=job.entry_class,
-                arguments=job.arguments,
-            )
-            return await _measure_memory(rest, JOB)
-
-
-async def _measure_memory(rest: FlinkRest, job_id: str) -> tuple[float, float]:
-    """Return the MiB of managed memory of a slot, and those of RocksDB's cache; the smallest.
-
-    Raises:
-        RuntimeError: No function of the job has state in RocksDB.
-    """
-
-    async def capacities() -> list[float] | None:
-        job = await rest.job(job_id)
-        found = [
-            await rest.metric_sums(job_id, vertex.id, [CACHE])
-            for vertex in (() if job is None else job.vertices)
-        ]
-        return [value for each in found for value in each.values() if value > 0] or None
-
-    caches = await wait_until(capacities, clock=SystemClock(), timeout=LIMIT, period=1.0)
-    if caches is None:
-        raise RuntimeError(f"Expected state in RocksDB within {LIMIT:g} s, got none")
-    offered = [each.managed_memory / each.slots for each in await rest.task_managers()]
-    return min(offered), min(caches) / MIB
 
 
 async def _is_untouched(run: UnmodifiedJob) -> bool:

@@ -1,4 +1,4 @@
-"""Weir, TaskManagers and the JobManager are killed, metrics poisoned, deployments broken.
+"""Weir, TaskManagers and the JobManager are killed, deployments broken.
 
 Records are counted by the job's ledger and by the files that a transactional sink committed. The
 ledger alone would not do: it lies in the job's state, and goes back with it.
@@ -7,10 +7,8 @@ ledger alone would not do: it lies in the job's state, and goes back with it.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import psutil
@@ -21,15 +19,9 @@ from benchmarks.flink.dying_controller import SOURCE, TARGET, run_and_die, the_j
 from benchmarks.flink.ledger import Ledger
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
-from weir_operator.loop.gather import layout_of
-from weir_operator.metrics import names
-from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import QualitySettings, judge
-from weir_operator.metrics.source import Series, Window
 from weir_operator.rescale.journal import DeploymentMap, Direction, Step
 
-ABOUT = "kill -9 of Weir and the JobManager at every step, poisoned metrics, broken deployments"
+ABOUT = "kill -9 of Weir and the JobManager at every step, broken deployments"
 DURATION = "15 min"
 
 LIMIT = 60.0
@@ -189,7 +181,7 @@ async def _fail_over_in_a_full_pool() -> list[Figure]:
 
 
 async def _kill_processes() -> list[Figure]:
-    """Kill a TaskManager, then the JobManager, and poison what the metrics say in between."""
+    """Kill a TaskManager, then the JobManager."""
     job = Trips(
         name="crash-processes",
         rates=[20.0],
@@ -208,7 +200,6 @@ async def _kill_processes() -> list[Figure]:
                         limit=LIMIT)
             )  # fmt: skip
             await asyncio.sleep(5.0)
-        figures += await _poison(cluster)
         ledger = await cluster.finish()
     reasons = {event.reason for event in cluster.events}
     told = {"ReplicaLost", "JobLost"} <= reasons
@@ -243,55 +234,6 @@ def _kill_process(folder: str, part: str) -> None:
             os.kill(process.pid, signal.SIGKILL)
             return
     raise RuntimeError(f"Expected a JVM with {part} in its command line, found none")
-
-
-async def _poison(cluster: TripsCluster) -> list[Figure]:
-    """Judge a healthy window of the running job, then the same with one lie in it."""
-
-    async def targets() -> list[str]:
-        replicas = await cluster.runtime.replicas()
-        return [cluster.runtime.job_manager_metrics_url, *(r.metrics_url for r in replicas)]
-
-    source = DirectSource(targets, f"default.{cluster.trips.name}")
-    source.start()
-    await asyncio.sleep(8.0)
-    now = cluster.clock.now()
-    window = await source.window(start=now - 6.0, end=now)
-    await source.close()
-    job = cluster.store.load().job_id or ""
-    layout = layout_of(job, await cluster.jobs.topology(job), await cluster.runtime.replicas())
-    settings = QualitySettings()
-    figures = []
-    lies: dict[str, tuple[Callable[[Window], Window], float]] = {
-        "NaN": (_with(names.BUSY_MS, lambda first, last: (first, math.nan)), now),
-        "stale": (lambda seen: seen, now + 60.0),
-        "zero while busy": (_with(names.RECORDS_IN, lambda first, last: (first, first)), now),
-    }
-    healthy = judge(measure(window, layout), None, layout, now, settings)
-    figures.append(_yes("an honest window is trusted", not any(p.kind.holds for p in healthy)))
-    for name, (lie, at) in lies.items():
-        problems = judge(measure(lie(window), layout), None, layout, at, settings)
-        reasons = [p.sentence for p in problems if p.kind.holds]
-        print(f"{name}: {reasons[:1]}")
-        figures.append(_yes(f"{name} metrics are held, with a reason", bool(reasons)))
-    return figures
-
-
-def _with(
-    name: str, change: Callable[[float, float], tuple[float, float]]
-) -> Callable[[Window], Window]:
-    """Return what makes the series `name` of `match` lie from its first and last value."""
-
-    def lie(window: Window) -> Window:
-        return replace(window, series=tuple(_changed(each) for each in window.series))
-
-    def _changed(series: Series) -> Series:
-        if series.name != name or series.labels.get("weir_operator") != "match":
-            return series
-        first, last = change(series.values[0], series.values[-1])
-        return replace(series, values=(first,) * (len(series.values) - 1) + (last,))
-
-    return lie
 
 
 async def _break_deployments() -> list[Figure]:

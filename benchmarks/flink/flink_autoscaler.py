@@ -33,11 +33,7 @@ GRACE = 5.0
 
 
 def build_autoscaler() -> Path:
-    """Build the autoscaler with its main; return the jar, which holds all but a logger.
-
-    Raises:
-        RuntimeError: Maven is missing, or the build fails.
-    """
+    """Build the autoscaler with its main; return the jar, which holds all but a logger."""
     return package(SOURCES, "autoscaler", properties={})
 
 
@@ -57,16 +53,7 @@ async def run_autoscaler(
     faster: float,
     settings: Mapping[str, str],
 ) -> AsyncIterator[Callable[[], None]]:
-    """Run the autoscaler beside a job until the block is left; give a check that it still runs.
-
-    Args:
-        jar: From `build_autoscaler`.
-        folder: Where its log goes, and what it says.
-        port: Of the REST interface, on this machine.
-        job_id: The job.
-        faster: How many times faster than usual time passes: its periods are as much shorter.
-        settings: The autoscaler's options, by key; they stay as they are given.
-    """
+    """Run the autoscaler beside a job until the block is left; give a check that it still runs."""
     folder.mkdir(parents=True)
     log4j = folder / "log4j.properties"
     log4j.write_text(render_log4j(folder / "autoscaler.log"))
@@ -87,17 +74,7 @@ async def run_autoscaler(
 async def run_program(
     command: Sequence[str], folder: Path, *, grace: float = GRACE
 ) -> AsyncIterator[Callable[[], None]]:
-    """Run a program until the block is left; give a check, which raises where it ended before.
-
-    Args:
-        command: What to run; the folder is added, by which the process is known.
-        folder: Where its output goes.
-        grace: Seconds that it gets to end by itself.
-
-    Raises:
-        RuntimeError: By the check: it has ended.
-        TemporaryError: The kernel did not end it.
-    """
+    """Run a program until the block is left; give a check, which raises where it ended before."""
     identity = processes.spawn(
         [*command, "--configDir", str(folder)], environment={}, output=folder / "output.txt"
     )

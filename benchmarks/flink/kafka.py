@@ -54,11 +54,7 @@ class Broker:
     """Where clients find it, `host:port`."""
 
     def create_topic(self, name: str, *, partitions: int) -> None:
-        """Create a topic and wait until it is there.
-
-        Raises:
-            KafkaException: It cannot be created.
-        """
+        """Create a topic and wait until it is there."""
         admin = self.admin()  # held: its requests end with it
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=START_LIMIT)
 
@@ -141,14 +137,7 @@ def count_committed(records: Sequence[str], expected: int) -> Counted:
 
 @contextmanager
 def run_broker(folder: Path) -> Iterator[Broker]:
-    """Run a broker until the block is left.
-
-    Args:
-        folder: Its configuration, logs and records go there.
-
-    Raises:
-        RuntimeError: It does not start.
-    """
+    """Run a broker until the block is left."""
     class_path = os.pathsep.join(str(jar) for jar in sorted(_resolve_broker().glob("*.jar")))
     port, controller = free_ports(2)
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,11 +173,7 @@ def run_broker(folder: Path) -> Iterator[Broker]:
 
 
 def build_job(home: Path) -> Path:
-    """Build the job `Payments` for the Flink in this folder; return its jar.
-
-    Raises:
-        RuntimeError: Maven is missing, or the build fails.
-    """
+    """Build the job `Payments` for the Flink in this folder; return its jar."""
     [dist] = (home / "lib").glob("flink-dist-*.jar")
     version = re.sub(r"flink-dist-(\d+\.\d+).*", r"\1", dist.name)
     connector = CONNECTORS.get(version, CONNECTORS["2.2"])

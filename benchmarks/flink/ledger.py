@@ -69,11 +69,7 @@ def find_gap(arrivals: Sequence[Arrival], start: float, end: float) -> tuple[flo
 
 
 def read_proof(out: Path) -> Ledger:
-    """Return the ledger as of the last checkpoint that source and sink share.
-
-    Raises:
-        RuntimeError: There is none: the job was not stopped in order.
-    """
+    """Return the ledger as of the last checkpoint that source and sink share."""
     emitted, _, lost, doubled = read_ledger(out)
     if emitted is None or lost is None or doubled is None:
         raise RuntimeError(f"Expected a ledger of one checkpoint in {out}, got none")

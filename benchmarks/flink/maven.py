@@ -17,17 +17,7 @@ MAVEN_LIMIT = 900.0
 
 
 def package(sources: Path, name: str, *, properties: Mapping[str, str]) -> Path:
-    """Build a program; return its jar.
-
-    Args:
-        sources: Folder of `pom.xml` and the Java files. What Maven makes goes to `outputs`, a
-            property.
-        name: Of the jar that Maven makes, without its ending.
-        properties: Further properties of the build, such as versions.
-
-    Raises:
-        RuntimeError: Maven is missing, or the build fails.
-    """
+    """Build a program; return its jar."""
     digest = digest_of([sources / "pom.xml", *sorted(sources.rglob("*.java"))], properties)
     jar = JARS / f"{name}-{digest}.jar"
     if not jar.exists():
@@ -49,11 +39,7 @@ def digest_of(files: Iterable[Path], properties: Mapping[str, str] = MappingProx
 
 
 def run_maven(pom: Path, *arguments: str) -> None:
-    """Run Maven on a file.
-
-    Raises:
-        RuntimeError: It is missing, or fails.
-    """
+    """Run Maven on a file."""
     maven = shutil.which("mvn")
     if maven is None:
         raise RuntimeError("No mvn on PATH: install Maven (on Debian maven)")

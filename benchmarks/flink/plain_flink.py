@@ -92,11 +92,7 @@ class PlainFlink:
         }
 
     async def __aenter__(self) -> Self:
-        """Start all processes, and wait until every TaskManager has registered.
-
-        Raises:
-            TemporaryError: One does not.
-        """
+        """Start all processes, and wait until every TaskManager has registered."""
         try:
             await self._start_all()
         except BaseException:

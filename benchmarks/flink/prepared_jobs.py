@@ -15,7 +15,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -23,10 +23,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.flink.kafka import build_job, count_committed, run_broker
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
+from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
 from weir_operator.flink.job_graph import Plan
-from weir_operator.flink.programs import JAR
-from weir_operator.flink.scripts import SQL
 from weir_operator.flink.testing import committed_lines
 
 RECORDS = 300
@@ -48,12 +46,6 @@ SCRIPT = REPOSITORY / "benchmarks/jobs/SqlScript.java"
 ODD = 50
 """Odd numbers of a window of `Kinds`."""
 KINDS = REPOSITORY / "benchmarks/jobs/kinds"
-ROCKSDB: Mapping[str, str] = MappingProxyType(
-    {
-        "state.backend.type": "rocksdb",
-        "state.backend.rocksdb.metrics.block-cache-capacity": "true",
-    }
-)
 NEWEST, LAST_OF_1 = "2.3.0", "1.20.0"
 """Of Flink's examples: not every release has its own in Maven Central."""
 
@@ -88,8 +80,6 @@ class Prepared:
     """Called every second, so that there is always something to read."""
     count: Callable[[], Miscounted] | None = None
     """`None` where the output cannot be counted."""
-    memory: int = 1024
-    """MiB of a TaskManager."""
 
 
 Preparation = Callable[[ExitStack, Path], Prepared]
@@ -256,90 +246,6 @@ def prepare_sql(stack: ExitStack, folder: Path) -> Prepared:
     return Prepared(build=build, arguments=statements, count=count)
 
 
-def prepare_rocksdb(stack: ExitStack, folder: Path) -> Prepared:
-    """The same with its windows in RocksDB, on a TaskManager of Flink's default size."""
-    return replace(prepare_sql(stack, folder), config=ROCKSDB, memory=1728)
-
-
-def prepare_nexmark(stack: ExitStack, folder: Path) -> Prepared:
-    """A script with a filter, windows and a join of windows, and five sinks.
-
-    Its queries have the shapes of Nexmark's 2, 5 and 8; tables, data and sizes are not Nexmark's.
-    """
-    window = f"DESCRIPTOR(ts), INTERVAL '{WINDOW}' SECOND"
-    statements = (
-        BIDS,
-        "CREATE TABLE auctions (id INT, seller INT, ts TIMESTAMP(3),"
-        " WATERMARK FOR ts AS ts - INTERVAL '3' SECOND) WITH ("
-        "'connector' = 'datagen', 'rows-per-second' = '10',"
-        " 'fields.id.min' = '1', 'fields.id.max' = '20', 'fields.seller.min' = '1',"
-        " 'fields.seller.max' = '5', 'fields.ts.max-past' = '1 s')",
-        _files(folder, "seen_bids", SEEN_BIDS),
-        _files(folder, "seen_auctions", "id INT, seller INT, ts TIMESTAMP(3)"),
-        _files(folder, "third", SEEN_BIDS),
-        _files(folder, "totals", SUMS),
-        _files(folder, "offers", "auction INT, price INT, seller INT, started TIMESTAMP(3)"),
-        "BEGIN STATEMENT SET",
-        "INSERT INTO seen_bids SELECT auction, price, ts FROM bids",
-        "INSERT INTO seen_auctions SELECT id, seller, ts FROM auctions",
-        "INSERT INTO third SELECT auction, price, ts FROM bids WHERE MOD(auction, 3) = 0",
-        TOTALS,
-        "INSERT INTO offers SELECT b.auction, b.price, a.seller, b.window_start"
-        f" FROM (SELECT * FROM TABLE(TUMBLE(TABLE bids, {window}))) b"
-        f" JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auctions, {window}))) a"
-        " ON b.auction = a.id AND b.window_start = a.window_start"
-        " AND b.window_end = a.window_end",
-        "END",
-    )
-
-    def join(plan: Plan) -> Joined:
-        sources = _sources(plan)
-        ends = [
-            each for each in plan.operators if each not in sources and plan.limit_of([each]) == 1
-        ]
-        both = {*sources, *ends}
-        work = [each for each in plan.operators if each not in both]
-        return {"sources": sources, "work": work, **({"ends": ends} if ends else {})}
-
-    def count() -> Miscounted:
-        bids, auctions = [*_rows(folder / "seen_bids")], [*_rows(folder / "seen_auctions")]
-        end = min(_end_of([row[-1] for row in each]) for each in (bids, auctions))
-        sellers: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for auction, seller, at in auctions:
-            sellers[auction, _window_of(at)].append(seller)
-        offers = Counter[tuple[str, ...]](
-            (auction, price, seller, _window_of(at))
-            for auction, price, at in bids
-            if _window_of(at) < end
-            for seller in sellers[auction, _window_of(at)]
-        )
-        third = Counter(tuple(row) for row in bids if int(row[0]) % 3 == 0 and row[-1] < end)
-        compared = [
-            _compare(_totals(bids, end), _until(_rows(folder / "totals"), 1, end)),
-            _compare(offers, _until(_rows(folder / "offers"), 3, end)),
-            _compare(third, _until(_rows(folder / "third"), 2, end)),
-        ]
-        return Miscounted(
-            lost=sum(each.lost for each in compared),
-            wrong=sum(each.wrong for each in compared),
-            compared=sum(each.compared for each in compared)
-            if all(each.compared for each in compared)
-            else 0,
-        )
-
-    def build(home: Path) -> Path:
-        return build_jar(PROGRAMS, JARS / JAR)
-
-    script = "".join(f"{statement};\n" for statement in statements)
-    return Prepared(
-        build=build,
-        entry_class=SQL,
-        arguments=("queries.sql", script),
-        join=join,
-        count=count,
-    )
-
-
 JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
     {
         "top-speed": ("Flink's example `TopSpeedWindowing`", prepare_top_speed),
@@ -356,11 +262,6 @@ JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
             "side output; `windowAll`; exactly-once files",
             prepare_kinds,
         ),
-        "nexmark": (
-            "SQL script of the project's own: filter, windows, join of windows, five sinks",
-            prepare_nexmark,
-        ),
-        "rocksdb": ("the first SQL job with its windows in RocksDB", prepare_rocksdb),
         "iteration": ("Flink's example `Iteration`", prepare_iteration),
         "batch": ("Flink's example `WordCount` in batch mode", prepare_batch),
     }

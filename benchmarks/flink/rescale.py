@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import statistics
-import urllib.request
 from collections.abc import Sequence
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.flink.gap_steps import (
-    CpuOfFlink,
-    Restart,
-    figures_of_restarts,
-    figures_of_steps,
-    restart_by_rest,
-)
 from benchmarks.flink.ledger import longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 
-ABOUT = "records lost or doubled, output gaps, standby, resizes and overload on a real Flink"
+ABOUT = "records lost or doubled, output gaps, standby and overload on a real Flink"
 DURATION = "12 min"
 
 SEED = 20
@@ -30,11 +21,10 @@ RANDOM_RESCALES = 20
 TWO_MORE_TIMES = 5
 FLOWS = 2.5
 """Seconds between two changes, in which records flow."""
-SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
 
 
 def run() -> list[Figure]:
-    """Run all six experiments, each on a cluster of its own."""
+    """Run all experiments, each on a cluster of its own."""
     return asyncio.run(_run())
 
 
@@ -45,7 +35,6 @@ async def _run() -> list[Figure]:
         *await _gaps(20, match=10, aggregate=8, times=5, limit=1.5),
         *await _two_more(standby=2, limit=2.0),
         *await _two_more(standby=0, limit=6.0),
-        *await _resize(),
         *await _overload(),
     ]
 
@@ -92,11 +81,7 @@ async def _random_rescales() -> list[Figure]:
 async def _gaps(
     total: int, *, match: int, aggregate: int, times: int, limit: float
 ) -> list[Figure]:
-    """Move one replica of `match` between the pools and back.
-
-    After each move the job is restarted by Flink alone. In turns, because JVMs that have started
-    more jobs start the next one faster.
-    """
+    """Move one replica of `match` between the pools and back."""
     trips = Trips(
         name=f"rescale-{total}",
         rates=[40.0],
@@ -105,16 +90,12 @@ async def _gaps(
     trips.clear()
     moved = deployments({"large/1": match - 1, "small/500m": 1}, {"large/1": aggregate})
     ends: list[RescaleJournal] = []
-    restarts: list[Restart] = []
     async with TripsCluster(trips) as cluster:
         await cluster.lifecycle.bring_up()
-        async with CpuOfFlink(cluster.runtime.folder) as cpu:
-            await asyncio.sleep(8.0)  # the JVMs compile what they run
-            for turn in range(times):
-                ends.append(await cluster.change(trips.initial if turn % 2 else moved))
-                await asyncio.sleep(FLOWS)
-                restarts.append(await restart_by_rest(cluster))
-                await asyncio.sleep(FLOWS)
+        await asyncio.sleep(8.0)  # the JVMs compile what they run
+        for turn in range(times):
+            ends.append(await cluster.change(trips.initial if turn % 2 else moved))
+            await asyncio.sleep(FLOWS)
         ledger = await cluster.finish()
     arrivals = read_arrivals(trips.out)
     gaps = [
@@ -131,8 +112,6 @@ async def _gaps(
     return [
         at_most(figure=gap, value=median, unit="s", limit=limit),
         Figure(figure=f"{name}: output gap, longest", value=max(gaps), unit="s"),
-        *figures_of_steps(name, ends, arrivals, cluster.runtime.folder / "jm/log", cpu),
-        *figures_of_restarts(name, restarts, arrivals, cpu),
         *(
             Figure(figure=f"{name}: {label}, median", value=_median(ends, a, b), unit="s")
             for label, a, b in (
@@ -177,71 +156,6 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
             await cluster.change(trips.initial)
         ledger = await cluster.finish()
     return figures_of_two_more(name, ends, ledger, limit)
-
-
-async def _resize() -> list[Figure]:
-    trips = Trips(
-        name="rescale-resize",
-        rates=[6.0],
-        initial=deployments({"small/250m": 1}, {"small/500m": 1}),
-        arguments=("--scv.match", "0.0001"),
-    )
-    trips.clear()
-    resized = deployments({"small/500m": 1}, {"small/500m": 1})
-    async with TripsCluster(trips) as cluster:
-        await cluster.lifecycle.bring_up()
-        await asyncio.sleep(8.0)
-        job = cluster.store.load().job_id
-        [match] = [r for r in await cluster.runtime.replicas() if r.operator == "match"]
-        began = cluster.clock.now()
-        await cluster.lifecycle.resize(resized)
-        after = began + await _until_faster(cluster, match.metrics_url, limit=0.090)
-        await asyncio.sleep(5.0)
-        same_job = cluster.store.load().job_id == job
-        ledger = await cluster.finish()
-    arrivals = read_arrivals(trips.out)
-    usual = longest_gap(arrivals, began - 6.0, began - 0.5)
-    gap = longest_gap(arrivals, began, after)
-    return [
-        Figure(
-            figure="resize: restarts",
-            value=0 if same_job else 1,
-            unit="",
-            goal="exactly 0",
-            holds=same_job,
-        ),
-        at_most(figure="resize: new speed in effect after", value=after - began, unit="s", limit=2),
-        Figure(figure="resize: longest gap of the 6 s before", value=usual, unit="s"),
-        at_most(figure="resize: longest gap around it", value=gap, unit="s", limit=usual + 1.0),
-        at_most(
-            figure="resize: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
-    ]
-
-
-async def _until_faster(cluster: TripsCluster, url: str, *, limit: float) -> float:
-    """Return the seconds until records are served in less than `limit` seconds each."""
-    began = cluster.clock.now()
-    records, micros = await asyncio.to_thread(_served, url)
-    while cluster.clock.now() - began < 30:
-        await asyncio.sleep(0.1)
-        now_records, now_micros = await asyncio.to_thread(_served, url)
-        if now_records > records:
-            if (now_micros - micros) / (now_records - records) / 1e6 < limit:
-                return cluster.clock.now() - began
-            records, micros = now_records, now_micros
-    raise RuntimeError("The new size never took effect")
-
-
-def _served(url: str) -> tuple[float, float]:
-    """Return the records served so far and their service time, microseconds."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        page = answer.read().decode()
-    found = dict(re.findall(rf"^{SERVICE}(n|us_sum)\{{.*\}} (\S+)$", page, flags=re.MULTILINE))
-    return float(found["n"]), float(found["us_sum"])
 
 
 async def _overload() -> list[Figure]:

@@ -11,14 +11,6 @@ backends are arguments:
 
 Without them all of those; a size for which the disk has no room is left out, and the figures say
 so. A GB is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
-
-Two things that Weir does not do, to see what they would save: `claim` has Flink claim what a job is
-restored from, `local` keeps a copy of state on the disks of TaskManagers for a restore. They are
-measured beside what Weir does, with a result of their own. `STATE_RUNS` says how often, in turn;
-a figure is then the median, and one with a goal the worst:
-
-    STATE_VARIANTS=usual,claim,local STATE_RUNS=3 STATE_GB=1 STATE_BACKENDS=rocksdb \
-        make bench NAME=rescale-state
 """
 
 from __future__ import annotations
@@ -31,18 +23,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Any
-from unittest.mock import patch
 from urllib.parse import urlparse
 
-from benchmarks.choices import choose_count, choose_numbers, choose_some
+from benchmarks.choices import choose_numbers, choose_some
 from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
-from weir_operator.flink import rest
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
 
@@ -69,20 +58,8 @@ SLOWEST = 30.0
 """Seconds after a change until which the slowest record is looked for, if the job runs so long."""
 CHECKPOINT_LIMIT = 600.0
 """Seconds for which a checkpoint is waited for."""
-GAP = "output gap"
 WAYS = ("Savepoint", "Checkpoint")
 BACKENDS = ("rocksdb", "forst")
-LOCAL_COPIES = {
-    "execution.checkpointing.local-backup.enabled": "true",
-    "execution.state-recovery.from-local": "true",
-}
-VARIANTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "usual": (rest.CLAIM_MODE, {}),
-    "claim": ("CLAIM", {}),
-    "local": (rest.CLAIM_MODE, LOCAL_COPIES),
-}
-"""Claim mode, and Flink's configuration beside the job's."""
-USUAL = "usual"
 
 TWO = deployments({"large/1": 1}, {"large/1": 2})
 THREE = deployments({"large/1": 1}, {"large/1": 3})
@@ -104,11 +81,6 @@ class Rescaled:
     """How long that one took."""
 
 
-def result_name() -> str:
-    """Return the name of the result: what Weir does not do has one of its own."""
-    return "rescale-state" if _choose_variants() == [USUAL] else "rescale-state-variants"
-
-
 def run() -> list[Figure]:
     """Rescale with each of the sizes, by each of the ways."""
     figures = []
@@ -125,50 +97,14 @@ def run() -> list[Figure]:
                 )
             )
             continue
-        rounds: list[list[Figure]] = [[] for _ in range(choose_count("STATE_RUNS", 1))]
-        for figures_of_round, (backend, way, variant) in product(
-            rounds, product(backends, WAYS, _choose_variants())
-        ):
-            with patch.object(rest, "CLAIM_MODE", VARIANTS[variant][0]):
-                figures_of_round.extend(asyncio.run(_measure(size, backend, way, variant)))
-        for same in zip(*rounds, strict=True):
-            figures += _summarise(same)
+        for backend, way in product(backends, WAYS):
+            figures += asyncio.run(_measure(size, backend, way))
     return figures
 
 
-def _summarise(same: Sequence[Figure]) -> list[Figure]:
-    """Return one figure of several runs: the median, or the largest where there is a goal.
-
-    Of output gaps, also the shortest and the longest.
-
-    Raises:
-        RuntimeError: One has no value.
-    """
-    values = [each.value for each in same if each.value is not None]
-    if len(values) < len(same):
-        raise RuntimeError(f"Expected a value of {same[0].figure!r} in each run, got none in one")
-    if len(same) == 1:
-        return list(same)
-    name = same[0].figure
-    if same[0].goal is not None:  # all are "at most"
-        worst = same[values.index(max(values))]
-        return [replace(worst, figure=f"{name}, worst of {len(same)}")]
-    found = [replace(same[0], figure=f"{name}, median of {len(same)}", value=median(values))]
-    if name.endswith(GAP):
-        found += [
-            replace(same[0], figure=f"{name}, shortest", value=min(values)),
-            replace(same[0], figure=f"{name}, longest", value=max(values)),
-        ]
-    return found
-
-
-def _choose_variants() -> list[str]:
-    return choose_some("STATE_VARIANTS", tuple(VARIANTS), [USUAL])
-
-
-async def _measure(size: float, backend: str, way: str, variant: str) -> list[Figure]:
+async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     records = max(1, round(size * GB / RECORD))
-    trips = _job(records, backend, way, VARIANTS[variant][1])
+    trips = _job(records, backend, way)
     trips.clear()
     try:
         async with TripsCluster(trips) as cluster:
@@ -180,7 +116,6 @@ async def _measure(size: float, backend: str, way: str, variant: str) -> list[Fi
     finally:
         trips.clear()  # several GB
     name = f"{size:g} GB{' in ForSt' if backend == 'forst' else ''} by {way.lower()}"
-    name += "" if variant == USUAL else f", {variant}"
     return [
         *_figures(name, done, arrivals),
         at_most(
@@ -196,7 +131,7 @@ async def _measure(size: float, backend: str, way: str, variant: str) -> list[Fi
     ]
 
 
-def _job(records: int, backend: str, way: str, more: Mapping[str, str]) -> Trips:
+def _job(records: int, backend: str, way: str) -> Trips:
     slots = -(-records // int(FILL_RATE * SLOT))
 
     def patient(settings: RescaleSettings) -> RescaleSettings:
@@ -217,7 +152,6 @@ def _job(records: int, backend: str, way: str, more: Mapping[str, str]) -> Trips
             "execution.checkpointing.incremental": "true",
             "execution.checkpointing.timeout": "10 min",
             "execution.checkpointing.num-retained": "1",
-            **more,
         },
         rescale=patient,
         managed_memory={"aggregate": "160Mi"},
@@ -225,11 +159,7 @@ def _job(records: int, backend: str, way: str, more: Mapping[str, str]) -> Trips
 
 
 async def _until_arrived(cluster: TripsCluster, records: int, *, limit: float) -> None:
-    """Wait until the state is full and records come at the usual rate.
-
-    Raises:
-        RuntimeError: They do not in time.
-    """
+    """Wait until the state is full and records come at the usual rate."""
     last = int(USUAL_FOR * RATE)
 
     async def arrived() -> bool | None:
@@ -272,9 +202,6 @@ async def _checkpoint(
     """Return the newest or the oldest of a job's latest checkpoints, once there is one.
 
     Flink remembers ten of them. Those that began before `since`, Unix seconds, do not count.
-
-    Raises:
-        RuntimeError: There is none in time.
     """
 
     async def complete() -> Mapping[str, Any] | None:
@@ -309,7 +236,7 @@ def _figures(name: str, done: Rescaled, arrivals: Sequence[Arrival]) -> list[Fig
     # A record that is emitted again counts by its first arrival.
     first = {each.id: each for each in reversed(arrivals)}
     seconds = {
-        GAP: longest_gap(arrivals, stop, end + 1.0),
+        "output gap": longest_gap(arrivals, stop, end + 1.0),
         "slowest record": max(
             each.time - each.due for each in first.values() if stop <= each.time <= end + SLOWEST
         ),

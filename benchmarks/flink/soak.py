@@ -3,15 +3,12 @@
 `weir local` runs the example job on a Flink of its own; its policy goes from one replica to two and
 back in every interval in which it is asked, so that every rescale is decided, recorded, walked and
 measured as any other (`soak_controller`). After each one the controller's process is looked at: its
-memory, file descriptors and threads, the bytes that it keeps, the folders of savepoints and
-checkpoints. A leak shows as growth that goes on, so the last third is judged by its slope; the
-first third warms up.
+memory, file descriptors and threads, and the bytes of its decision records. A leak shows as growth
+that goes on, so the last third is judged by its slope; the first third warms up.
 
 Records are counted by the files that a transactional sink committed and by the job's ledger.
 
 `SOAK_RESCALES` (500) makes shorter runs, which end the warming up too early to be flat.
-
-Whether what a controller holds grows with the rescales that it has made. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ import yaml
 from benchmarks.cluster.chaos.verdict import read_committed
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.flink.ledger import read_arrivals, read_proof
-from benchmarks.rows import RESULTS
+from benchmarks.results import BUILD
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.local.folders import AppFolder
@@ -58,16 +55,6 @@ class Sample:
     threads: int
     records: int
     """Bytes of the decision records."""
-    state: int
-    """Bytes of whatever else it keeps, without savepoints, checkpoints and processes' folders."""
-    savepoints: int
-    """Folders of savepoints."""
-    checkpoints: int
-    """Folders of checkpoints, of all jobs so far."""
-    jobs: int
-    """Folders that jobs have for their checkpoints."""
-    processes: int
-    """Folders of TaskManagers that are or were."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,11 +73,6 @@ QUANTITIES = (
     Quantity(name="open file descriptors", of=lambda each: each.descriptors, unit="", most=0.02),
     Quantity(name="threads", of=lambda each: each.threads, unit="", most=0.02),
     Quantity(name="decision records", of=lambda each: each.records / MIB, unit="MiB", most=0.01),
-    Quantity(name="other state", of=lambda each: each.state / MIB, unit="MiB", most=0.001),
-    Quantity(name="savepoint folders", of=lambda each: each.savepoints, unit="", most=0.02),
-    Quantity(name="checkpoint folders", of=lambda each: each.checkpoints, unit="", most=0.02),
-    Quantity(name="jobs' checkpoint roots", of=lambda each: each.jobs, unit="", most=0.02),
-    Quantity(name="TaskManagers' folders", of=lambda each: each.processes, unit="", most=0.02),
 )
 
 
@@ -148,7 +130,7 @@ ABOUT = "memory, files and records of a controller over 500 rescales of one job"
 DURATION = "25 min"
 
 NAME = "soak"
-FOLDER = RESULTS / NAME
+FOLDER = BUILD / NAME
 LONGEST = 120.0
 """Seconds after which a rescale that has not come is not waited for any longer."""
 SUSPEND_LIMIT = 90.0
@@ -248,14 +230,7 @@ def manifest() -> dict[str, Any]:
 def look(process: psutil.Process) -> Sample:
     """Return what the controller holds now."""
     folder = AppFolder(FOLDER / "state" / f"default.{NAME}")
-    apart = {folder.checkpoints, folder.savepoints, folder.job_manager.path, folder.path / "tm"}
-    own = [
-        path
-        for entry in folder.path.iterdir()
-        if entry not in apart
-        for path in ([entry] if entry.is_file() else entry.rglob("*"))
-    ]
-    records = [path for path in own if path.name.startswith(RECORDS)]
+    records = folder.path.glob(f"{RECORDS}*")
     with process.oneshot():
         return Sample(
             time=time.time(),
@@ -263,29 +238,16 @@ def look(process: psutil.Process) -> Sample:
             descriptors=process.num_fds(),
             threads=process.num_threads(),
             records=sum(map(_size, records)),
-            state=sum(_size(path) for path in own if path not in records),
-            savepoints=_count(folder.savepoints, "*"),
-            checkpoints=_count(folder.checkpoints, "*/chk-*"),
-            jobs=_count(folder.checkpoints, "*"),
-            processes=_count(folder.path / "tm", "*"),
         )
 
 
 async def _find_end(lines: AsyncIterator[bytes]) -> dict[str, Any]:
-    """Return the record of the next rescale that ends.
-
-    Raises:
-        RuntimeError: The controller has ended.
-    """
+    """Return the record of the next rescale that ends."""
     async for line in lines:
         record: dict[str, Any] = json.loads(line)
         if record["type"] == "rescale" and record["finished"] is not None:
             return record
     raise RuntimeError(f"The controller has ended: see {FOLDER / 'run.jsonl'}")
-
-
-def _count(folder: Path, pattern: str) -> int:
-    return sum(1 for path in folder.glob(pattern) if path.is_dir())
 
 
 def _size(path: Path) -> int:

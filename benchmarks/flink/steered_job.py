@@ -59,11 +59,7 @@ class SteeredJob(Generic[Where]):
         await self.runtime.close()
 
     async def until_running(self, limit: float = 60.0) -> float:
-        """Look after the job until every task runs; return the seconds that took.
-
-        Raises:
-            RuntimeError: Not every task does within `limit` seconds.
-        """
+        """Look after the job until every task runs; return the seconds that took."""
         began = self.clock.now()
         while self.clock.now() - began < limit:
             with suppress(TemporaryError):  # a JobManager that dies answers nothing for a while
@@ -80,11 +76,7 @@ class SteeredJob(Generic[Where]):
         return ()
 
     async def until_warm(self, count: int, *, limit: float = 180.0) -> tuple[str, ...]:
-        """Look after the job until so many standby TaskManagers are warm; return their names.
-
-        Raises:
-            RuntimeError: They are not within `limit` seconds.
-        """
+        """Look after the job until so many standby TaskManagers are warm; return their names."""
 
         async def look() -> tuple[str, ...] | None:
             await self.lifecycle.heal()
@@ -143,14 +135,7 @@ class SteeredJob(Generic[Where]):
 def figures_of_two_more(
     name: str, ends: Sequence[RescaleJournal], ledger: Ledger, limit: float
 ) -> list[Figure]:
-    """Return what changes took that gave an operator two replicas more.
-
-    Args:
-        name: How the figures are to begin.
-        ends: The changes.
-        ledger: Of the job after them.
-        limit: Seconds from decision to running, which the median is not to exceed.
-    """
+    """Return what changes took that gave an operator two replicas more."""
     times = [end.times[str(Step.DONE)] - end.created for end in ends]
     started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
     return [

@@ -9,25 +9,19 @@ is the mean over records, which is what is measured; a decision plans for the wo
 `aggregate` stands behind keys: `equal`, with indivisible key groups. No edge of Flink shares
 strictly by speed; `proportional` is what the adaptive partitioner tends to when replicas fill up,
 so that rule is judged on the mixed deployments of `match` above 0.7.
-
-Percentiles from source to sink, as the simulator has them, are compared with those of simulated
-records (`queues_in_a_row`), for which no Flink is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.console import Console
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from benchmarks.model.queues_in_a_row import LENGTHS, compare_all
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from benchmarks.model.steady_state import (
     ARGUMENTS,
     MEASURED,
@@ -35,7 +29,6 @@ from benchmarks.model.steady_state import (
     Counts,
     Point,
     measure_steady,
-    table_of,
 )
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
@@ -46,11 +39,6 @@ from weir_policies.policy import Aggregation, Sharing
 
 ABOUT = "predicted against measured response time, all sharing rules, pools mixed and pure"
 DURATION = "11 min"
-
-SEED = 1
-"""Of the simulated records."""
-PARAMETERS = BUILD / "fidelity-queueing-parameters.json"
-"""Where the calibrated parameters are kept."""
 
 CALIBRATION: tuple[tuple[Counts, Counts], ...] = (
     ({"large/2": 1}, {"large/1": 2}),
@@ -89,9 +77,7 @@ class SharingPoint(Point):
 def run() -> list[Figure]:
     """Measure and predict all points."""
     points, proportional = asyncio.run(_run())
-    Console().print(
-        table_of(points, title=f"{RATE:g} records/s", sharing=[p.rule.value for p in points])
-    )
+    print(*points, sep="\n")
     errors = [point.error for point in points]
     busy = sum(point.is_busy for point in points)
     figures = [
@@ -126,25 +112,6 @@ def run() -> list[Figure]:
         )
         for name, group in groups.items()
     ]
-    return [*figures, *compare_percentiles()]
-
-
-def compare_percentiles() -> list[Figure]:
-    """Return how far the simulator's percentiles are from those of simulated records."""
-    figures = []
-    for bounded, cases in compare_all(seed=SEED).items():
-        errors = [abs(case.error) for case in cases]
-        what = f"error of the simulated {bounded} from source to sink"
-        for length in LENGTHS:
-            group = [abs(each.error) for each in cases if each.chain.length == length]
-            figures.append(
-                Figure(
-                    figure=f"{what}, median, {length} operators in a row ({len(group)} cases)",
-                    value=100 * statistics.median(group),
-                    unit="%",
-                )
-            )
-        figures.append(Figure(figure=f"{what}, worst", value=100 * max(errors), unit="%"))
     return figures
 
 
@@ -181,36 +148,9 @@ async def _run() -> tuple[list[SharingPoint], list[SharingPoint]]:
     return points, proportional
 
 
-def write_parameters(managers: Mapping[str, ObservedOperator]) -> None:
-    """Keep what was calibrated, for the simulator (`fidelity-trips`)."""
-    learned = {
-        name: {
-            "nominal": nominal,
-            "service_mean": managers[name].model.service_mean,
-            "service_scv": managers[name].model.service_scv,
-            "network_time": managers[name].model.network_time,
-        }
-        for name, nominal in (("match", 0.020), ("aggregate", 0.016))
-    }
-    PARAMETERS.parent.mkdir(parents=True, exist_ok=True)
-    PARAMETERS.write_text(json.dumps(learned, indent=2) + "\n")
-
-
-async def calibrate() -> None:
-    """Calibrate alone, for whoever needs the parameters and not the judgement."""
-    job = Trips(
-        name="fidelity", rates=[RATE], initial=deployments(*CALIBRATION[0]), arguments=ARGUMENTS
-    )
-    job.clear()
-    async with TripsCluster(job) as cluster:
-        await cluster.lifecycle.bring_up()
-        await _calibrate(cluster, _managers(job, Sharing.BY_LOAD))
-
-
 async def _calibrate(cluster: TripsCluster, managers: Mapping[str, ObservedOperator]) -> None:
     for counts in CALIBRATION:
         _learn(managers, await _measure(cluster, *counts), counts)
-    write_parameters(managers)
 
 
 def _managers(job: Trips, sharing: Sharing) -> Mapping[str, ObservedOperator]:

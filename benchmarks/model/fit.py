@@ -5,11 +5,9 @@ predicted from that and measured after. The fit is told the job's graph and the 
 type; of the others it assumes that a core is a core. Their truth is what the example's job makes of
 them: it works as fast as its node type's file of speeds says.
 
-The drifts are simulated (`fit_drift`), with the noise of the real run beside them.
-`FIT_DAYS=140 make bench NAME=fit` watches more days, each with a seed of its own: false alarms are
-so rare that sixty days say little of how rare.
-
-Days of a job whose work per record changes, or does not: how soon that is noticed.
+The drifts are simulated, with the noise of the real run beside them: days of a job whose work per
+record changes, or does not. `FIT_DAYS=140 make bench NAME=fit` watches more days, each with a seed
+of its own: false alarms are so rare that sixty days say little of how rare.
 
 Two operators on two node types, an interval a minute, a day to fit to and a day to watch. The load
 is a day of the made-up taxi trace, some hundred to five thousand records an interval on a node
@@ -26,17 +24,15 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import ARGUMENTS, RATE, Counts, Point, measure_steady, table_of
+from benchmarks.model.steady_state import ARGUMENTS, RATE, Counts, Point, measure_steady
 from weir_operator.loop.gather import sample_of_operator
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import operator_managers
@@ -98,11 +94,7 @@ class DriftFigures:
 
 
 def watch_days(seeds: Sequence[int]) -> DriftFigures:
-    """Watch a day without a drift, one with one of 20 %, and an hour after one of 25 % on the edge.
-
-    Args:
-        seeds: Of so many of each.
-    """
+    """Watch a day without a drift, one with one of 20 %, an hour after one of 25 % on the edge."""
     delays, selectivity_delays, early, false_alarms = [], [], 0, 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -138,13 +130,7 @@ def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> 
 def draw_day(
     factors: Floats, rng: np.random.Generator, *, passed: Floats | None = None
 ) -> list[IntervalSample]:
-    """Return a day of intervals.
-
-    Args:
-        factors: Of the service time of `match`, shape `(DAY,)`.
-        rng: Decides everything else.
-        passed: Factors of the records that it passes on, shape `(DAY,)`; `None` is 1.
-    """
+    """Return a day of intervals."""
     rates = scale_to_maximum(synthesise(TraceKind.TAXI, slots=DAY, rng=rng), maximum=PEAK)
     machine = {name: _wander(rng) for name in SERVICE}
     # Draws of their own: those of the service times are the same with the edge and without.
@@ -237,17 +223,12 @@ JUDGED: tuple[tuple[Counts, Counts], ...] = (
 
 
 def run() -> list[Figure]:
-    """Fit, predict and measure; then watch the simulated days.
-
-    Raises:
-        BenchmarkError: `FIT_DAYS` is no number of days.
-    """
+    """Fit, predict and measure; then watch the simulated days."""
     days = choose_count("FIT_DAYS", DAYS)
     job = Trips(name="fit", rates=[RATE], initial=deployments(*FITTED[0]), arguments=ARGUMENTS)
     calibration, points = asyncio.run(_measure(job))
     truth = _speeds(job)
-    Console().print(table_of(points, title=f"Not seen in the fit, {RATE:g} records/s"))
-    Console().print(_fit_table(calibration, truth))
+    print(calibration, *points, sep="\n")
     errors = [point.error for point in points]
     off = {
         name: abs(found.value / truth[name] - 1)
@@ -378,21 +359,3 @@ def _drift_figures(drifts: DriftFigures) -> list[Figure]:
             unit="",
         ),
     ]
-
-
-def _fit_table(calibration: Calibration, truth: Mapping[str, float]) -> Table:
-    table = Table("what", "fitted", "from", "to", "truth", title="The fit")
-    rows = [
-        (f"speed of {name}", found, f"{truth[name]:g}")
-        for name, found in calibration.speedups.items()
-    ]
-    for name, fitted in calibration.operators.items():
-        rows += [
-            (f"{name}: service time, s", fitted.service_mean, ""),
-            (f"{name}: SCV of the service time", fitted.service_scv, ""),
-            (f"{name}: SCV between arrivals", fitted.arrival_scv, ""),
-            (f"{name}: network time, s", fitted.network_time, ""),
-        ]
-    for what, found, true in rows:
-        table.add_row(what, f"{found.value:.4g}", f"{found.low:.4g}", f"{found.high:.4g}", true)
-    return table

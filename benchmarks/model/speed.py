@@ -14,19 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.model import deep_speed
-from benchmarks.papers.taas2023 import Setting, describe
+from benchmarks.papers.deep_parts import Part, run_parts
+from benchmarks.papers.taas2023 import Setting, describe, describe_for
 from weir_operator.flink.jars import REPOSITORY
 from weir_policies import registry
-from weir_policies.kernels.view import Memory, View
-from weir_policies.operator_manager.planner.plan import make_plan
-from weir_policies.operator_manager.planner.state import PlannerMemory
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
@@ -38,8 +35,9 @@ DURATION = "5 min, most of it for 24 runs of DQL+PDS"
 
 A3 = Setting("taxi", 10, "A", 3)
 TABULAR = ("threshold-cheapest", "ql", "ql-pds", "ql-pds-plus")
+WORKERS, RUNS_EACH = 2, 12
+"""Processes of the deep runs, and runs of each."""
 REPEATS = 5
-REPEATED_PLANS = 200
 SIZES = (10, 100, 1000)
 SLOTS_OF_MANY = 2_000
 COLD = """
@@ -97,7 +95,6 @@ def run() -> list[Figure]:
             value=seconds["ql-pds-plus"], unit="s", limit=0.05,
         ),
         at_most(figure="planner on A3, 400,001 slots", value=planner, unit="s", limit=2),
-        *figures_of_plans(a3, planner),
         *(
             Figure(
                 figure=f"time per operator-step, {operators:,} operators",
@@ -111,7 +108,7 @@ def run() -> list[Figure]:
         ),
         at_most(figure="weir --help", value=time_help(), unit="s", limit=0.5),
         *time_starts(),
-        *deep_speed.run(),
+        *time_deep_runs(),
     ]  # fmt: skip
     return figures
 
@@ -130,46 +127,6 @@ def _time_once(experiment: Experiment, policy: str) -> float:
     outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
     seconds, _ = run_compiled(experiment, trace, policy, algorithm, outcome, seed=1)
     return seconds
-
-
-def figures_of_plans(experiment: Experiment, whole: float) -> list[Figure]:
-    """Return how much of a run of `planner` its plans take.
-
-    The run's last plan is made again and again, in one round. The first plans and those made afresh
-    take several, so the share is a lower bound.
-
-    Args:
-        experiment: What is run.
-        whole: Seconds of the whole run.
-    """
-    algorithm = registry.define("planner", settings_of(experiment, {}))
-    if algorithm is None:
-        raise TypeError("Expected the planner to be compiled, got no algorithm")
-    kept: list[tuple[View, Memory]] = []
-
-    def prepare(view: View, ticks: int) -> Memory:
-        memory = algorithm.prepare(view, ticks)
-        kept.append((view, memory))
-        return memory
-
-    trace = arrival_rates(experiment.trace)
-    outcome = new_outcome(trace.size, len(experiment.node_types), history=False)
-    run_compiled(experiment, trace, "planner", replace(algorithm, prepare=prepare), outcome, seed=1)
-    [(view, memory)] = kept
-    own = PlannerMemory(memory[0])
-    plans = int(own.plans)
-    make_plan(0, view, own, False)  # compiled
-    began = time.perf_counter()
-    for _ in range(REPEATED_PLANS):
-        make_plan(0, view, own, False)
-    each = (time.perf_counter() - began) / REPEATED_PLANS
-    return [
-        Figure(figure="planner on A3: plans", value=plans, unit=""),
-        Figure(figure="planner on A3: one plan", value=1000 * each, unit="ms"),
-        Figure(
-            figure="planner on A3: plans, of its time", value=100 * each * plans / whole, unit="%"
-        ),
-    ]
 
 
 def time_many(operators: int) -> float:
@@ -245,3 +202,27 @@ def _time_start(policy: str, cache: str, *, built: bool, script: str = COLD) -> 
     )
     seconds, memory = done.stdout.split()
     return float(seconds), float(memory)
+
+
+def time_deep_runs() -> list[Figure]:
+    """Time the runs, in two processes of twelve, imports and compilation included."""
+    experiment = describe_for("dqn-pds", A3)
+    parts = [
+        Part(
+            name=f"batch-{batch}",
+            policy="dqn-pds",
+            parameters={"published": 1},
+            experiment=experiment,
+            seeds=tuple(range(batch * RUNS_EACH, (batch + 1) * RUNS_EACH)),
+        )
+        for batch in range(WORKERS)
+    ]
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = list(run_parts(parts, Path(folder), workers=WORKERS))
+    seconds = time.perf_counter() - began
+    slots = sum(len(outcome.runs) for outcome in outcomes) * 400_001
+    return [
+        at_most(figure="24 runs of DQL+PDS on A3", value=seconds, unit="s", limit=300),
+        Figure(figure="slots of all runs per second", value=slots / seconds, unit="slots/s"),
+    ]

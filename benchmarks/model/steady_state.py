@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-
 from benchmarks.flink.trips_cluster import TripsCluster, deployments
 from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.direct import DirectSource
@@ -53,24 +51,6 @@ class Point:
         return abs(self.predicted - self.measured) / self.measured
 
 
-def table_of(points: Sequence[Point], *, title: str, sharing: Sequence[str] = ()) -> Table:
-    """Return the points as a table; `sharing` is a column with an entry for each of them."""
-    table = Table("operator", *(["sharing"] if sharing else []), "deployment", title=title)
-    for heading in ("utilisation", "measured", "predicted", "error"):
-        table.add_column(heading, justify="right")
-    for place, point in enumerate(points):
-        table.add_row(
-            point.operator,
-            *sharing[place : place + 1],
-            " + ".join(f"{count} x {name}" for name, count in point.counts.items()),
-            f"{point.utilisation:.2f}",
-            f"{1000 * point.measured:.1f} ms",
-            f"{1000 * point.predicted:.1f} ms",
-            f"{point.error:.0%}",
-        )
-    return table
-
-
 async def measure_steady(
     cluster: TripsCluster,
     match: Counts,
@@ -79,21 +59,7 @@ async def measure_steady(
     seconds: float = MEASURED,
     parts: int = 1,
 ) -> tuple[AppMeasurement, Sequence[AppMeasurement]]:
-    """Bring the job to a deployment and measure its steady state.
-
-    Args:
-        cluster: The job.
-        match: Replicas of `match` by node type.
-        aggregate: Replicas of `aggregate`.
-        seconds: Length of the window.
-        parts: How many parts of equal length to measure besides.
-
-    Returns:
-        The whole window, and its parts in order of time.
-
-    Raises:
-        RuntimeError: It does not settle.
-    """
+    """Bring the job to a deployment and measure its steady state."""
     target = deployments(match, aggregate)
     if cluster.store.load().deployments != target:
         await cluster.change(target)

@@ -27,14 +27,7 @@ from weir_policies.application_manager.autrascale.values import Parallelism
 def scale_in_proportion(
     parallelism: Parallelism, *, throughput: float, wanted: float, most: Parallelism
 ) -> Parallelism:
-    """Return every operator times what the throughput falls short by, rounded up.
-
-    Args:
-        parallelism: What was measured.
-        throughput: What it got through, records/s, above zero.
-        wanted: V_t, records/s.
-        most: P_max of every operator; which is also all there is to `Max`.
-    """
+    """Return every operator times what the throughput falls short by, rounded up."""
     factor = wanted / throughput
     return tuple(
         min(math.ceil(count * factor), top) for count, top in zip(parallelism, most, strict=True)
@@ -53,14 +46,7 @@ def allocate(
     bound: float,
     most: Parallelism,
 ) -> Parallelism:
-    """Return the replicas of one round.
-
-    Args:
-        demands: Records/s that arrive at each operator, `(u,)`, the source's first.
-        rates: mu, records/s of a replica, `(u,)`, above zero.
-        bound: L_p, seconds.
-        most: P_max of every operator.
-    """
+    """Return the replicas of one round."""
     replicas = [
         min(int(demand / rate) + 1, top)
         for demand, rate, top in zip(demands, rates, most, strict=True)

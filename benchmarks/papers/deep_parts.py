@@ -8,14 +8,12 @@ while it tells of the very settings that are asked for. Parts are shared among p
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -80,21 +78,6 @@ class PartOutcome:
         """Mean over seeds."""
         return fmean(run.average_cost for run in self.runs)
 
-    @property
-    def violations(self) -> float:
-        """Percent of slots, mean over seeds."""
-        return fmean(run.violations for run in self.runs)
-
-    @property
-    def reconfigurations(self) -> float:
-        """Percent of slots, mean over seeds."""
-        return fmean(run.reconfigurations for run in self.runs)
-
-    @property
-    def resources(self) -> float:
-        """Mean over seeds."""
-        return fmean(run.resources for run in self.runs)
-
 
 def run_parts(
     parts: Sequence[Part], folder: Path, *, workers: int | None = None
@@ -108,36 +91,22 @@ def run_batches(
     folder: Path,
     *,
     workers: int | None = None,
-    until: float = math.inf,
 ) -> Iterator[PartOutcome]:
-    """Yield the outcome of each part: those that are kept first, then others as they finish.
-
-    Args:
-        batches: What to run, begun in this order. The parts of one are computed together: they
-            have one policy and one shape.
-        folder: Where outcomes are kept.
-        workers: Processes; `None` is one per processor.
-        until: Time of the monotonic clock after which no further batch begins.
-    """
+    """Yield the outcome of each part: those that are kept first, then others as they finish."""
     missing = []
     for batch in batches:
         kept = {part.name: read_part(part, folder) for part in batch}
         yield from (outcome for outcome in kept.values() if outcome is not None)
         if rest := [part for part in batch if kept[part.name] is None]:
             missing.append(rest)
-    if not missing or time.monotonic() >= until:
+    if not missing:
         return
     # Spawned, not forked: a fork would copy the locks of threads that torch may have started.
     context = multiprocessing.get_context("spawn")
     processes = min(workers or os.cpu_count() or 1, len(missing))
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        waiting = iter(missing)
-        running = {pool.submit(run_batch, batch) for batch in islice(waiting, processes)}
-        while running:
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            if time.monotonic() < until:
-                running |= {pool.submit(run_batch, each) for each in islice(waiting, len(finished))}
-            for outcome in chain.from_iterable(future.result() for future in finished):
+        for finished in as_completed([pool.submit(run_batch, batch) for batch in missing]):
+            for outcome in finished.result():
                 write_part(outcome, folder)
                 yield outcome
 

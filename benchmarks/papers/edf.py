@@ -1,17 +1,15 @@
-"""EDF's Table 1 and Figure 5, simulated: who is slower, restarts more, what the bucket changes.
+"""EDF's Table 1, simulated: who is slower, restarts more, what the bucket changes.
 
 The experiment is `examples/experiments/edf.yaml`; the policies are `threshold-cheapest` (TH),
 `ql-edf` (QL) and `full-backup` (MB), each with and without the token bucket. Service times and the
 bursts of partialRank were not published. They are calibrated on Table 1, so its digits cannot be
 reproduced, only its orderings. `ql`, which learns from granted changes alone, stands beside
-`ql-edf`. `EDF_PART=more` runs what goes beyond, as a result of its own: settings in which requests
-*conflict* over nodes, settings whose budgets were *profiled* in the simulated world by the paper's
-recipe (the others have those that it printed for its own application), and Figure 5.
-`EDF_PART=routes` measures the job of `examples/routes` on a real Flink and gives Table 1 for it
-(`edf_routes`).
+`ql-edf`. Beyond Table 1, there are settings in which requests *conflict* over nodes, settings whose
+budgets were *profiled* in the simulated world by the paper's recipe (the others have those that it
+printed for its own application).
 
 Source: Cardellini, Lo Presti, Nardelli, Russo Russo, Future Generation Computer Systems 2018 (EDF),
-section 9, Table 1 and Figure 5.
+section 9, Table 1.
 """
 
 from __future__ import annotations
@@ -20,10 +18,9 @@ import csv
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -33,13 +30,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from rich.progress import track
 
-from benchmarks.choices import choose
-from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.papers import edf_routes
-from benchmarks.papers.departures import Departure
+from benchmarks.figures import Figure, Row, at_least, at_most
 from benchmarks.papers.taas2023 import trace_file
-from benchmarks.pictures import Axes, draw_bars, draw_lines, draw_panels
-from benchmarks.rows import RESULTS, Row, write_outcomes, write_rows
+from benchmarks.results import BUILD
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import CostWeights
 from weir_simulator.beliefs import true_models
@@ -48,12 +41,12 @@ from weir_simulator.experiment_files import load_experiment
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 
-ABOUT = "EDF's Table 1 and Figure 5: thresholds, Q-learning, full backup, the token bucket"
+ABOUT = "EDF's Table 1: thresholds, Q-learning, full backup, the token bucket"
 DURATION = "5 min"
 
 EXPERIMENT = Path(__file__).parents[2] / "examples" / "experiments" / "edf.yaml"
 PUBLISHED = Path(__file__).parent / "published" / "edf_table1.csv"
-FOLDER = RESULTS / "edf"
+FOLDER = BUILD / "edf"
 """Where the loads are written."""
 SEEDS = range(5)
 MORE_SEEDS = range(3)
@@ -89,23 +82,7 @@ MORE = (
     ("MB conflicts perf=res", False),
     ("MB profiled perf=res", False),
 )
-"""Settings of `EDF_PART=more`."""
-FIGURE_5 = (
-    ("TH 0.3", False),
-    ("TH 0.3", True),
-    ("QL perf=res", False),
-    ("QL perf=res", True),
-    ("MB perf=res", False),
-    ("MB perf=res", True),
-)
-"""Its panels a to f; its text does not say which weights Q-learning had."""
-SMOOTH = 4
-"""Slots of Figure 5 that are averaged, 2 min."""
-ROUTES_RATES = tuple(0.3 * rate for rate in (PROFILED_AT, LOWEST, PROFILED_AT, HIGHEST))
-"""Records/s that the job of `examples/routes` is measured at, in turn: one replica that takes 4 ms
-is then 60 % busy at most."""
-ROUTES_SECONDS = 90.0
-"""How long each of them lasts; the first is left out, for Flink is still starting and compiling."""
+"""Settings beyond Table 1."""
 
 Key = tuple[str, bool]
 """A setting such as `TH 0.7` or `QL perf=res`, and whether the token bucket is used."""
@@ -141,147 +118,12 @@ class Line:
     """% of the restarts that operators asked for; NaN where the paper does not say."""
 
 
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    return [
-        Departure(
-            what="service times and bursts",
-            paper="a real application on Storm; not published",
-            here="M/G/1 queues, calibrated on the means and replicas of the paper's Table 1",
-            why="so means prove nothing: only orderings, and the bucket's effect, can fail",
-        ),
-        Departure(
-            what="load",
-            paper="taxi rides of the DEBS 2015 challenge, 5 days of them ten times as fast, 150 to "
-            "500 records/s, replicated",
-            here=f"{DAYS} days of the taxi trace, ten times as fast, stretched to {LOWEST:g} to "
-            f"{HIGHEST:g} records/s",
-            why="not published",
-        ),
-        Departure(
-            what="noise of the load",
-            paper="of the real system",
-            here=f"lognormal per slot, sigma {NOISE:g}, calibrated on the table's reconfigurations",
-            why="not published",
-        ),
-        Departure(
-            what="downtime of a reconfiguration",
-            paper="measured",
-            here="10 s, calibrated on Q-learning's; records wait at the source and are processed "
-            "afterwards",
-            why="not published",
-        ),
-        Departure(
-            what="slots after a reconfiguration",
-            paper="2 min are left out",
-            here="left out in the first table, kept in the second; the first 30 min are left out "
-            "of both, as in the paper",
-            why="Q-learning without the bucket has hardly a slot left",
-        ),
-        Departure(
-            what="latency budgets",
-            paper="5 ms for four operators and 210 ms for partialRank, profiled in their Storm "
-            "cluster: replicas with which nobody is above 70 % busy, the load raised until the "
-            "response time is near the bound",
-            here="the same numbers; rows *profiled* have what that recipe gives in the simulated "
-            f"world (`objective.profiledAt: {PROFILED_AT:g}`)",
-            why="service times were not published",
-        ),
-        Departure(
-            what="conflicts",
-            paper="two requests for one node: the lower score is dropped; a nearer node is drawn "
-            "more often, by a law that is not printed",
-            here="none in Table 1; rows *conflicts* have the rule, with 4 nodes, as many as "
-            "there, drawn evenly (`arbitration.nodes`)",
-            why="delays between their nodes were not published",
-        ),
-        Departure(
-            what="Q-learning after a denied change",
-            paper="not said",
-            here="`ql-edf` learns from the change that it asked for, `ql` from what was done",
-            why="the results with the token bucket depend on it",
-        ),
-        Departure(
-            what="score of a request",
-            paper="Q-learning: the gain in Q, normalised",
-            here="`ql-edf` and `full-backup`: the same; `ql`: how busy the busiest replica is, or, "
-            "where a replica is removed, how idle",
-            why="`ql` is the later paper's, which has no scores",
-        ),
-        Departure(
-            what="rate levels that full backup has not seen",
-            paper="P is the share of transitions that were counted",
-            here="`full-backup` begins with one transition of every level to itself, which stays "
-            "counted",
-            why="the share of nothing is not defined",
-        ),
-        Departure(
-            what="replica that is removed",
-            paper="that on the node with the highest utilisation",
-            here="any: all replicas are alike",
-            why="no utilisation of nodes is simulated",
-        ),
-        Departure(
-            what="Node Manager",
-            paper="moves replicas off nodes whose CPU is busy; switched off in the experiments",
-            here="none; the controller moves replicas off nodes that are slow "
-            "([0018](decisions/0018-edfs-hierarchy-on-flink.md)), which no figure measures",
-            why="a container has the CPU that it asked for",
-        ),
-        Departure(
-            what="pause after a reconfiguration, network, filter",
-            paper='"a short period", and no numbers',
-            here="no manager learns or decides for 60 s; 4 ms to the source and to globalRank; "
-            "filterByCoordinates lets every record pass (`suspension`, `networkTime`)",
-            why="not published",
-        ),
-        Departure(
-            what="utilisation after a removal (TH)",
-            paper="the sum of the replicas' over one replica less",
-            here="that of the busiest replica, times n / (n - 1)",
-            why="`threshold-cheapest` is the later paper's; with equal shares both are the same",
-        ),
-        Departure(
-            what="Figure 5",
-            paper="a picture of one run each, of full backup with perf=res",
-            here=f"one run each, means of {SMOOTH} slots; of Q-learning, too, with perf=res",
-            why="with which weights it shows Q-learning is not said",
-        ),
-        Departure(
-            what="seeds",
-            paper="not said",
-            here=f"{len(SEEDS)}; rows *conflicts* and *profiled* {len(MORE_SEEDS)}",
-            why="the noise is random",
-        ),
-    ]
-
-
-def result_name() -> str:
-    """Return the name of the result: what goes beyond Table 1 has one of its own."""
-    part = choose_part()
-    return "edf" if part == "table" else f"edf-{part}"
-
-
-def choose_part() -> str:
-    """Return which part the caller chose."""
-    return choose("EDF_PART", "table", ("table", "more", "routes"))
-
-
-def run() -> list[Figure]:
-    """Run all settings, write the rows, draw the pictures; return what is promised."""
+def run() -> list[Figure | Row]:
+    """Run all settings; return what is promised, and Table 1."""
     published = read_published()
-    part = choose_part()
-    if part == "routes":
-        return run_routes(published)
-    if part == "more":
-        more = run_all(MORE, MORE_SEEDS)
-        write_rows("edf", list_rows(more, published, MORE_SEEDS))
-        draw_over_time()
-        profiled = describe("MB profiled perf=res", bucket=False, load=load_of(0))
-        return [*judge_budgets(profiled), *judge_requests(more)]
     ours = run_all([*published, *((f"ql {weights}", True) for weights in WEIGHTS)], SEEDS)
-    write_rows("edf", list_rows(ours, published, SEEDS))
-    draw(ours, published)
+    more = run_all(MORE, MORE_SEEDS)
+    profiled = describe("MB profiled perf=res", bucket=False, load=load_of(0))
     return [
         *judge(ours),
         Figure(
@@ -294,43 +136,19 @@ def run() -> list[Figure]:
             ),
             unit="%",
         ),
+        *judge_budgets(profiled),
+        *judge_requests(more),
+        *list_rows(ours, published, SEEDS),
+        *list_rows(more, published, MORE_SEEDS),
     ]
 
 
-def run_routes(published: Mapping[Key, Line]) -> list[Figure]:
-    """Measure the job of `examples/routes`, give Table 1 for it; return what is promised."""
-    works = edf_routes.measure(ROUTES_RATES, seconds=ROUTES_SECONDS)
-    write_outcomes("edf", [asdict(each) for each in works.values()])
-    change = partial(edf_routes.put_in, works=works, profiled_at=PROFILED_AT)
-    ours = run_all([*published], SEEDS, change)
-    before = describe("MB perf=res", bucket=False, load=load_of(0))
-    experiment = change(before)
-    measured = edf_routes.list_rows(before, experiment, works, peak=HIGHEST)
-    write_rows("edf", [*measured, *list_rows(ours, published, SEEDS)])
-    return [
-        *edf_routes.list_figures(before, experiment, works),
-        *judge_budgets(experiment),
-        *judge(ours),
-    ]
-
-
-def run_all(
-    keys: Sequence[Key],
-    seeds: Sequence[int],
-    change: Callable[[Experiment], Experiment] = lambda experiment: experiment,
-) -> dict[Key, Line]:
-    """Return the means over seeds of 12 hours in each setting, each run on one of all cores.
-
-    Args:
-        keys: The settings.
-        seeds: Of each setting.
-        change: Makes another experiment of each setting's.
-    """
+def run_all(keys: Sequence[Key], seeds: Sequence[int]) -> dict[Key, Line]:
+    """Return the means over seeds of 12 hours in each setting, each run on one of all cores."""
     write_loads()
     jobs = [(key, seed) for key in keys for seed in seeds]
     experiments = [
-        change(describe(setting, bucket=bucket, load=load_of(seed)))
-        for (setting, bucket), seed in jobs
+        describe(setting, bucket=bucket, load=load_of(seed)) for (setting, bucket), seed in jobs
     ]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
@@ -417,11 +235,7 @@ def load_of(seed: int) -> Path:
 
 
 def write_loads() -> None:
-    """Write the source's rate of each slot, records/s, with each seed's noise.
-
-    Raises:
-        BenchmarkError: The taxi trace is missing.
-    """
+    """Write the source's rate of each slot, records/s, with each seed's noise."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     trips = np.loadtxt(trace_file("taxi"), max_rows=DAYS * MINUTES_PER_DAY)
     slots = trips.reshape(-1, MINUTES_PER_SLOT).mean(axis=1)
@@ -670,70 +484,3 @@ def judge_requests(ours: Mapping[Key, Line]) -> list[Figure]:
             if "conflicts" in setting and not bucket
         ),
     ]
-
-
-def draw_over_time() -> None:
-    """Draw Figure 5: response time and replicas over time, with and without the bucket."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        histories = list(pool.map(_history_of, FIGURE_5))
-    draw_panels(
-        "edf-figure-5",
-        {
-            f"{letter}) {setting}{', token bucket' if bucket else ''}": (
-                (hours, 1000 * _smooth(history[:, AT_TIME])),
-                (hours, _smooth(history[:, AT_PRICE])),
-            )
-            for letter, (setting, bucket), history in zip(
-                "abcdef", FIGURE_5, histories, strict=True
-            )
-            for hours in [np.arange(len(history) // SMOOTH) * SMOOTH * 30 / 3600]
-        },
-        left="ms",
-        right="replicas",
-        across="hours",
-    )
-
-
-def _history_of(key: Key) -> Floats:
-    setting, bucket = key
-    experiment = describe(setting, bucket=bucket, load=load_of(0))
-    return simulate(experiment, seed=0, history=True).history
-
-
-def _smooth(values: Floats) -> Floats:
-    blocks = values[: len(values) // SMOOTH * SMOOTH].reshape(-1, SMOOTH)
-    return np.asarray(blocks.mean(axis=1))
-
-
-def draw(ours: Mapping[Key, Line], published: Mapping[Key, Line]) -> None:
-    """Draw the sweep of the threshold, and downtime with and without the bucket."""
-    sources = {"published": published, "ours": ours}
-    draw_lines(
-        "edf-thresholds",
-        {
-            name: (
-                np.array(THRESHOLDS),
-                np.array([lines[f"TH {each}", False].settled.mean for each in THRESHOLDS]),
-            )
-            for name, lines in sources.items()
-        },
-        Axes(
-            title="EDF, thresholds: mean response time",
-            across="utilisation above which a replica is added",
-            up="ms",
-        ),
-    )
-    settings = [setting for setting, bucket in published if bucket]
-    draw_bars(
-        "edf-token-bucket",
-        [setting.replace(" ", "\n") for setting in settings],
-        {
-            f"{name}, token bucket" if bucket else name: [
-                lines[setting, bucket].downtime for setting in settings
-            ]
-            for name, lines in sources.items()
-            for bucket in (False, True)
-        },
-        Axes(title="EDF: what the token bucket does to the downtime", across="", up="% of time"),
-    )

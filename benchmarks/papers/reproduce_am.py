@@ -34,18 +34,17 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from benchmarks.choices import choose
-from benchmarks.figures import Figure, at_least
+from benchmarks.figures import Figure, Row, at_least, count_matches, match_numbers
 from benchmarks.papers.applications import EQUAL, GIVEN, Application, applications, describe
-from benchmarks.papers.departures import Departure
 from benchmarks.papers.taas2023 import FOLDER, trace_file
-from benchmarks.rows import RESULTS, Row, count_matches, match_numbers, write_outcomes, write_rows
+from benchmarks.results import BUILD
 from weir_policies.application_manager.search.protocol import Algorithm, Limits, TrialOutcome, rank
 from weir_policies.policy import Tuning
 from weir_simulator.arrivals import arrival_rates
@@ -67,8 +66,6 @@ JUDGED_ON = (50_001, 237_766)
 """The first half of the rest of the trace."""
 FRESH = (287_767, 237_766)
 """The second half, for what was changed after a look at the first."""
-REST = (50_001, 475_532)
-"""Both halves in one run: a policy that learns has more time to."""
 REPLAYS = 5
 """How often the tuning stretch follows itself, so that it is as long as the judging one."""
 VIOLATIONS = (0.02, 0.05, 0.10)
@@ -82,98 +79,7 @@ PAPER_KEEPS = 96
 PAPER_LIMITS = Limits(violations=0.05, reconfigurations=0.10)
 """The paper's, where it says no others; Figure 20 was searched without that on reconfigurations."""
 REPLAYED = "Figure 20, replayed"
-KEPT = RESULTS / "reproduce-am"
-
-
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    return [
-        Departure(
-            what="slots that results are judged on",
-            paper="not said; an evaluation of the search has 50,000",
-            here=f"{JUDGED_ON[1]:,} from slot {JUDGED_ON[0]:,} on, the policy untrained at their "
-            f"beginning; also over {REST[1]:,}",
-            why="slots that were used for tuning say nothing about another month",
-        ),
-        Departure(
-            what="slots of an evaluation",
-            paper="50,000",
-            here=f"{TUNED_ON[1]:,}; where the figure says replayed, {REPLAYS} times as many, the "
-            "same slots repeated",
-            why="with budgets alone, most of a month is learning",
-        ),
-        Departure(
-            what="evaluations",
-            paper="25 a phase",
-            here=f"{PHASE - 1} in a phase and the naive point; Algorithm 4 {WHOLE}, "
-            f"joint {WHOLE // 2}",
-            why="as there; the joint search is ours",
-        ),
-        Departure(
-            what="Algorithm 4: evaluations of later phases",
-            paper="reduced if needed",
-            here=f"{PHASE - 1} in every phase",
-            why="when they are reduced is not said",
-        ),
-        Departure(
-            what="naive budgets (Algorithm 5)",
-            paper="equal quotas, and what is left of a path is given out",
-            here="equal quotas alone, as the program behind the figures has them; the controller "
-            "gives out what is left, too",
-            why="to compare the naive rows with that program",
-        ),
-        Departure(
-            what="search of the controller",
-            paper="Algorithm 4",
-            here="the joint search; Algorithm 4 is `weir tune --algorithm alternating`",
-            why="it needs half the evaluations",
-        ),
-        Departure(
-            what="seeds of a search",
-            paper="10, for everything random",
-            here=f"{len(SEEDS)} planned; each row says how many were made",
-            why="the simulations of QL+PDS+ are deterministic, the search is not",
-        ),
-        Departure(
-            what="surrogates",
-            paper="one, of the objective",
-            here="one each of money, violations and reconfigurations; expected improvement times "
-            "the probability that the limits are met",
-            why="the paper does not say how its solver enforces the limits",
-        ),
-        Departure(
-            what="sum of the budgets on a path",
-            paper="approximately the bound",
-            here="exactly the bound",
-            why="no path may exceed it",
-        ),
-        Departure(
-            what="limits",
-            paper=f"violations {_list_shares([PAPER_LIMITS.violations])}, reconfigurations "
-            f"{_list_shares([PAPER_LIMITS.reconfigurations])}, unless said otherwise",
-            here="Figure 20: no limit on reconfigurations, so four of its twelve settings (B and "
-            "C, three node types) exceed the paper's 10 %, both naive and tuned",
-            why="the searches were run so; results within the paper's limits are counted too",
-        ),
-        Departure(
-            what="limits that are swept",
-            paper="in pictures without readable numbers",
-            here=f"violations {_list_shares(VIOLATIONS)}, reconfigurations "
-            f"{_list_shares(RECONFIGURATIONS)}; not every setting under every limit",
-            why="time: Figure 21 has all of them, Figure 22 10 % of reconfigurations, Figure 20 "
-            "5 % of violations alone; Figures 21 and 22 are at 40 ms, the paper's usual bound",
-        ),
-        Departure(
-            what="policy of the operators",
-            paper="QL+PDS+ as printed",
-            here="QL+PDS+ with `published: 1`, and the model errors that Java draws for seed 123",
-            why="to compare the naive rows with the program behind the paper",
-        ),
-    ]
-
-
-def _list_shares(shares: Sequence[float]) -> str:
-    return ", ".join(f"{100 * share:g}" for share in shares) + " %"
+KEPT = BUILD / "reproduce-am"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,9 +140,6 @@ class Judged:
     ours: tuple[TrialOutcome, ...]
     """Of each search's point."""
     naive: TrialOutcome
-    rest: tuple[TrialOutcome, ...]
-    """The same over the whole rest of the trace."""
-    naive_rest: TrialOutcome
 
     @property
     def savings(self) -> list[float]:
@@ -249,16 +152,6 @@ class Judged:
         return min(self.savings) > 0
 
     @property
-    def savings_on_rest(self) -> list[float]:
-        """The same over the whole rest."""
-        return [100 * (1 - each.money / self.naive_rest.money) for each in self.rest]
-
-    @property
-    def saves_on_rest(self) -> bool:
-        """Whether it costs less with every seed over the whole rest."""
-        return min(self.savings_on_rest) > 0
-
-    @property
     def keeps(self) -> list[bool]:
         """Whether each seed's point is within the case's limits."""
         return [each.keeps(self.case.limits) for each in self.ours]
@@ -269,26 +162,11 @@ class Judged:
         return self.naive.keeps(self.case.limits)
 
 
-def run() -> list[Figure]:
+def run() -> list[Figure | Row]:
     """Make all naive rows and all figures."""
     naive = list(naive_rows())
     planned = list(cases())
     judged = judge_all(planned, find_all(planned))
-    write_rows("reproduce-am", [*naive, *map(describe_judged, judged)])
-    write_outcomes(
-        "reproduce-am",
-        [
-            asdict(search)
-            | {
-                "judged": asdict(ours),
-                "naive": asdict(each.naive),
-                "rest": asdict(rest),
-                "naive_rest": asdict(each.naive_rest),
-            }
-            for each in judged
-            for search, ours, rest in zip(each.searches, each.ours, each.rest, strict=True)
-        ],
-    )
     names = dict.fromkeys(each.case.figure for each in judged)
     return [
         *count_matches(naive, "naive rows, money against that of a rerun by others"),
@@ -300,6 +178,8 @@ def run() -> list[Figure]:
             value=len(SEEDS) * len(planned) - sum(len(each.searches) for each in judged),
             unit=f"of {len(SEEDS) * len(planned)}",
         ),
+        *naive,
+        *map(describe_judged, judged),
     ]
 
 
@@ -310,10 +190,8 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
     them it is no price of the same thing, so those settings are also counted without.
     """
     runs = [saving for each in judged for saving in each.savings]
-    several = [each for each in judged if len(each.ours) > 1]
     fair = [saving for each in judged if each.naive_keeps for saving in each.savings]
     means = [fmean(each.savings) for each in judged]
-    rest = [saving for each in judged for saving in each.savings_on_rest]
     figures = [
         at_least(
             figure=f"{name}: settings that cost less than naive with every seed",
@@ -335,26 +213,6 @@ def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
         Figure(figure=f"{name}: saving of a run, least", value=min(runs), unit="%"),
         Figure(figure=f"{name}: saving of a run, mean", value=fmean(runs), unit="%"),
         Figure(figure=f"{name}: saving of a run, greatest", value=max(runs), unit="%"),
-        Figure(
-            figure=f"{name}: standard deviation of the saving over seeds, mean of the settings",
-            value=fmean(stdev(each.savings) for each in several) if several else None,
-            unit="points",
-        ),
-        at_least(
-            figure=f"{name}: settings that cost less with every seed over the whole rest",
-            value=sum(each.saves_on_rest for each in judged),
-            unit=f"of {len(judged)}", limit=len(judged),
-        ),
-        Figure(
-            figure=f"{name}: saving of a run over the whole rest, least", value=min(rest), unit="%"
-        ),
-        Figure(
-            figure=f"{name}: saving of a run over the whole rest, mean", value=fmean(rest), unit="%"
-        ),
-        Figure(
-            figure=f"{name}: saving of a run over the whole rest, greatest",
-            value=max(rest), unit="%",
-        ),
     ]  # fmt: skip
     if name.startswith("Figure 20"):
         return [*figures, *_count_within_paper_limits(name, judged)]
@@ -538,8 +396,6 @@ def judge_case(case: Case, searches: Sequence[Search]) -> Judged:
         searches=tuple(searches),
         ours=tuple(evaluate_on(case, point, case.judged_on) for point in points),
         naive=evaluate_naively(case, case.judged_on),
-        rest=tuple(evaluate_on(case, point, REST) for point in points),
-        naive_rest=evaluate_naively(case, REST),
     )
 
 

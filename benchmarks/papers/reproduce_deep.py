@@ -1,10 +1,8 @@
 """The deep rows of Tables 2 to 5 of the 2023 paper, 72 cells, resumed cell by cell.
 
 A part is a cell with its ten seeds; its outcome, with a run for each seed, is kept in
-`benchmarks/results/reproduce-deep/`. An interrupted run tells of the parts that it has, and the
-next one goes on where it was: `git rm` that folder to run them all again. `DEEP_MINUTES` ends the
-beginning of further parts after so many minutes (0 runs none, and reports what is kept),
-`DEEP_WORKERS` says how many processes run.
+`build/benchmarks/reproduce-deep/`. An interrupted run tells of the parts that it has, and the
+next one goes on where it was.
 
 A cell holds when its mean cost is within 30 % of the published one, or lower. Where it does not,
 chance explains it if the published cost lies where a single run of ours may lie. Costs of single
@@ -19,22 +17,17 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
-from rich.console import Console
+import numpy as np
 from scipy import stats
 
-from benchmarks.choices import choose_count
-from benchmarks.figures import Figure, at_least
-from benchmarks.papers.deep_parts import Part, PartOutcome, RunOutcome, read_part, run_batches
-from benchmarks.papers.departures import Departure
+from benchmarks.figures import NEAR, Figure, Row, at_least
+from benchmarks.papers.deep_parts import Part, RunOutcome, read_part, run_batches
 from benchmarks.papers.taas2023 import Cell, Setting, describe_for, read_cells
-from benchmarks.rows import NEAR, Row, write_outcomes, write_rows
+from benchmarks.pictures import Axes, draw_lines
+from benchmarks.results import BUILD
 
 ABOUT = "deep rows of Tables 2-5 (TAAS 2023), ten seeds; goes on where it was interrupted"
 DURATION = "3 h on one core"
@@ -47,64 +40,45 @@ SEEDS = tuple(range(1, 11))
 """Run together: ten take less than twice as long as three."""
 TOLERANCE = 1.3
 """Part of the published cost up to which a mean holds."""
-FOLDER = Path(__file__).resolve().parents[1] / "results" / "reproduce-deep"
-"""Committed, because all cells take hours."""
-
-ENCODING = Departure(
-    what="encoding of the state (Reduced1, Reduced2)",
-    paper="each node type's number of replicas on its own",
-    here="`published: 1`: for 0 replicas of a type, the input for the most replicas of the type "
-    "before is set; of the first type, the input for 2 replicas",
-    why="as in the program behind the tables",
-)
-"""Also of Figure 27."""
+FOLDER = BUILD / "reproduce-deep"
 
 
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    return [
-        Departure(
-            what="settings",
-            paper="",
-            here="those of Tables 2 to 5 above, `published: 1` included",
-            why="the same experiments",
-        ),
-        ENCODING,
-        Departure(
-            what="seeds",
-            paper="10, of which the printed numbers seem to show one network each",
-            here=f"{len(SEEDS)}, each with weights of its own",
-            why="the program behind the tables falls back to one seed where the configured one is "
-            "no integer, as in its files",
-        ),
-        Departure(
-            what="what holds",
-            paper="",
-            here=f"a mean of at most {TOLERANCE:g} times the printed cost, or a printed cost where "
-            "a single run of ours may lie (95 %, Student's t)",
-            why="single runs differ tenfold and more",
-        ),
-    ]
-
-
-def run() -> list[Figure]:
+def run() -> list[Figure | Row]:
     """Run what is missing and compare every cell; on Ctrl-C, those that there are."""
-    console = Console()
-    minutes = choose_count("DEEP_MINUTES", 7 * 24 * 60, least=0)
-    workers = choose_count("DEEP_WORKERS", os.cpu_count() or 1)
     cells = deep_cells()
-    parts = {part_of(cell).name: cell for cell in cells}
     try:
-        until = time.monotonic() + 60 * minutes
-        for outcome in run_batches(list_batches(), FOLDER, workers=workers, until=until):
-            console.print(say(parts[outcome.part.name], outcome), markup=False, highlight=False)
+        for outcome in run_batches(list_batches(), FOLDER):
+            print(f"{outcome.part.name}: {outcome.average_cost:.4f}", flush=True)
     except KeyboardInterrupt:
-        console.print("Interrupted: what was run is kept.")
+        print("Interrupted: what was run is kept.")
     runs = {cell: read_runs(cell) for cell in cells}
     done = {cell: kept for cell, kept in runs.items() if kept}
-    write_rows("reproduce-deep", [row_of(cell, kept) for cell, kept in done.items()])
-    write_outcomes("reproduce-deep", [outcome_of(cell, run) for cell in done for run in done[cell]])
-    return judge(runs)
+    draw_convergence(done)
+    return [*judge(runs), *(row_of(cell, kept) for cell, kept in done.items())]
+
+
+def draw_convergence(done: Mapping[Cell, Sequence[RunOutcome]]) -> None:
+    """Draw the deep half of Figure 23: the mean cost so far, mean over seeds."""
+    lines = {
+        f"{cell.policy}, {len(runs)} seeds": (
+            np.array(runs[0].curve_slots),
+            np.mean([run.curve for run in runs], axis=0),
+        )
+        for cell, runs in done.items()
+        if cell.setting == Setting("taxi", 10, "A", 3)
+    }
+    if lines:
+        draw_lines(
+            "figure-23-deep",
+            lines,
+            Axes(
+                title="Mean cost so far, deep policies (as Figure 23)",
+                across="slot",
+                up="mean cost so far",
+                log_across=True,
+                log_up=True,
+            ),
+        )
 
 
 def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
@@ -213,21 +187,6 @@ def row_of(cell: Cell, runs: Sequence[RunOutcome]) -> Row:
     )
 
 
-def outcome_of(cell: Cell, run: RunOutcome) -> dict[str, Any]:
-    """Return what a run came to, for the committed result."""
-    return {
-        "table": cell.setting.table,
-        "infrastructure": cell.setting.infrastructure,
-        "types": cell.setting.types,
-        "policy": cell.policy,
-        "seed": run.seed,
-        "cost": round(run.average_cost, 6),
-        "violations": round(run.violations, 3),
-        "reconfigurations": round(run.reconfigurations, 3),
-        "resources": round(run.resources, 3),
-    }
-
-
 def reach_of(runs: Sequence[RunOutcome]) -> float:
     """Return how far a single run may lie from our mean, in 95 of 100 cases, by Student's t."""
     costs = costs_of(runs)
@@ -269,14 +228,3 @@ def part_of(cell: Cell) -> Part:
 def name_of(setting: Setting) -> str:
     """Return a setting as part of a file's name, such as `table2-A3`."""
     return f"table{setting.table}-{setting.infrastructure}{setting.types}"
-
-
-def say(cell: Cell, outcome: PartOutcome) -> str:
-    """Return a line on a finished part, ours and in parentheses what was published."""
-    ours = [
-        f"{outcome.average_cost:.4f} ({cell.cost})",
-        f"violations {outcome.violations:.1f} % ({cell.violations})",
-        f"reconfigurations {outcome.reconfigurations:.1f} % ({cell.reconfigurations})",
-        f"resources {outcome.resources:.2f} ({cell.resources})",
-    ]
-    return f"{cell.setting} {cell.row}: {', '.join(ours)}; {outcome.seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Table 1 and figure 2 of the 2018 MDP paper: centralised and decentralised, planned and learned.
+"""Table 1 and figure 2a of the 2018 MDP paper: centralised and decentralised, planned and learned.
 
 Each year is simulated on five paths of the chain that the taxi trace gives; the goals hold for the
 means. The policies are `mdp` (the paper's MDP, trained on the trace that the chain is made of) and
@@ -8,8 +8,7 @@ Source: Russo Russo, "Towards Decentralized Auto-Scaling Policies for Data Strea
 Applications", ZEUS 2018. Departures:
 1. It bounds the response time of the longest path by 0.65 s (footnote 1), which cannot be kept:
    0.94 s is service. Here, the mean over the operators is bounded by 0.63 s, because this gives the
-   published costs, and figure 2b's axis contains those for four operators. `MDP_BOUND=printed`
-   runs table 1 with the bound as printed instead, on one path, as a result of its own.
+   published costs.
 2. How rates become levels is not said. Here, a level is the nearest multiple of 20 tuples per
    minute, and that multiple is its rate.
 """
@@ -29,12 +28,10 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from benchmarks.choices import choose
-from benchmarks.figures import Figure, at_least
-from benchmarks.papers.departures import Departure
+from benchmarks.figures import Figure, Row, at_least
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_lines
-from benchmarks.rows import RESULTS, Row, write_rows
+from benchmarks.results import BUILD
 from weir_policies.kernels.chains import estimate_chain
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.experiment import Experiment
@@ -42,28 +39,25 @@ from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 from weir_simulator.traces import read_trace
 
-ABOUT = "table 1 and figure 2 of the 2018 MDP paper: centralised and decentralised, MDP and RL"
+ABOUT = "table 1 and figure 2a of the 2018 MDP paper: centralised and decentralised, MDP and RL"
 DURATION = "5 min"
 
-FOLDER = RESULTS / "mdp18"
+FOLDER = BUILD / "mdp18"
 TRAINING = FOLDER / "training.txt"
 """The taxi trace in tuples/s."""
-SERVICE_RATES = (3.7, 3.3, 2.7, 3.3)
-"""Tuples/s per replica of operators 1 to 4."""
+SERVICE_RATES = (3.7, 3.3, 2.7)
+"""Tuples/s per replica of each operator."""
 REPLICAS = 5
 QUANTUM = 20
 """Tuples/minute per rate level."""
 BOUND = 0.63
 """Seconds of response time, of the mean over the operators."""
-PRINTED_BOUND = 0.65
-"""Seconds of response time, of the sum over the path, as printed."""
 SLOTS = 525_600
 MOVING, VIOLATED, RESOURCES = 0.4, 0.4, 0.2
 """Weights of the cost, equations 1 and 2."""
 DAYS = (1, 7, 30, 60, 180, 365)
 PATHS = (1, 2, 3, 4, 5)
-OPERATORS = (1, 2, 3, 4)
-"""Of figure 2b; table 1 has three."""
+OPERATORS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,169 +139,20 @@ class SimulatedYear:
     label: str
     controller: Controller
     path: int
-    operators: int = 3
-    printed: bool = False
-    """Whether the bound is the printed one."""
 
 
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    return [
-        Departure(
-            what="bound on the response time of the application",
-            paper="650 ms",
-            here=f"{1000 * BOUND:g} ms, of the mean response time of the operators",
-            why="the paper bounds the sum over the path, which cannot keep 650 ms: 940 ms are "
-            "service alone; the mean, and 630 ms, were chosen because they give the printed costs",
-        ),
-        Departure(
-            what="levels of the rate",
-            paper="not said how rates become levels",
-            here=f"the nearest multiple of {QUANTUM} tuples per minute, which is the level's rate",
-            why="the simplest reading",
-        ),
-        Departure(
-            what="another reading of that bound with these costs",
-            paper="650 ms",
-            here="650 ms, of the sum of queue length over service rate: up to commit 83e82e36a",
-            why="this reading is not the paper's either, and the simulator has no such response "
-            "time; one path's costs came to 0.161 planned, 0.179, 0.176 and 0.207 decentralised",
-        ),
-        Departure(
-            what="unknown cost (equation 6)",
-            paper="per state and action",
-            here="per next state, as `mdp-rl` keeps it",
-            why="fits the printed numbers better; as printed, one path's costs of decentralised RL "
-            "came to 0.184, 0.176 and 0.199 with 0.6, 0.7 and 0.8, up to commit 83e82e36a",
-        ),
-        Departure(
-            what="rate levels that have not been seen (equation 5)",
-            paper="P is the share of transitions that were counted",
-            here="`mdp-rl` begins with one transition of every level to itself, which stays "
-            "counted; `mdp` takes a level without a transition to stay",
-            why="the share of nothing is not defined",
-        ),
-        Departure(
-            what="rate at the operators",
-            paper="the source's at every one",
-            here="no more than those before it pass on",
-            why="the simulator's dataflow; only overloaded slots differ",
-        ),
-        Departure(
-            what="rates",
-            paper="one workload drawn along the Markov chain of the taxi trace",
-            here=f"{len(PATHS)} such paths of {SLOTS:,} slots, their mean",
-            why="the paper's path is not published",
-        ),
-        Departure(
-            what="Figure 2b",
-            paper="learned policies",
-            here="exact plans on one path",
-            why="learning takes long; how far learned costs are from these is not recorded "
-            "(centralised, Table 1: 2.5 %)",
-        ),
-        Departure(
-            what="when a row counts as reproduced",
-            paper="",
-            here=f"cost and instances within {100 * NEAR:g} %, violations and reconfigurations "
-            f"within {100 * ROUGH:g} %, alike in all rows",
-            why="one limit for all, not chosen row by row; the centralised rows' costs differ by "
-            "2.5 % in the paper, so 3 % does not tell them apart",
-        ),
-    ]
-
-
-def result_name() -> str:
-    """Return the name of the result: the bound as printed has one of its own."""
-    return "reproduce-mdp18-printed" if _is_printed() else "reproduce-mdp18"
-
-
-def _is_printed() -> bool:
-    return choose("MDP_BOUND", "fitted", ("fitted", "printed")) == "printed"
-
-
-def run() -> list[Figure]:
-    """Simulate all years, draw figure 2, write the rows; return what was promised."""
-    if _is_printed():
-        return run_printed()
+def run() -> list[Figure | Row]:
+    """Simulate all years, draw figure 2a; return what was promised, and table 1."""
     chain_jobs = [
         SimulatedYear(label, controller, path)
         for label, (controller, _) in TABLE_1.items()
         for path in PATHS
     ]
     write_traces()
-    results = run_all([*chain_jobs, *list_sizes()])
-    years = {
-        label: [result for job, result in results if job in chain_jobs and job.label == label]
-        for label in TABLE_1
-    }
+    results = run_all(chain_jobs)
+    years = {label: [result for job, result in results if job.label == label] for label in TABLE_1}
     draw_over_time(years)
-    sizes = [(job, year) for job, year in results if job.label.startswith("Figure 2b")]
-    draw_sizes(sizes)
-    write_rows("reproduce-mdp18", compare_table(years))
-    return [*judge(years), *compare_sizes(sizes)]
-
-
-def run_printed() -> list[Figure]:
-    """Simulate table 1 with the bound as printed; return what follows from it."""
-    write_traces()
-    jobs = [
-        SimulatedYear(label, controller, PATHS[0], printed=True)
-        for label, (controller, _) in TABLE_1.items()
-    ]
-    years = {job.label: year for job, year in run_all(jobs)}
-    write_rows(
-        "reproduce-mdp18",
-        [
-            Row(
-                table="Table 1, the bound as printed: cost / violations / reconfigurations / "
-                "instances",
-                row=label,
-                beside=format_year(TABLE_1[label][1]),
-                ours=format_year(year),
-                holds=None,
-            )
-            for label, year in years.items()
-        ],
-    )
-    return [
-        Figure(
-            figure="bound as printed: least violations of all rows",
-            value=100 * min(year.violations for year in years.values()) / SLOTS,
-            unit="% of the slots",
-        ),
-        Figure(
-            figure="bound as printed: cost of the centralised MDP, of the printed",
-            value=years["centralised MDP"].cost / TABLE_1["centralised MDP"][1].cost,
-            unit="times",
-        ),
-        Figure(
-            figure="bound as printed: instances of the centralised MDP; published 10.95",
-            value=years["centralised MDP"].instances,
-            unit="",
-        ),
-    ]
-
-
-def format_year(year: Year | Published) -> str:
-    """Return the four numbers of a row."""
-    return (
-        f"{year.cost:.3f} / {year.violations:,} / {year.reconfigurations:,} / {year.instances:.2f}"
-    )
-
-
-def list_sizes() -> list[SimulatedYear]:
-    """Return the years of figure 2b: exact plans in the place of learned policies."""
-    return [
-        SimulatedYear(f"Figure 2b: {label}", controller, 1, operators)
-        for label, controller in (
-            ("MDP", MDP),
-            ("decentralised 0.6", Controller("mdp", {"max_utilisation": 0.6})),
-            ("decentralised 0.7", Controller("mdp", {"max_utilisation": 0.7})),
-            ("decentralised 0.8", Controller("mdp", {"max_utilisation": 0.8})),
-        )
-        for operators in OPERATORS
-    ]
+    return [*judge(years), *compare_table(years)]
 
 
 def run_all(jobs: Sequence[SimulatedYear]) -> list[tuple[SimulatedYear, Year]]:
@@ -323,11 +168,10 @@ def run_job(job: SimulatedYear) -> Year:
     taxi = read_trace(trace_file("taxi"))
     experiment = describe(
         job.controller,
-        job.operators,
+        OPERATORS,
         trace=trace_of(job.path),
         training=TRAINING,
         levels=int(_levels_of(taxi).max()) + 1,
-        bound=PRINTED_BOUND if job.printed else None,
     )
     return run_year(experiment)
 
@@ -358,18 +202,8 @@ def describe(
     trace: Path,
     training: Path,
     levels: int,
-    bound: float | None = None,
 ) -> Experiment:
-    """Return the experiment of so many operators in a row.
-
-    Args:
-        controller: Which one.
-        operators: How many.
-        trace: Of the rates, tuples/s.
-        training: Of those that a plan is made for, tuples/s.
-        levels: Of the rate.
-        bound: Of the sum of the response times, s; `None` is that which gives the printed costs.
-    """
+    """Return the experiment of so many operators in a row; traces are of tuples/s."""
     names = [f"op{number + 1}" for number in range(operators)]
     return Experiment.model_validate(
         {
@@ -379,7 +213,7 @@ def describe(
             ],
             "edges": [list(pair) for pair in pairwise(names)],
             "nodeTypes": [{"name": "node", "speedup": 1.0, "price": 1.0}],
-            "objective": {"responseTime": BOUND * operators if bound is None else bound},
+            "objective": {"responseTime": BOUND * operators},
             "weights": {
                 "violations": VIOLATED,
                 "resources": RESOURCES,
@@ -400,11 +234,7 @@ def trace_of(path: int) -> Path:
 
 
 def write_traces() -> None:
-    """Write the taxi trace and the paths as tuples/s.
-
-    Raises:
-        BenchmarkError: The taxi trace is missing.
-    """
+    """Write the taxi trace and the paths as tuples/s."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     taxi = read_trace(trace_file("taxi"))
     np.savetxt(TRAINING, taxi / 60, fmt="%.17g")
@@ -524,34 +354,4 @@ def draw_over_time(years: Mapping[str, Sequence[Year]]) -> None:
             up="mean cost so far",
             log_across=True,
         ),
-    )
-
-
-def compare_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> list[Figure]:
-    """Return how much more decentralised control costs than the MDP (figure 2b).
-
-    With one operator, both are the same policy.
-    """
-    cost = {(job.label, job.operators): year.cost for job, year in results}
-    return [
-        Figure(
-            figure=f"figure 2b: cost with {operators} operators, decentralised 0.7 less the MDP; "
-            "published: increases slightly with the operators",
-            value=cost["Figure 2b: decentralised 0.7", operators]
-            - cost["Figure 2b: MDP", operators],
-            unit="",
-        )
-        for operators in OPERATORS[1:]
-    ]
-
-
-def draw_sizes(results: Sequence[tuple[SimulatedYear, Year]]) -> None:
-    """Figure 2b: the cost by the number of operators."""
-    lines: dict[str, list[float]] = {}
-    for job, year in results:
-        lines.setdefault(job.label.removeprefix("Figure 2b: "), []).append(year.cost)
-    draw_lines(
-        "mdp18-figure-2b",
-        {label: (np.array(OPERATORS), np.array(costs)) for label, costs in lines.items()},
-        Axes(title="Mean cost by the number of operators", across="operators", up="mean cost"),
     )

@@ -25,16 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from rich.progress import track
 
-from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.papers.departures import Departure
-from benchmarks.papers.reproduce_deep import DEEP, ENCODING
+from benchmarks.figures import EQUAL, Figure, Row, at_least, at_most, count_matches, match_numbers
+from benchmarks.papers.reproduce_deep import DEEP
 from benchmarks.papers.taas2023 import (
-    LEVELS,
-    MAX_RATE,
-    SERVICE_RATE,
-    SPEEDUPS,
-    SPEEDUPS_B10,
-    TAXI_SLOTS,
     Cell,
     Rerun,
     Setting,
@@ -43,9 +36,6 @@ from benchmarks.papers.taas2023 import (
     read_cells,
     read_reruns,
 )
-from benchmarks.rows import EQUAL, Row, count_matches, match_numbers, write_rows
-from weir_policies.operator_manager.q_learning import QLearningParameters
-from weir_policies.operator_manager.threshold import ThresholdParameters
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
 
@@ -85,122 +75,14 @@ class Numbers:
     seeds: int
 
 
-def list_departures() -> list[Departure]:
-    """Return where this is not the paper's experiment, for the page."""
-    drawing = ", ".join(f"{policy} {seeds}" for policy, seeds in DRAWING.items())
-    return [
-        Departure(
-            what="upper utilisation of the threshold rules",
-            paper="0.7",
-            here=f"{ThresholdParameters().utilisation:g}, the policies' default too",
-            why="this value gives the printed rows",
-        ),
-        Departure(
-            what="utilisation that the threshold rules use",
-            paper="the average",
-            here="that of the busiest replica",
-            why="with it, our rows equal the printed ones",
-        ),
-        Departure(
-            what="minimum of the learning rate and of exploration",
-            paper="none",
-            here=f"learning rate of all tabular policies {QLearningParameters().least_alpha:g}; "
-            f"exploration of QL, QL+FA and DQL {QLearningParameters().least_epsilon:g}; the "
-            "policies' default too",
-            why="only with them do we get the printed rows; the cost of QL depends on them",
-        ),
-        Departure(
-            what="service rate for the tweets",
-            paper="1,600 records/s",
-            here=f"{SERVICE_RATE['tweets']:,}",
-            why="this value gives the printed rows",
-        ),
-        Departure(
-            what="slots of the taxi trace",
-            paper="a year",
-            here=f"the first {TAXI_SLOTS:,}; the tweets whole",
-            why="these give the printed rows",
-        ),
-        Departure(
-            what="speedups of infrastructure B with ten node types",
-            paper=_list(SPEEDUPS["B"]),
-            here=_list(SPEEDUPS_B10),
-            why="this list gives the printed rows",
-        ),
-        Departure(
-            what="highest rate level",
-            paper="not said; 30 levels",
-            here=f"{MAX_RATE['taxi']} records/s for taxi, {MAX_RATE['tweets']:,} for the tweets; "
-            f"{LEVELS} levels",
-            why="these give the printed rows",
-        ),
-        Departure(
-            what="normalisation of costs",
-            paper="the greatest",
-            here="the largest speedup of the whole list, also if fewer node types are used",
-            why="it gives the printed rows",
-        ),
-        Departure(
-            what="first replica",
-            paper="of the cheapest node type, which on A and B is mostly type 2",
-            here="node type 1; for the threshold rules on B with 3 and 6 types, of their own type",
-            why="this gives the printed rows",
-        ),
-        Departure(
-            what="replica",
-            paper="G/G/1",
-            here="M/G/1",
-            why="Poisson arrivals give the printed rows",
-        ),
-        Departure(
-            what="update of QL+PDS, QL+PDS+ and the deep policies",
-            paper="as printed",
-            here="`published: 1` (" + ", ".join(QUIRKS) + "); the policies' default is as printed",
-            why="the program behind the tables took an old value from another state, or the "
-            "minimum over moves that are not valid",
-        ),
-        Departure(
-            what="encoding of the state of the deep policies",
-            paper=ENCODING.paper,
-            here=ENCODING.here,
-            why=ENCODING.why,
-        ),
-        Departure(
-            what="networks that diverge",
-            paper="not said",
-            here="start over",
-            why="a cost that is no number cannot be averaged",
-        ),
-        Departure(
-            what="seeds",
-            paper="10",
-            here=f"{drawing}; deep rows below; the others are deterministic",
-            why="time",
-        ),
-        Departure(
-            what="reference in addition to the paper",
-            paper="",
-            here="a rerun by others, unpublished, of the program behind the paper: 24 cells of QL "
-            "and of QL+PDS+, 6 of QL+FA; means and deviations are in "
-            "benchmarks/papers/published/taas2023_reruns.csv",
-            why="one printed number does not show how much seeds differ",
-        ),
-    ]
-
-
-def _list(numbers: Sequence[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers)
-
-
-def run() -> list[Figure]:
-    """Run every cell, write the rows for the page, return how many hold."""
+def run() -> list[Figure | Row]:
+    """Run every cell; return how many hold, and each."""
     cells = read_cells()
     began = time.perf_counter()
     tabular = [cell for cell in cells if cell.policy not in DEEP]
     ours = dict(zip(tabular, run_tabular(tabular), strict=True))
     seconds = time.perf_counter() - began
     rows = {cell: _row(cell, numbers) for cell, numbers in ours.items()}
-    write_rows("reproduce-tables", list(rows.values()))
     exact_java = sum(
         round(simulate_java(setting).average_cost, 4) == cost
         for setting, cost in JAVA_COSTS.items()
@@ -217,6 +99,7 @@ def run() -> list[Figure]:
             value=exact_java, unit="of 6", limit=len(JAVA_COSTS),
         ),
         at_most(figure="tabular part", value=seconds, unit="s", limit=180),
+        *rows.values(),
     ]  # fmt: skip
 
 

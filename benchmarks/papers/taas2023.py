@@ -138,11 +138,7 @@ def _setting_of(row: Mapping[str, str]) -> Setting:
 
 
 def trace_file(name: str) -> Path:
-    """Return where a published trace lies.
-
-    Raises:
-        BenchmarkError: It is not there; the traces are not part of the project.
-    """
+    """Return where a published trace lies."""
     path = TRACES / f"{name}.txt"
     if not path.exists():
         raise BenchmarkError(
@@ -167,13 +163,7 @@ def normaliser_of(setting: Setting) -> float:
 
 
 def describe(setting: Setting, *, first_type: int = 0, **more: Any) -> Experiment:
-    """Return the experiment of a setting.
-
-    Args:
-        setting: Workload, replicas and infrastructure.
-        first_type: Node type of the first replica.
-        more: Further sections of the experiment, by their names in a file.
-    """
+    """Return the experiment of a setting."""
     taxi = setting.workload == "taxi"
     trace: dict[str, Any] = {"file": str(trace_file(setting.workload))}
     if taxi:

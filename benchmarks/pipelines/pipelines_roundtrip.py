@@ -3,7 +3,7 @@
 The example job trips replays a trace; two Prometheus servers scrape its TaskManagers, every 5 s and
 every 15 s. What they hold is exported and rebuilt, and each complete minute's rate is held against
 how many records were due in it, by the job's own ledger of event times. In the middle the job is
-rescaled. Then known faults are put into what was exported.
+rescaled.
 
 What no rebuilding can know is when, between the two scrapes around a minute's end, records came. Of
 a Poisson stream of rate r scraped every d seconds that leaves a standard deviation of
@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.pipelines.faults import Injected, Sample, injections, spoil
 from tests.dashboards.prometheus_server import running_scraper
 from weir_operator.metrics.prometheus_server import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
@@ -40,7 +39,7 @@ from weir_pipelines.settings import WHOLE, ArrivalSettings
 from weir_pipelines.store import Store
 from weir_pipelines.testing import KnownHistory, work_out_history
 
-ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt; faults found"
+ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt"
 DURATION = "12 min"
 
 RATES = (22.0, 40.0, 80.0, 120.0, 60.0, 30.0)
@@ -49,7 +48,7 @@ MINUTES = 9.5
 """How long the job runs, its change in the middle included."""
 RESCALED_AFTER = 4.5
 SCRAPES = (5, 15)
-SOURCE, INSIDE = "source", "match"
+SOURCE = "source"
 APP = "default/roundtrip"
 ARGUMENTS = ("--service.match-ms", "3", "--service.aggregate-ms", "2")
 MIN_RATE = 20.0
@@ -72,12 +71,11 @@ def run() -> list[Figure]:
             began, ended = asyncio.run(_replay(job, folder))
             stores = {every: _export(folder, urls[every], every, began, ended) for every in SCRAPES}
         truth = _due(job.out)
-        figures = [
+        return [
             figure
             for every in SCRAPES
-            for figure in _errors(_rates(*stores[every]), truth, every, began)
+            for figure in _errors(_rebuild(*stores[every]), truth, every, began)
         ]
-        return [*figures, _found(*stores[SCRAPES[0]], began)]
     finally:
         shutil.rmtree(folder)
 
@@ -119,8 +117,8 @@ async def _replay(job: Trips, folder: Path) -> tuple[float, float]:
 
 def _export(
     folder: Path, url: str, every: int, began: float, ended: float
-) -> tuple[list[Sample], list[Mapping[str, str | int]]]:
-    """Export what a server holds; return the rows of the tables, samples with their labels."""
+) -> tuple[list[SampleRow], list[Mapping[str, str | int]]]:
+    """Export what a server holds; return the rows of the tables of samples and of series."""
     history = PrometheusHistory(PrometheusSettings(url=url))
     store = Store(folder / f"tables-{every}")
     with store.staging() as staging:
@@ -131,15 +129,12 @@ def _export(
             low += 120
         days.write(store)
     labels: dict[int, Mapping[str, str | int]] = {}
-    samples = []
+    samples: list[SampleRow] = []
     for partition in store.partitions(SAMPLES):
         for row in pq.read_table(store.path(SERIES, partition)).to_pylist():
-            labels[row["series"]] = row
+            labels[row["series"]] = {**row, "app": APP}
         for row in pq.read_table(store.path(SAMPLES, partition)).to_pylist():
-            label = labels[row["series"]]
-            samples.append(
-                Sample(**row, metric=str(label["metric"]), operator=str(label["operator"]))
-            )
+            samples.append((row["series"], row["time_ms"], row["value"], row["received_ms"]))
     return samples, list(labels.values())
 
 
@@ -152,13 +147,6 @@ def _due(out: Path) -> Counter[int]:
                 if len(row) == 5 and row[0].isdigit():  # no heading, no line that was cut
                     due[row[0]] = int(row[1])
     return Counter(event // 60_000 * 60 for event in due.values())
-
-
-def _rates(
-    samples: Sequence[Sample], labels: Sequence[Mapping[str, str | int]]
-) -> list[SimpleNamespace]:
-    rows = [(each.series, each.time_ms, each.value, each.received_ms) for each in samples]
-    return _rebuild(rows, [{**label, "app": APP} for label in labels])
 
 
 def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:
@@ -192,43 +180,3 @@ def _errors(
     if every == SCRAPES[0]:
         return [at_most(figure=name, value=worst, unit="%", limit=1), middle, count]
     return [Figure(figure=name, value=worst if errors else None, unit="%"), middle, count]
-
-
-def _found(
-    samples: Sequence[Sample],
-    labels: Sequence[Mapping[str, str | int]],
-    began: float,
-) -> Figure:
-    """Spoil what was exported and count the faults that are flagged, and only then."""
-    begin = (int(began) // 60 + 2) * 60  # two quiet minutes before the change
-    cases = injections(begin, SOURCE, INSIDE)
-    nothing = Injected(fault=next(iter(cases.values())).fault, operator="", spoil=_as_it_is)
-    rows: list[SampleRow] = []
-    described: list[Mapping[str, str | int]] = []
-    for number, case in enumerate((nothing, *cases.values()), start=1):
-        spoilt, own = spoil(list(samples), list(labels), case, begin=begin, number=number)
-        rows += spoilt
-        described += own
-    flagged: dict[str, set[tuple[str, str]]] = {}
-    for row in _rebuild(rows, described):
-        if begin <= row.minute <= begin + 60:
-            flagged.setdefault(row.app, set()).update((row.operator, each) for each in row.faults)
-    clean = flagged.get("1", set())
-    found = 0
-    for number, (name, case) in enumerate(cases.items(), start=2):
-        seen = (case.operator, case.fault.value)
-        is_found = seen in flagged.get(f"{number}", set()) and seen not in clean
-        print(f"{name}: {'flagged' if is_found else 'NOT FLAGGED'} as {case.fault}")
-        found += is_found
-    share = 100 * found / len(cases)
-    return Figure(
-        figure=f"injected faults that are flagged ({len(cases)})",
-        value=share,
-        unit="%",
-        goal="100 %",
-        holds=found == len(cases),
-    )
-
-
-def _as_it_is(sample: Sample) -> Iterator[Sample]:
-    yield sample

@@ -3,11 +3,8 @@
 A fleet of a thousand operators, scraped every 15 s, is made up for as many days as there is room
 for: 30, or what `WEIR_VOLUME_DAYS` and `WEIR_VOLUME_OPERATORS` say. `run arrivals` goes over one
 day, a third of the days and all of them, once over a fleet of which one application has half.
-Polars goes over the same days of the same files in one process; its rates must be Spark's. It does
-less than Weir's job, so a third of the days is also processed with the plan of polars by Spark's
-DataFrames: the two at equal work. Each runs in a process of its own; its memory is that of all its
-processes. A sample is a value of one series at one time, counted once though a neighbouring day's
-run reads it again.
+Each runs in a process of its own; its memory is that of all its processes. A sample is a value of
+one series at one time, counted once though a neighbouring day's run reads it again.
 
 A year is not measured but planned, from the time that a further day takes and the bytes that one
 takes on disk.
@@ -25,20 +22,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
-import polars as pl
 import psutil
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines.further_days import compare_further_days, further_day
 from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, skewed, write_history
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, ParquetTable
-from weir_pipelines.settings import DAY_MINUTES
 from weir_pipelines.store import Store
 
-ABOUT = "a month of metrics of 1,000 operators: samples/s and memory, beside polars; a year planned"
+ABOUT = "a month of metrics of 1,000 operators: samples/s and memory; a year planned"
 DURATION = "10 min; 2 GB of disk"
 
 OPERATORS = int(os.environ.get("WEIR_VOLUME_OPERATORS", "1000"))
@@ -48,8 +41,8 @@ GB = 1e9
 YEAR = 365
 KEPT = 31
 """Days whose samples are on disk with the chart's `keepDays`: thirty, and the one before."""
-MAX_DIFFERENCE = 1e-9
-"""Between a rate or completeness by Spark and by polars, relative."""
+MIN_A_DAY = 0.1
+"""Seconds: what differs less is the start's noise, and too few operators to judge by."""
 MEMORY = "3g"
 """Of Spark's heap. What is beyond it are the JVM's own needs and Python's."""
 
@@ -73,13 +66,10 @@ def run() -> list[Figure]:
     """Make histories up and process them."""
     fleet = even(OPERATORS)
     middle = max(1, DAYS // 3)
-    spark, polars = {}, {}
+    spark = {}
     with _history(fleet, DAYS) as tables:
         for days in sorted({1, middle, DAYS}):
             spark[days] = _run_spark(tables, fleet, days)
-            polars[days] = _run_polars(tables, fleet, days)
-        _check(tables, fleet)
-        same_plan = _run_spark_plan(tables, fleet, middle)
         sampled = _count_bytes(tables, SAMPLES, SERIES) / DAYS
         rates = _count_bytes(tables, ARRIVALS) / DAYS
     with _history(skewed(OPERATORS), middle) as tables:
@@ -88,26 +78,7 @@ def run() -> list[Figure]:
     return [
         Figure(figure="samples processed", value=whole.samples / 1e6, unit="million"),
         *_describe("Spark", spark),
-        *_describe("polars, one process", polars),
         at_most(figure="Spark: peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
-        Figure(
-            figure="polars, one process: peak memory", value=polars[DAYS].memory / GIB, unit="GiB"
-        ),
-        Figure(
-            figure=f"polars' plan by Spark's DataFrames: time over {middle} days",
-            value=same_plan.seconds,
-            unit="s",
-        ),
-        Figure(
-            figure=f"polars' plan by Spark's DataFrames beside polars, {middle} days",
-            value=same_plan.seconds / polars[middle].seconds,
-            unit="times",
-        ),
-        Figure(
-            figure=f"polars' plan by Spark's DataFrames beside Weir's job, {middle} days",
-            value=same_plan.seconds / spark[middle].seconds,
-            unit="times",
-        ),
         *([compare_further_days("Spark", _seconds(spark))] if 1 < middle < DAYS else []),
         at_most(
             figure="Spark: one application with half of the data beside equal ones",
@@ -168,46 +139,6 @@ def _run_spark(tables: Path, fleet: Fleet, days: int) -> Run:
     return _measure(command, fleet.series * A_DAY * days)
 
 
-def _run_polars(tables: Path, fleet: Fleet, days: int) -> Run:
-    out = tables / "polars"
-    out.mkdir(exist_ok=True)
-    program = [sys.executable, "-m", "benchmarks.pipelines.with_polars"]
-    command = [*program, str(tables), str(out), str(days)]
-    return _measure(command, fleet.series * A_DAY * days)
-
-
-def _run_spark_plan(tables: Path, fleet: Fleet, days: int) -> Run:
-    """Run the plan of polars by Spark's DataFrames, and compare its rates with polars'.
-
-    Raises:
-        RuntimeError: They differ.
-    """
-    out = tables / "spark"
-    program = [sys.executable, "-m", "benchmarks.pipelines.with_spark"]
-    run = _measure([*program, str(tables), str(out), str(days)], fleet.series * A_DAY * days)
-    key = ["app", "day", "operator", "touched"]
-    rows = pl.read_parquet(out / "rows/**/*.parquet", hive_partitioning=True)
-    ours = rows.with_columns(pl.col("app").cast(pl.String), pl.col("day").cast(pl.String))
-    theirs = pl.concat(_read_polars(file) for file in (tables / "polars").glob("*.parquet"))
-    both = ours.join(theirs, on=key, suffix="_by_polars")
-    differences = _find_differences(
-        both, *((each, f"{each}_by_polars") for each in ("arrived", "completeness"))
-    )
-    expected = len(theirs.filter(pl.col("day") < str(FIRST + timedelta(days=days))))
-    if not len(ours) == len(both) == expected or not _are_small(differences):
-        raise RuntimeError(
-            f"Expected {expected} equal minutes by Spark's DataFrames, got {len(ours)}, of which "
-            f"polars has {len(both)}, with differences of {differences}"
-        )
-    return run
-
-
-def _read_polars(file: Path) -> pl.DataFrame:
-    """Return the rates of a file `APP-DAY.parquet`, with both as columns."""
-    app, year, month, day = file.stem.rsplit("-", 3)
-    return pl.read_parquet(file).with_columns(app=pl.lit(app), day=pl.lit(f"{year}-{month}-{day}"))
-
-
 def _measure(command: Sequence[str], samples: int) -> Run:
     """Run a command and watch the memory of it and all that it starts, ten times a second."""
     began = time.monotonic()
@@ -244,39 +175,6 @@ def _memory_of(pid: int) -> float:
     return float(total)
 
 
-def _check(tables: Path, fleet: Fleet) -> None:
-    """Refuse to compare what was not processed, or not to the same rates."""
-    store = Store(tables)
-    minutes = 0
-    for each in store.partitions(ARRIVALS):
-        ours = pl.read_parquet(store.path(ARRIVALS, each), hive_partitioning=False).select(
-            "operator",
-            (pl.col("minute") // 60).alias("touched"),
-            pl.col("arrived").alias("ours"),
-            pl.col("completeness").alias("our_completeness"),
-        )
-        theirs = pl.read_parquet(tables / "polars" / f"{each.app}-{each.day}.parquet")
-        both = ours.join(theirs, on=["operator", "touched"])
-        differences = _find_differences(
-            both, ("ours", "arrived"), ("our_completeness", "completeness")
-        )
-        if not _are_small(differences):
-            raise RuntimeError(f"Expected equal rates of {each}, got differences of {differences}")
-        minutes += len(both)
-    expected = fleet.series * DAY_MINUTES * DAYS
-    if minutes < 0.999 * expected:
-        raise RuntimeError(f"Expected about {expected} minutes in both, got {minutes}")
-
-
-def _find_differences(both: pl.DataFrame, *pairs: tuple[str, str]) -> list[object]:
-    """Return the greatest relative difference of each pair of columns."""
-    return [(both[ours] / both[theirs] - 1).abs().max() for ours, theirs in pairs]
-
-
-def _are_small(differences: Sequence[object]) -> bool:
-    return all(isinstance(each, float) and each <= MAX_DIFFERENCE for each in differences)
-
-
 def _count_bytes(tables: Path, *counted: ParquetTable) -> int:
     store = Store(tables)
     return sum(
@@ -284,3 +182,20 @@ def _count_bytes(tables: Path, *counted: ParquetTable) -> int:
         for table in counted
         for each in store.partitions(table)
     )
+
+
+def further_day(seconds: Mapping[int, float]) -> float:
+    """Return the seconds that each day beyond the first takes, by runs over so many days."""
+    first, last = min(seconds), max(seconds)
+    return (seconds[last] - seconds[first]) / max(1, last - first)
+
+
+def compare_further_days(who: str, seconds: Mapping[int, float]) -> Figure:
+    """Return what a further day takes late in a history beside what it takes early."""
+    one, middle, whole = sorted(seconds)
+    figure = f"{who}: a day from {middle} to {whole} days beside one from {one} to {middle}"
+    early = (seconds[middle] - seconds[one]) / (middle - one)
+    late = (seconds[whole] - seconds[middle]) / (whole - middle)
+    if early < MIN_A_DAY:
+        return Figure(figure=figure, value=None, unit="times")
+    return at_most(figure=figure, value=late / early, unit="times", limit=1.2)

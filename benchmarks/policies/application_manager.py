@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.policies.demo_policies import demo_manifest, run_night
-from benchmarks.rows import RESULTS
+from benchmarks.policies.live.night import demo_manifest, run_night
+from benchmarks.results import BUILD
 from weir_operator.loop.run_record import RecordedRun
 from weir_operator.reporting.tunings_view import describe_standing, describe_weights
 from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
@@ -23,7 +23,7 @@ from weir_operator.wiring.loops import state_directory
 ABOUT = "the slow loop beside the example trips on a real Flink: fit, tuning, trial and its end"
 DURATION = "16 min"
 
-FOLDER = RESULTS / "application-manager"
+FOLDER = BUILD / "application-manager"
 NAME = "tuned-beside"
 SECONDS = 900.0
 INTERVAL = "4m"

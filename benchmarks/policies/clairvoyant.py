@@ -27,11 +27,7 @@ class ClairvoyantError(ValueError):
 
 
 def least_cost(experiment: Experiment) -> float:
-    """Return the mean cost per slot of the best possible course, changes to any deployment allowed.
-
-    Raises:
-        ClairvoyantError: It has several operators, mixes may be efficient, or backlog is carried.
-    """
+    """Return the mean cost per slot of the best possible course, with changes of any size."""
     model, *others = true_models(experiment)
     simple = model.sharing is Sharing.EQUAL and model.aggregation is Aggregation.WORST
     limited = any(node_type.pool_limit is not None for node_type in model.node_types)
@@ -55,12 +51,7 @@ def least_cost(experiment: Experiment) -> float:
 
 
 def efficient_deployments(model: OperatorModel, bound: float) -> tuple[Floats, Floats]:
-    """Return capacities, records/s, and prices per hour of what carries more than all cheaper ones.
-
-    Args:
-        model: The operator.
-        bound: Seconds that the response time may take.
-    """
+    """Return capacities, records/s, and hourly prices of what carries more than all cheaper."""
     types = len(model.node_types)
     counts = np.concatenate(
         [count * np.eye(types, dtype=np.int64) for count in range(1, model.max_replicas + 1)]

@@ -24,7 +24,6 @@ from rich.progress import track
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.papers.taas2023 import Setting, describe, read_cells, settings
 from benchmarks.policies.clairvoyant import least_cost
-from benchmarks.raw_results import Result, Table
 from benchmarks.registry import BenchmarkError
 from weir_policies import registry
 from weir_policies.errors import ParameterError
@@ -192,38 +191,6 @@ def _compare_with_published(columns: Sequence[Setting], costs: Costs) -> Figure:
         value=sum(_cost(costs, Run(setting=each)) < published[each] for each in columns),
         unit="",
         limit=len(columns),
-    )
-
-
-def table_of(result: Result) -> Table:
-    """Return what it came to in each setting, for the page."""
-    return Table(
-        columns=(
-            *("setting", "limit", "planner", "/ limit", "erroneous / limit", "best other"),
-            *("planner, ±1", "best other, ±1"),
-        ),
-        cells=tuple(_cells_of(str(each), result) for each in settings()),
-    )
-
-
-def _cells_of(setting: str, result: Result) -> tuple[str, ...]:
-    def say(figure: str) -> str:
-        value = result.find(f"{setting}: {figure}").value
-        return "not measured" if value is None else f"{value:.4f}".removeprefix("0")
-
-    def say_best(moves: str) -> str:
-        """Return the cost of the best of the others with its name, which its figure holds."""
-        [figure] = [
-            each.figure.removeprefix(f"{setting}: ")
-            for each in result.figures
-            if each.figure.startswith(f"{setting}: the best of") and each.figure.endswith(moves)
-        ]
-        return f"{say(figure)} `{figure.split(', ')[1]}`"
-
-    return (
-        *(setting, say("clairvoyant optimum"), say("planner"), say("planner / clairvoyant")),
-        *(say("started from an erroneous model / clairvoyant"), say_best(OWN)),
-        *(say(f"planner, {ONE_STEP}"), say_best(ONE_STEP)),
     )
 
 

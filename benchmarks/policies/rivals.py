@@ -1,11 +1,12 @@
 """The planner against policies that others have published since 2017, in the simulator.
 
 `dhalion` (VLDB 2017), `conttune` (VLDB 2023) and `daedalus` (ICPE 2024), each with its published or
-default settings, which were chosen on nothing here. Three kinds of cases:
+default settings, which were chosen on nothing here. They are the package `examples/rivals`, which
+has to be installed. Three kinds of cases:
 
 - settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
   steady states, and a clairvoyant optimum that is known;
-- the judged cases of `first-hours`, one seed: jobs that nobody has seen, where changes take time;
+- the cases of `first-hours`, one seed: jobs that nobody has seen, where changes take time;
 - those of 24 h once more, with a bound on response times that only an operator exceeds that falls
   behind: the rivals plan for throughput, and none of them knows response times.
 
@@ -112,7 +113,7 @@ def run() -> list[Figure]:
 def _describe_first_hours(folder: Path) -> dict[tuple[str, str], list[Experiment]]:
     """Return the cases of `first-hours` by group and name; their traces are written."""
     described: dict[tuple[str, str], list[Experiment]] = {}
-    for case in sorted(list_cases("judged"), key=_hours_of):
+    for case in sorted(list_cases(), key=_hours_of):
         experiments = [describe_case(case, folder, seed) for seed in SEEDS]
         described[f"first {case.hours} h", str(case)] = experiments
     longest = [key for key in described if key[0] == "first 24 h"]

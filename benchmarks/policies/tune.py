@@ -3,11 +3,9 @@
 Searches are compared on three of the paper's settings (application B with one and three node types,
 C with three; 40 ms, at most 5 % violations and 10 % reconfigurations) by what they know after so
 many simulated slots: the cheapest point, among those simulated in full, that keeps the constraints.
-The joint search was made on others (A with one and three node types, C with one, and five of our
-own), so these are not among them; `TUNE_ON=made` compares on the first three of those instead.
-Every search begins with the naive baseline.
-Algorithm 4 may take two rounds, 100 evaluations in all, random search and CMA-ES as many, ours half
-as many. The best known of a setting is the best of all of its runs and of one long one of ours.
+The joint search was made on others. Every search begins with the naive baseline. Algorithm 4 may
+take two rounds, 100 evaluations in all, random search as many, ours half as many. The best known of
+a setting is the best of all of its runs and of one long one of ours.
 
 `TUNE_SEEDS=4 make bench NAME=tune` takes fewer seeds, for a quick look. Runs are kept, so that what
 was interrupted goes on; after a change of the searches, delete `build/benchmarks/tune-runs.json`.
@@ -30,15 +28,13 @@ from unittest.mock import patch
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.choices import choose, choose_count
+from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.papers.applications import Application, describe
-from benchmarks.policies.evolution import EvolutionSearch
-from benchmarks.rows import RESULTS
+from benchmarks.results import BUILD
 from weir_policies.application_manager.search.algorithms import build_search
-from weir_policies.application_manager.search.protocol import Algorithm, Limits, Search
+from weir_policies.application_manager.search.protocol import Algorithm, Limits
 from weir_policies.application_manager.search.space import Space
-from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
@@ -47,7 +43,7 @@ from weir_simulator.tuning.tune import naive_tuning, never, tune
 from weir_simulator.tuning.workers import Workers
 from weir_simulator.whole_files import write_whole
 
-ABOUT = "time of a tuning, and our joint search beside Algorithm 4, random search and CMA-ES"
+ABOUT = "time of a tuning, and our joint search beside Algorithm 4 and random search"
 DURATION = "10 min"
 
 SLOTS = 50_001
@@ -63,13 +59,6 @@ JUDGED = (
     Application(name="C", types=3, milliseconds=40),
 )
 """Settings on which searches are compared."""
-MADE_ON = (
-    Application(name="A", types=1, milliseconds=40),
-    Application(name="A", types=3, milliseconds=40),
-    Application(name="C", types=1, milliseconds=40),
-)
-"""Those on which the joint search was made; what it does there is no figure of its worth."""
-SETTINGS = {"judged": JUDGED, "made": MADE_ON}
 SEEDS = 20
 """Of each setting, for the two searches that the goal is about."""
 YARDSTICK_SEEDS = 7
@@ -77,7 +66,7 @@ YARDSTICK_SEEDS = 7
 MANY = 10
 """Operators of the long chain."""
 
-WAYS: dict[str, int] = {"alternating": WHOLE, "joint": HALF, "random": WHOLE, "cma-es": WHOLE}
+WAYS: dict[Algorithm, int] = {"alternating": WHOLE, "joint": HALF, "random": WHOLE}
 """Evaluations by search."""
 
 
@@ -98,21 +87,11 @@ class Progress:
         pairs = zip(self.used, self.best, strict=True)
         return next((used for used, best in pairs if best <= money), np.inf)
 
-    def money_after(self, evaluations: float) -> float:
-        """Return the best known after so many full evaluations; infinite where there was none."""
-        pairs = zip(self.used, self.best, strict=True)
-        return min((best for used, best in pairs if used <= evaluations), default=np.inf)
-
 
 def run() -> list[Figure]:
-    """Time tunings, then compare searches.
-
-    Raises:
-        BenchmarkError: `TUNE_ON` names no settings, or `TUNE_SEEDS` is no number of seeds.
-    """
-    settings = SETTINGS[choose("TUNE_ON", "judged", list(SETTINGS))]
+    """Time tunings, then compare searches."""
     seeds = choose_count("TUNE_SEEDS", SEEDS)
-    return [*time_tunings(), *compare_searches(settings, seeds)]
+    return [*time_tunings(), *compare_searches(JUDGED, seeds)]
 
 
 def time_tunings() -> list[Figure]:
@@ -212,8 +191,8 @@ def compare_searches(settings: Sequence[Application], seeds: int) -> list[Figure
         for way, evaluations in WAYS.items()
         if way in ("joint", "alternating") or seed <= YARDSTICK_SEEDS
     ]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / "tune-runs.json"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / "tune-runs.json"
     kept = read_runs(path)
     left = [task for task in tasks if _key(task) not in kept]
     if left:
@@ -270,11 +249,6 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
         value = median(part for (where, _), part in parts.items() if where == setting)
         return 100 * value if np.isfinite(value) else None
 
-    def money(way: str, setting: str, evaluations: int) -> float | None:
-        found = [run for run in judged if (run.way, run.setting) == (way, setting)]
-        value = median(run.money_after(evaluations) for run in found)
-        return value if np.isfinite(value) else None
-
     part = median(parts.values())
     return [
         at_most(
@@ -312,14 +286,6 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
                     )
                     for way in WAYS
                 ),
-                *(
-                    Figure(
-                        figure=f"{setting}: {way}, {evaluations} evaluations: money (median)",
-                        value=money(way, setting, evaluations), unit="per hour",
-                    )
-                    for way, whole in WAYS.items()
-                    for evaluations in dict.fromkeys((HALF, whole))
-                ),
                 Figure(
                     figure=f"{setting}: best known money",
                     value=best_known[setting], unit="per hour",
@@ -329,13 +295,21 @@ def summarise_runs(runs: Sequence[Progress]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def follow(setting: Application, way: str, seed: int, evaluations: int) -> Progress:
+def follow(setting: Application, way: Algorithm, seed: int, evaluations: int) -> Progress:
     """Run a search and note what it knows after each evaluation."""
     experiment = describe(setting)
     trace = arrival_rates(experiment.trace)
     space = Space(experiment.dataflow, experiment.objective.response_time)
     start = space.encode(naive_tuning(experiment))
-    search = _build(way, space, start, evaluations, np.random.default_rng([seed, 2]))
+    search = build_search(
+        way,
+        surrogate="numpy",
+        space=space,
+        limits=LIMITS,
+        starts=[start],
+        evaluations=evaluations,
+        rng=np.random.default_rng([seed, 2]),
+    )
     used, best, spent, cheapest = [], [], 0.0, np.inf
     with threadpool_limits(limits=1):  # another search has the other core
         while spent < evaluations and (trials := search.ask(2)):
@@ -352,22 +326,3 @@ def follow(setting: Application, way: str, seed: int, evaluations: int) -> Progr
                 used.append(spent)
                 best.append(cheapest)
     return Progress(way=way, setting=str(setting), seed=seed, used=tuple(used), best=tuple(best))
-
-
-def _build(
-    way: str, space: Space, start: Floats, evaluations: int, rng: np.random.Generator
-) -> Search:
-    if way == "cma-es":
-        return EvolutionSearch(start, limits=LIMITS, rng=rng)
-    names: dict[str, Algorithm] = {
-        "alternating": "alternating", "joint": "joint", "random": "random",
-    }  # fmt: skip
-    return build_search(
-        names[way],
-        surrogate="numpy",
-        space=space,
-        limits=LIMITS,
-        starts=[start],
-        evaluations=evaluations,
-        rng=rng,
-    )

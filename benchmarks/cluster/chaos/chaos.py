@@ -12,17 +12,12 @@ may remain.
 Time to recover is counted from the end of a fault, or from a kill, until a look (two a second)
 finds all well, which takes in a new checkpoint and a healthy round of metrics.
 
-Some faults are inputs that Weir must bear: its process must not be restarted by them, and a change
-that is asked for meanwhile must come about.
-
 `CHAOS_FAULTS` (30), `CHAOS_SEED` (1) and `CHAOS_KINDS` (all; names with commas between) make
 shorter or other runs. What happened to each fault is written to `build/benchmarks/chaos/` as it
 goes.
 
 Cordons nodes, and cuts the API server off for everybody on this cluster for a minute: have it for
 yourself.
-
-Which faults befall the job, and in what order: drawn by a seed, alone from it. Pure.
 """
 
 from __future__ import annotations
@@ -33,18 +28,16 @@ import math
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
+from benchmarks.choices import choose_some
 from benchmarks.cluster.chaos import faults
-from benchmarks.cluster.chaos.clock import find_obstacle
 from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault
 from benchmarks.cluster.chaos.verdict import (
     FaultOutcome,
-    count_own_restarts,
     figures_of,
     longest_pauses,
     read_committed,
@@ -52,7 +45,6 @@ from benchmarks.cluster.chaos.verdict import (
 from benchmarks.cluster.chaos.world import (
     NAME,
     ChaosWorld,
-    count_restarts,
     find_excess,
     find_missing,
     look_back,
@@ -63,8 +55,7 @@ from benchmarks.cluster.chaos.world import (
 from benchmarks.cluster.place import is_gone
 from benchmarks.figures import Figure
 from benchmarks.flink.ledger import read_arrivals, read_proof
-from benchmarks.registry import BenchmarkError
-from benchmarks.rows import RESULTS
+from benchmarks.results import BUILD
 from weir_operator.clock import wait_until
 from weir_operator.errors import WeirError
 from weir_operator.kubernetes.api.objects import collection
@@ -109,8 +100,6 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed_mid_change": faults.ControllerKilledMidChange,
     "controller_and_job_manager_killed": faults.ControllerAndJobManagerKilled,
     "job_manager_killed": faults.JobManagerKilled,
-    "job_result_left": faults.JobResultLeft,
-    "job_manager_killed_without_weir": faults.JobManagerKilledWithoutWeir,
     "task_managers_killed": faults.TaskManagersKilled,
     "lease_lost_mid_change": faults.LeaseLostMidChange,
     "node_cordoned": faults.NodeCordoned,
@@ -119,17 +108,11 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "prometheus_away": faults.PrometheusAway,
     "network_cut": faults.NetworkCut,
     "storage_full": faults.StorageFull,
-    "handed_over": faults.HandedOver,
-    "metrics_bomb": faults.MetricsBomb,
-    "stray_pod": faults.StrayPod,
-    "diary_damaged": faults.DiaryDamaged,
-    "controller_volume_full": faults.ControllerVolumeFull,
-    "clock_stepped": faults.ClockStepped,
 }
 START_LIMIT = 600.0
 LONGEST = 40 * 60.0
 """Seconds after which no other fault is begun: on a busy machine fewer come than are asked for."""
-EVIDENCE = RESULTS / "chaos"
+EVIDENCE = BUILD / "chaos"
 
 
 def result_name() -> str:
@@ -142,29 +125,12 @@ def _seed() -> int:
 
 
 def run() -> list[Figure]:
-    """Run as many faults as are asked for.
-
-    Raises:
-        BenchmarkError: A kind that is asked for is unknown.
-    """
-    kinds, impossible = _choose_kinds()
+    """Run as many faults as are asked for."""
+    kinds = choose_some("CHAOS_KINDS", tuple(FAULTS))
     drawn = draw_faults(kinds, int(os.environ.get("CHAOS_FAULTS", "30")), _seed())
     shutil.rmtree(EVIDENCE, ignore_errors=True)
     EVIDENCE.mkdir(parents=True)
-    return [*asyncio.run(_run(drawn)), *impossible]
-
-
-def _choose_kinds() -> tuple[list[str], list[Figure]]:
-    """Return the kinds to draw from, and a line for each that this machine does not allow."""
-    kinds = os.environ.get("CHAOS_KINDS", ",".join(FAULTS)).split(",")
-    unknown = sorted(set(kinds) - set(FAULTS))
-    if unknown:
-        raise BenchmarkError(f"CHAOS_KINDS: expected kinds out of {list(FAULTS)}, got {unknown}")
-    obstacle = find_obstacle()
-    if not obstacle or "clock_stepped" not in kinds:
-        return kinds, []
-    kinds.remove("clock_stepped")
-    return kinds, [Figure(figure=f"clock stepped: not run, {obstacle}", value=None, unit="")]
+    return asyncio.run(_run(drawn))
 
 
 async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
@@ -187,8 +153,6 @@ async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
                 with (EVIDENCE / "faults.jsonl").open("a") as file:
                     file.write(json.dumps(asdict(outcome)) + "\n")
                 console.print(f"{number + 1:2} {_describe(outcome)}", highlight=False)
-                if outcome.recovered is None or outcome.restarts_by_input:
-                    _keep_evidence(world, f"{number + 1}-{each.kind}")
                 if outcome.recovered is None:
                     is_well = await _is_well(world)
                 if not is_well:
@@ -212,9 +176,6 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
     One that cannot be injected counts as stuck: a run of many is not lost for it.
     """
     fault = FAULTS[drawn.kind]()
-    if fault.direct is not None and await world.scrape(directly=fault.direct):
-        await _require_well(world, LIMIT)
-    before = await count_restarts(world)
     injected, failure = CLOCK.now(), ""
     try:
         await fault.inject(world, drawn.generator())
@@ -235,15 +196,6 @@ async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
         ended=injected if math.isnan(fault.ended) else fault.ended,
         recovered=None if failure else recovered,
         missing=failure or missing,
-        took_without_weir=(
-            fault.took if isinstance(fault, faults.JobManagerKilledWithoutWeir) else None
-        ),
-        prevented=fault.prevented,
-        restarts_by_input=(
-            count_own_restarts(before, await count_restarts(world), fault.kills)
-            if fault.is_input
-            else 0
-        ),
         doubled=read_committed(world.place.state / "committed", 0).doubled,
         load=os.getloadavg()[0],
     )
@@ -266,15 +218,10 @@ async def _until_well(find: Callable[[], Awaitable[str]], limit: float) -> tuple
 
 
 async def _require_well(world: ChaosWorld, limit: float) -> None:
-    """Wait until all is well; a run that cannot get there says nothing.
-
-    Raises:
-        RuntimeError: It did not get there.
-    """
+    """Wait until all is well; a run that cannot get there says nothing."""
     before = await look_back(world)
     recovered, missing = await _until_well(lambda: find_missing(world, before), limit)
     if recovered is None:
-        _keep_evidence(world, "not-well")
         raise RuntimeError(f"Expected all to be well within {limit:g} s, but {missing}")
 
 
@@ -305,10 +252,7 @@ async def _suspend(world: ChaosWorld) -> bool:
     async def stopped() -> bool | None:
         return True if (await world.app.status())["controller"].get("suspended") else None
 
-    if await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0):
-        return True
-    _keep_evidence(world, "not-suspended")
-    return False
+    return bool(await wait_until(stopped, clock=CLOCK, timeout=LIMIT, period=1.0))
 
 
 async def _delete(world: ChaosWorld) -> list[str]:
@@ -321,7 +265,6 @@ async def _delete(world: ChaosWorld) -> list[str]:
 
     if await wait_until(gone, clock=CLOCK, timeout=LIMIT, period=1.0):
         return []
-    _keep_evidence(world, "not-deleted")
     pods = [*await world.app.pods("taskmanager"), *await world.app.pods("jobmanager")]
     return [pod["metadata"]["name"] for pod in pods] or [NAME]
 
@@ -330,35 +273,10 @@ def _describe(outcome: FaultOutcome) -> str:
     what = f"{outcome.kind} ({outcome.detail})" if outcome.detail else outcome.kind
     if outcome.took is None:
         return f"{what}: STUCK: {outcome.missing}"
-    alone = outcome.took_without_weir
     return "".join(
         (
             f"{what}: well after {outcome.took:.0f} s, {outcome.lasted:.0f} s in all",
-            f" (the job {alone:.0f} s after the kill)" if alone is not None else "",
             f"; last missing: {outcome.missing}" if outcome.missing else "",
-            f"; PREVENTED: {outcome.prevented}" if outcome.prevented else "",
-            f"; RESTARTED {outcome.restarts_by_input} times" if outcome.restarts_by_input else "",
             f"; {outcome.doubled} records doubled so far" if outcome.doubled else "",
         )
     )
-
-
-def _keep_evidence(world: ChaosWorld, name: str) -> None:
-    """Write what people look at first when something is stuck, or was restarted."""
-    folder = EVIDENCE / name
-    folder.mkdir()
-    everything = "streamapps,pods,events,configmaps,leases,replicasets,deployments"
-    for file, command in {
-        "objects.yaml": ("get", everything, "-o", "yaml"),
-        "pods.txt": ("describe", "pods"),
-        "weir.log": ("logs", "deployment/weir", "--tail=2000"),
-        "weir-before.log": ("logs", "deployment/weir", "--tail=2000", "--previous"),
-        "job-manager.log": ("logs", f"deployment/{NAME}-jobmanager", "--tail=2000"),
-    }.items():
-        done = subprocess.run(
-            ["kubectl", "--namespace", world.place.namespace, *command],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        (folder / file).write_text(done.stdout + done.stderr)

@@ -1,8 +1,8 @@
 """Weir and a job as a user has them: the chart, a Prometheus, a StreamApp under a changing load.
 
 The job is the example trips. Its state, its ledger and what its two sinks write (one plain, one
-transactional) are on a small volume of memory, and what Weir keeps on another, so that filling them
-up harms nobody else. The job's jar comes from the volume too: it is the one that `make jars` built.
+transactional) are on a small volume of memory, so that filling it up harms nobody else. The job's
+jar comes from the volume too: it is the one that `make jars` built.
 
 Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:dev` and
 `prometheus:dev` (or those that `WEIR_TEST_CONTROLLER_IMAGE` and `WEIR_TEST_PROMETHEUS_IMAGE` name).
@@ -28,30 +28,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster.chaos.clock import environment, find_obstacle, make_clock
 from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
 from benchmarks.cluster.live_app import LiveApp, staying
-from benchmarks.cluster.place import CLAIM, IMAGE, Place, delete_volume, make_claim, open_place
+from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from tests.cluster.prometheus_on_kubernetes import start_prometheus
-from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.flink.programs import is_warm_up
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.kubernetes.api.client import Body, NotFoundError
-from weir_operator.loop.decision_records import RECORDS
+from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.configuration import REST_PORT
 
 LEASE = "weir-controller"
 NAME = "trips"
 VOLUME_MIB = 256
-STATE_CLAIM = "weir-state"
-STATE_MIB = 128
-"""Of Weir's own volume: its tables leave 64 MiB free."""
 SCRAPE_EVERY = "1s"
 INTERVAL = "5s"
 """Of Weir's ticks: how long it takes at least until metrics count as healthy again."""
-CLOCK_MOUNT = "/clock"
 SLOTS = 64
 """Lines of the trace, of 15 s each; the load goes up and down once."""
 SIZE = "500m"
@@ -64,8 +57,6 @@ class ChaosWorld:
     """What faults befall, and where to look what became of it."""
 
     place: Place
-    weir_state: Path
-    """Folder of Weir's own volume on this machine."""
     prometheus: str
     """URL of the Prometheus server."""
 
@@ -85,104 +76,15 @@ class ChaosWorld:
         namespace = self.place.namespace
         return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
 
-    @property
-    def home(self) -> str:
-        """How a StreamApp names the installation that is to look after it."""
-        return f"{self.place.namespace}/{LEASE}"
-
-    @property
-    def records(self) -> Path:
-        """File of the StreamApp's decision records."""
-        return self.weir_state / f"{self.place.namespace}.{NAME}" / RECORDS
-
-    @property
-    def clock(self) -> Path:
-        """Folder of the controller's clock, see `clock.py`."""
-        return self.place.state / "clock"
-
-    @property
-    def release_path(self) -> str:
-        """Of the controller's Deployment."""
-        return f"/apis/apps/v1/namespaces/{self.place.namespace}/deployments/{RELEASE}"
-
     async def controllers(self) -> list[Body]:
         """Return the controller's pods that are not about to go."""
         return staying(await self.place.api.list(f"{self.core}/pods", labels=_CONTROLLER))
-
-    async def scale_weir(self, replicas: int) -> None:
-        """Have so many controllers."""
-        await self.place.api.patch(self.release_path, {"spec": {"replicas": replicas}})
 
     async def ask_for_change(self) -> int:
         """Ask for another number of replicas of `aggregate`, and return it."""
         wanted = 1 if replicas_of(await self.app.status()) > 1 else 2
         await self.app.change(operators=operators(aggregate=wanted))
         return wanted
-
-    async def scrape(self, *, directly: bool) -> bool:
-        """Have Weir scrape the job itself or ask Prometheus; return whether that is new."""
-        spec = (await self.place.api.get(self.release_path))["spec"]["template"]["spec"]
-        [container] = spec["containers"]
-        source = f"--prometheus={self.prometheus}"
-        if (source not in container["args"]) == directly:
-            return False
-        others = [each for each in container["args"] if each != source]
-        container["args"] = others if directly else [*others, source]
-        body = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        await self.place.api.patch(self.release_path, body)
-        return True
-
-    async def install_other(self) -> str:
-        """Install Weir once more, for the same StreamApps; return its home when it is active."""
-        namespace = self.other
-        await asyncio.to_thread(self._install, namespace, {"prometheus": {"url": ""}})
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
-
-        async def active() -> bool | None:
-            with suppress(NotFoundError):
-                if (await self.place.api.get(path))["spec"].get("holderIdentity"):
-                    return True
-            return None
-
-        if not await wait_until(active, clock=SystemClock(), timeout=90.0, period=0.2):
-            raise TimeoutError(f"The controller in {namespace} has no Lease after 90 s")
-        return f"{namespace}/{LEASE}"
-
-    def uninstall_other(self) -> None:
-        """Take the other installation away; there may be none."""
-        run_helm("uninstall", RELEASE, "--ignore-not-found", namespace=self.other)
-
-    def install(self) -> None:
-        """Install Weir, with a state and a clock of its own."""
-        where = environment(CLOCK_MOUNT)
-        clock = {
-            "extraEnv": [{"name": name, "value": value} for name, value in where.items()],
-            "extraVolumes": [{"name": "clock", "persistentVolumeClaim": {"claimName": CLAIM}}],
-            "extraVolumeMounts": [
-                {
-                    "name": "clock",
-                    "mountPath": CLOCK_MOUNT,
-                    "subPath": self.clock.name,
-                    "readOnly": True,
-                }
-            ],
-        }
-        values = {
-            "prometheus": {"url": self.prometheus},
-            "state": {"enabled": True, "existingClaim": STATE_CLAIM},
-        }
-        if not find_obstacle():
-            make_clock(self.clock)
-            values |= clock
-        self._install(self.place.namespace, values)
-
-    @property
-    def other(self) -> str:
-        """Namespace of another installation."""
-        return f"{self.place.namespace}-other"
-
-    def _install(self, namespace: str, values: dict[str, Any]) -> None:
-        install_chart(namespace, watched=self.place.namespace, values=values)
 
 
 @asynccontextmanager
@@ -191,18 +93,19 @@ async def open_world() -> AsyncIterator[ChaosWorld]:
     async with (
         open_place("weir-bench") as place,
         _small_volume(place.state, VOLUME_MIB),
-        _weir_volume(place) as weir_state,
     ):
         prometheus = await start_prometheus(place.api, place.namespace, every=SCRAPE_EVERY)
         await apply_definition(place.api)
-        world = ChaosWorld(place, weir_state, prometheus.url)
-        world.install()
+        world = ChaosWorld(place, prometheus.url)
+        install_chart(
+            place.namespace,
+            watched=place.namespace,
+            values={"prometheus": {"url": world.prometheus}},
+        )
         try:
             yield world
         finally:
-            world.uninstall_other()
             run_helm("uninstall", RELEASE, namespace=place.namespace)
-            await place.api.delete(f"/api/v1/namespaces/{world.other}")
             await world.app.remove_finalizer()
 
 
@@ -216,21 +119,6 @@ async def _small_volume(folder: Path, size: int) -> AsyncIterator[None]:
     finally:
         # Lazily: pods of a namespace that is being deleted may still hold it for a moment.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@asynccontextmanager
-async def _weir_volume(place: Place) -> AsyncIterator[Path]:
-    """Make the claim for what Weir keeps."""
-    volume = f"{place.namespace}-weir"
-    folder = place.state.with_name(volume)
-    folder.mkdir()
-    try:
-        async with _small_volume(folder, STATE_MIB):
-            await make_claim(place.api, place.namespace, STATE_CLAIM, volume=volume, folder=folder)
-            yield folder
-    finally:
-        await delete_volume(place.api, volume)
-        folder.rmdir()
 
 
 def manifest(place: Place) -> dict[str, Any]:
@@ -366,16 +254,6 @@ def records(world: ChaosWorld) -> int:
     except (FileNotFoundError, ValueError):  # none yet, or cut short by a full disk
         return 0
     return int(ledger["distinct"])
-
-
-async def count_restarts(world: ChaosWorld) -> dict[str, int]:
-    """Return how often each controller's containers were restarted, by the pod's uid."""
-    return {
-        pod["metadata"]["uid"]: sum(
-            int(each["restartCount"]) for each in pod["status"].get("containerStatuses", ())
-        )
-        for pod in await world.controllers()
-    }
 
 
 @dataclass(slots=True)

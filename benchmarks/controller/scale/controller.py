@@ -8,11 +8,9 @@ folder of the one server that answers for all JobManagers (`world.py`). Everythi
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
-from benchmarks.controller.scale.allocations import COUNTED, TRACED, count_into, trace_into
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 from weir_operator.kubernetes.process.running import run_on_cluster
 from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
@@ -20,24 +18,13 @@ from weir_operator.runtime.kubernetes import job_manager
 
 
 def main(world: str, prometheus: str, state: str, port: int) -> None:
-    """Run the controller until it is told to end.
-
-    Args:
-        world: Address of the server that answers for all JobManagers.
-        prometheus: Address of the Prometheus server.
-        state: Folder of what outlives the process.
-        port: Of health and metrics.
-    """
+    """Run the controller until it is told to end."""
 
     def url(address: str, port: int, path: str = "") -> str:
         return f"{world}/flink/{address}{path}"
 
     setattr(job_manager, "url", url)  # noqa: B010  (a name that it only imports)
     send_logs_to_stderr(as_json=True)
-    if TRACED in os.environ:
-        trace_into(Path(os.environ[TRACED]))
-    if COUNTED in os.environ:
-        count_into(Path(os.environ[COUNTED]))
     asyncio.run(
         run_on_cluster(
             ControllerSettings(

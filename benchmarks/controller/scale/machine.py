@@ -1,18 +1,14 @@
-"""What the kernel and Prometheus say of processes and of the machine while `scale` runs."""
+"""What the kernel says of the controller and of the machine while `scale` runs."""
 
 from __future__ import annotations
 
 import os
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
-from benchmarks.controller.scale import stage
 from benchmarks.registry import BenchmarkError
 
 MIB = 2**20
@@ -29,11 +25,7 @@ class Process:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Return if it runs.
-
-        Raises:
-            RuntimeError: It has ended; its log says why.
-        """
+        """Return if it runs."""
         if self._words()[0] == "Z":
             raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
 
@@ -51,12 +43,6 @@ class Process:
             for name in ("VmRSS", "VmHWM", "RssAnon")
             if name in values  # one that has ended holds nothing
         }
-
-    def disk(self) -> tuple[float, float]:
-        """Return MiB read from disks and written to pages of files so far."""
-        lines = Path(f"/proc/{self.pid}/io").read_text().splitlines()
-        values = dict(line.split(": ", 1) for line in lines)
-        return int(values["read_bytes"]) / MIB, int(values["write_bytes"]) / MIB
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -85,13 +71,6 @@ def memory_limit(mebibytes: int) -> Iterator[Callable[[int], None]]:
 
     It takes root. Pages of files count where the process brings them into memory. Those that are
     there already do not, so a restart is measured with too much memory.
-
-    Yields:
-        A function that moves the process with this PID into the group. The process must end before
-        the block does.
-
-    Raises:
-        BenchmarkError: The kernel's control groups do not limit memory here.
     """
     v1_tree = Path("/sys/fs/cgroup/memory")  # version 1 has a tree for each resource
     has_v1 = v1_tree.is_dir()
@@ -119,61 +98,3 @@ def machine_cpu() -> float:
     line = Path("/proc/stat").read_text().splitlines()[0].split()
     user, nice, system, _, _, interrupts, soft, *_ = (int(word) for word in line[1:])
     return (user + nice + system + interrupts + soft) / _TICKS
-
-
-PROGRAMS = {
-    "kube-apiserver": "API server",
-    "etcd": "etcd",
-    "prometheus": "Prometheus",
-    "benchmarks.controller.scale.world": "simulated jobs",
-}
-"""What runs beside the benchmark, by a word of its command line."""
-
-
-def cpu_by_program() -> dict[str, float]:
-    """Return the CPU seconds that the benchmark and what it has started have used so far."""
-    this = psutil.Process()
-    used = {"benchmark": _seconds(this)}
-    for child in this.children(recursive=True):
-        words = [Path(word).name for word in child.cmdline()]
-        for word, program in PROGRAMS.items():
-            if word in words:
-                used[program] = used.get(program, 0.0) + _seconds(child)
-    return used
-
-
-def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrometheusUse:
-    """What a Prometheus server says of itself at a moment."""
-
-    queries: float
-    """Answered so far."""
-    memory: float
-    """MiB resident."""
-    series: float
-    """Those of which it has samples in memory."""
-
-    @classmethod
-    def of(cls, url: str) -> PrometheusUse:
-        """Ask the server."""
-        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
-            page = str(answer.read().decode())
-        return cls(
-            queries=sum(
-                value
-                for labels, value in stage.samples(page, "prometheus_http_requests_total")
-                if labels["handler"] == "/api/v1/query"
-            ),
-            memory=_only(page, "process_resident_memory_bytes") / MIB,
-            series=_only(page, "prometheus_tsdb_head_series"),
-        )
-
-
-def _only(page: str, name: str) -> float:
-    [(_, value)] = stage.samples(page, name)
-    return value

@@ -7,19 +7,13 @@ this machine, so what is measured of the controller is its own process: CPU time
 kernel counts them. Its `/metrics` is read every half a minute, as a Prometheus would. How busy the
 machine was is reported beside each part.
 
-One part after the other: the start of all together, the calm, a JobManager that answers nobody,
-an API server that takes two seconds for each answer, one that is away for 20 s, the plans, and the
-restart. Planners make their first plan after 20 to 29 minutes and replace it 20 minutes later: the
-calm is measured again 25 minutes after all were decided on, while first plans are made, and after
-42 minutes, while plans are replaced.
+One part after the other: the start of all together, the calm, an API server that takes two seconds
+for each answer, one that is away for 20 s, the minutes in which planners make their first plans (25
+after all were decided on), and the restart.
 
-A part that cannot be measured costs its own figures. `WEIR_SCALE_PARTS=slow,away` measures only
-these, after a start that is not measured, and has a result of its own, `scale-slow-away`.
-
-`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer, with a result of its own, `scale-100`.
-`WEIR_SCALE_MEMORY=1024` limits the controller's memory to so many MiB, the pages of its files
-included, as a pod's limit does. The result is then `scale-1024MiB`. Needs root, to create a control
-group.
+`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer. `WEIR_SCALE_MEMORY=1024` limits the
+controller's memory to so many MiB, the pages of its files included, as a pod's limit does; needs
+root, to create a control group.
 """
 
 from __future__ import annotations
@@ -32,19 +26,16 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from benchmarks.choices import choose_count, choose_some
+from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
 from benchmarks.controller.scale.machine import (
     Process,
-    PrometheusUse,
-    cpu_by_program,
     machine_cpu,
     memory_limit,
 )
@@ -55,22 +46,15 @@ from tests.api.control_plane import ControlPlane, running_control_plane
 from weir_operator.runtime.local.processes import free_ports
 
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
-DURATION = "55 min"
+DURATION = "45 min"
 
-USUAL_APPS = 1000
-APPS = choose_count("WEIR_SCALE_APPS", USUAL_APPS)
+APPS = choose_count("WEIR_SCALE_APPS", 1000)
 MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
 """MiB that the controller may have; 0 is no limit."""
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
-FIRST_PLANS, PLANS_REPLACED = 25 * 60.0, 42 * 60.0
-"""Seconds after all were decided on at which the stretches with these plans begin."""
 INTERVAL = 60.0
 """Seconds between two ticks of a StreamApp."""
-MEASURED = 3
-"""Intervals that are measured, after the start is over."""
-LONGEST_START = 360.0
-"""Seconds after which a start counts as not measured."""
 SLOW = 2.0
 """Seconds more for each answer of a slow API server."""
 SLOW_FOR = 3 * INTERVAL
@@ -78,8 +62,16 @@ SLOW_FOR = 3 * INTERVAL
 AWAY_FOR = 20.0
 SETTLES = 30.0
 """Seconds that are watched after a fault of the API server."""
-HANGING = 1
-"""Intervals that are measured while one JobManager answers nobody."""
+PAUSE_LIMIT = 30.0
+"""Seconds between two renewals: before those after which a holder stops acting."""
+TERM_OVER = "term over"
+"""What the controller says when it has lost its Lease."""
+FIRST_PLANS = 25 * 60.0
+"""Seconds after all were decided on at which the stretch with first plans begins."""
+MEASURED = 3
+"""Intervals that are measured, after the start is over."""
+LONGEST_START = 360.0
+"""Seconds after which a start counts as not measured."""
 READ_EVERY = 30.0
 """Seconds between two readings of the controller's metrics."""
 LOOK_EVERY = 10.0
@@ -89,10 +81,6 @@ MEMORY_LIMIT = 512.0
 LAG_LIMIT = 1.0
 DECIDED_LIMIT = 180.0
 """Seconds after a start within which all have been decided on."""
-PAUSE_LIMIT = 30.0
-"""Seconds between two renewals: before those after which a holder stops acting."""
-TERM_OVER = "term over"
-"""What the controller says when it has lost its Lease."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,12 +93,7 @@ class Reading:
     """CPU seconds of all processes."""
     lags: Mapping[float, float]
     """Ticks that began no later than so many seconds after their time."""
-    ticks: float
     decisions: float
-    requests: Mapping[str, float]
-    prometheus: PrometheusUse
-    disk: tuple[float, float]
-    """MiB that the controller has read from disks and written to files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,16 +107,7 @@ class Stretch:
     """Part of the machine's processors that were in use, by whatever."""
     lag: float | None
     """Seconds, p99."""
-    ticks: float
     decisions: float
-    requests: Mapping[str, float]
-    queries: float
-    prometheus: PrometheusUse
-    """At the end."""
-    read: float
-    """MiB that the controller read from disks."""
-    written: float
-    """MiB that it wrote to files."""
     highest: float
     """MiB of the controller."""
     anonymous: float
@@ -203,19 +177,11 @@ class Bench:
             cpu=self.process.cpu(),
             machine=machine_cpu(),
             lags=lags_of(page),
-            ticks=total(page, "weir_tick_lag_seconds_count"),
             decisions=total(page, "weir_decisions_total"),
-            requests=asyncio.run(stage.requests_served(self.plane)),
-            prometheus=PrometheusUse.of(self.prometheus),
-            disk=self.process.disk(),
         )
 
     def wait_until_all_decided(self) -> dict[str, float]:
-        """Return seconds until all jobs were found running, and until all had been decided on.
-
-        Raises:
-            RuntimeError: That takes more than `LONGEST_START`.
-        """
+        """Return seconds until all jobs were found running, and until all had been decided on."""
         found: dict[str, float] = {}
         ready, began = 0.0, time.monotonic()
         deciding: set[str] = set()
@@ -255,16 +221,7 @@ class Bench:
             cores=(after.cpu - before.cpu) / passed,
             busy=(after.machine - before.machine) / passed / (os.cpu_count() or 1),
             lag=quantile(before.lags, after.lags, 0.99),
-            ticks=after.ticks - before.ticks,
             decisions=after.decisions - before.decisions,
-            requests={
-                kind: count - before.requests.get(kind, 0.0)
-                for kind, count in after.requests.items()
-            },
-            queries=after.prometheus.queries - before.prometheus.queries,
-            prometheus=after.prometheus,
-            read=after.disk[0] - before.disk[0],
-            written=after.disk[1] - before.disk[1],
             highest=self.process.highest,
             anonymous=self.process.resident()["RssAnon"],
         )
@@ -274,22 +231,19 @@ class Bench:
         return self.log.read_text().count(TERM_OVER)
 
 
-def result_name() -> str:
-    """Return the name of the result: other parts, fewer StreamApps or a limit have their own."""
-    chosen = [name for name in PART_NAMES if name in CHOSEN]
-    name = "-".join(["scale", *(chosen if len(chosen) < len(PART_NAMES) else [])])
-    name = name if APPS == USUAL_APPS else f"{name}-{APPS}"
-    return f"{name}-{MEMORY}MiB" if MEMORY else name
-
-
 def run() -> list[Figure]:
     """Set the stage, start the controller, measure it, start it again."""
     with running_bench(APPS) as bench:
         with bench.controller():
-            figures = measure_parts(bench, PARTS[:-1])
-        if "restart" in CHOSEN:
-            with bench.controller():
-                figures += measure_parts(bench, PARTS[-1:])
+            figures = [
+                *measure_start(bench, "start"),
+                *measure_calm(bench),
+                *measure_fault(bench, "slow", SLOW_FOR),
+                *measure_fault(bench, "away", AWAY_FOR),
+                *measure_planned(bench),
+            ]
+        with bench.controller():
+            figures += measure_start(bench, "restart")
     return [
         Figure(figure="StreamApps", value=float(APPS), unit=""),
         Figure(figure="operators", value=float(APPS * len(OPERATORS)), unit=""),
@@ -316,58 +270,20 @@ def running_bench(apps: int) -> Iterator[Bench]:
         yield bench
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the benchmark."""
-
-    name: str
-    measure: Callable[[Bench], list[Figure]]
-    goals: Mapping[str, tuple[float, str]]
-    """Limit and unit of each figure with a goal: what is missed where the part fails."""
-
-
-def measure_parts(bench: Bench, parts: Sequence[Part]) -> list[Figure]:
-    """Measure those that were chosen, one after the other; a start is needed in any case."""
-    figures: list[Figure] = []
-    for part in parts:
-        chosen = part.name in CHOSEN
-        if not (chosen or part.name == "start"):
-            continue
-        print(f"{part.name} ...", flush=True)
-        try:
-            found = part.measure(bench)
-        except (OSError, RuntimeError) as error:
-            print(f"{part.name} was not measured: {error}", flush=True)
-            found = [
-                at_most(figure=figure, value=None, unit=unit, limit=limit)
-                for figure, (limit, unit) in part.goals.items()
-            ]
-        for each in found:
-            print(f"  {each.figure}: {each.value} {each.unit}", flush=True)
-        figures += found if chosen else []
-    return figures
-
-
 def measure_start(bench: Bench, name: str) -> list[Figure]:
     """Measure from the controller's start until all have been decided on."""
-    began, machine, programs = time.monotonic(), machine_cpu(), cpu_by_program()
+    began, machine = time.monotonic(), machine_cpu()
     with bench.process.watched():
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
-    used = {each: cpu - programs.get(each, 0.0) for each, cpu in cpu_by_program().items()}
     return [
         Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
         at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
                 limit=DECIDED_LIMIT),
         Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
-        *(Figure(figure=f"CPU time of the {name}: {program}", value=used[program], unit="s")
-          for program in sorted(used)),
         Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
-        at_most(figure=f"{name}: longest pause between renewals of the Lease",
-                value=bench.server.longest_pause(began), unit="s", limit=PAUSE_LIMIT),
-        at_most(figure=f"{name}: terms lost", value=float(bench.terms_lost()), unit="", limit=0),
     ]  # fmt: skip
 
 
@@ -375,40 +291,16 @@ def measure_calm(bench: Bench) -> list[Figure]:
     """Measure while nothing happens, before there are plans."""
     time.sleep(WARM)
     calm = bench.watch(MEASURED * INTERVAL)
-    asked = {
-        kind: count / APPS * 60 / calm.seconds
-        for kind, count in calm.requests.items()
-        if not kind.endswith("leases")  # one for all, and read by this benchmark too
-    }
-    frequent = sorted(asked.items(), key=lambda item: -item[1])[:4]
     return [
         *judge_calm(calm, ""),
         Figure(figure="decisions", value=calm.decisions / calm.seconds, unit="1/s"),
-        Figure(figure="queries to Prometheus", value=calm.queries * 60 / calm.seconds,
-               unit="1/min"),
-        Figure(figure="memory of Prometheus", value=calm.prometheus.memory, unit="MiB"),
-        Figure(figure="series in Prometheus", value=calm.prometheus.series, unit=""),
-        Figure(figure="API requests per StreamApp and minute", value=sum(asked.values()),
-               unit=""),
-        *(Figure(figure=f"of them: {kind}", value=value, unit="") for kind, value in frequent),
-    ]  # fmt: skip
+    ]
 
 
-def measure_planned(bench: Bench, *, when: str, seconds: float) -> list[Figure]:
-    """Measure while nothing else happens, in minutes in which planners make or replace their plans.
-
-    Args:
-        bench: What is measured.
-        when: What the names of figures end with.
-        seconds: From the moment at which all had been decided on.
-
-    Raises:
-        RuntimeError: Not all had been decided on, so nobody knows when they have.
-    """
-    if not bench.decided:
-        raise RuntimeError("Expected a start after which all had been decided on")
-    time.sleep(max(bench.decided + seconds - time.monotonic(), 0.0))
-    return judge_calm(bench.watch(MEASURED * INTERVAL), when)
+def measure_planned(bench: Bench) -> list[Figure]:
+    """Measure while nothing else happens, in minutes in which planners make their first plans."""
+    time.sleep(max(bench.decided + FIRST_PLANS - time.monotonic(), 0.0))
+    return judge_calm(bench.watch(MEASURED * INTERVAL), ", first plans")
 
 
 def judge_calm(calm: Stretch, when: str) -> list[Figure]:
@@ -420,10 +312,6 @@ def judge_calm(calm: Stretch, when: str) -> list[Figure]:
                 limit=MEMORY_LIMIT),
         Figure(figure=f"of it: not in files{when}", value=calm.anonymous, unit="MiB"),
         at_most(figure=f"tick lag{when}, p99", value=calm.lag, unit="s", limit=LAG_LIMIT),
-        Figure(figure=f"read from the disk{when}", value=calm.read * 60 / calm.seconds,
-               unit="MiB/min"),
-        Figure(figure=f"written to files{when}", value=calm.written * 60 / calm.seconds,
-               unit="MiB/min"),
         Figure(figure=f"machine busy meanwhile{when}", value=100 * calm.busy, unit="%"),
     ]  # fmt: skip
 
@@ -457,67 +345,6 @@ def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
         Figure(figure=f"API server {name}: machine busy just after",
                value=100 * after.busy, unit="%"),
     ]  # fmt: skip
-
-
-def measure_hanging(bench: Bench) -> list[Figure]:
-    """Measure while one JobManager takes questions and answers none."""
-    address = asyncio.run(stage.address_of(bench.plane, 0))
-    urllib.request.urlopen(f"{bench.world}/hang/{address}", data=b"", timeout=10).close()
-    try:
-        hung = bench.watch(HANGING * INTERVAL)
-    finally:
-        urllib.request.urlopen(f"{bench.world}/answer/{address}", data=b"", timeout=10).close()
-    return [
-        at_most(figure="tick lag with one JobManager hanging, p99", value=hung.lag, unit="s",
-                limit=LAG_LIMIT),
-        Figure(figure="ticks of the others with one JobManager hanging",
-               value=100 * hung.ticks / (HANGING * (APPS - 1)), unit="%"),
-    ]  # fmt: skip
-
-
-def goals_of_lease(name: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of the Lease in a part."""
-    return {
-        f"{name}: longest pause between renewals of the Lease": (PAUSE_LIMIT, "s"),
-        f"{name}: terms lost": (0.0, ""),
-    }
-
-
-def goals_of_start(name: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of a start or restart."""
-    decided = {f"{name} until all had been decided on": (DECIDED_LIMIT, "s")}
-    return decided | goals_of_lease(name)
-
-
-def goals_of_calm(when: str) -> dict[str, tuple[float, str]]:
-    """Return limits and units of what is judged of a stretch in which nothing happens."""
-    return {
-        f"CPU of the controller{when}": (CPU_LIMIT, "cores"),
-        f"memory of the controller{when}": (MEMORY_LIMIT, "MiB"),
-        f"tick lag{when}, p99": (LAG_LIMIT, "s"),
-    }
-
-
-PARTS = (
-    Part("start", partial(measure_start, name="start"),
-         goals_of_start("start")),
-    Part("calm", measure_calm,
-         goals_of_calm("")),
-    Part("hanging", measure_hanging,
-         {"tick lag with one JobManager hanging, p99": (LAG_LIMIT, "s")}),
-    Part("slow", partial(measure_fault, name="slow", seconds=SLOW_FOR),
-         goals_of_lease("API server slow")),
-    Part("away", partial(measure_fault, name="away", seconds=AWAY_FOR),
-         goals_of_lease("API server away")),
-    Part("planned", partial(measure_planned, when=", first plans", seconds=FIRST_PLANS),
-         goals_of_calm(", first plans")),
-    Part("replanned", partial(measure_planned, when=", plans replaced", seconds=PLANS_REPLACED),
-         goals_of_calm(", plans replaced")),
-    Part("restart", partial(measure_start, name="restart"),
-         goals_of_start("restart")),
-)  # fmt: skip
-PART_NAMES = tuple(part.name for part in PARTS)
-CHOSEN = frozenset(choose_some("WEIR_SCALE_PARTS", PART_NAMES))
 
 
 def total(page: str, name: str) -> float:

@@ -61,11 +61,7 @@ def manifest_of(number: int) -> dict[str, Any]:
 
 
 async def set_stage(plane: ControlPlane, apps: int) -> None:
-    """Create the CRD, the StreamApps, and what their jobs' objects would be.
-
-    Raises:
-        RuntimeError: The API server refused an object.
-    """
+    """Create the CRD, the StreamApps, and what their jobs' objects would be."""
     async with session_for(certificate=plane.certificate, token=ADMIN) as session:
         kube = Kube(session, url=plane.url, namespace="", kubeconfig=Path())
         await define_stream_apps(kube)
@@ -79,29 +75,6 @@ async def set_stage(plane: ControlPlane, apps: int) -> None:
                 await _place(kube, number)
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-
-
-async def address_of(plane: ControlPlane, number: int) -> str:
-    """Return the address of a JobManager's Service."""
-    async with session_for(certificate=plane.certificate, token=ADMIN) as session:
-        kube = Kube(session, url=plane.url, namespace="", kubeconfig=Path())
-        path = f"/api/v1/namespaces/{jobs.namespace_of(number)}/services/"
-        found = await kube.get(f"{path}{jobs.name_of(number)}-jobmanager")
-        return str(found.body["spec"]["clusterIP"])
-
-
-async def requests_served(plane: ControlPlane) -> dict[str, float]:
-    """Return how many requests the API server has answered, by verb and resource."""
-    async with (
-        session_for(certificate=plane.certificate, token=ADMIN) as session,
-        session.get(f"{plane.url}/metrics") as answer,
-    ):
-        page = await answer.text()
-    served: dict[str, float] = {}
-    for labels, value in samples(page, "apiserver_request_total"):
-        kind = f"{labels['verb']} {labels['resource']}"
-        served[kind] = served.get(kind, 0.0) + value
-    return served
 
 
 def samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
@@ -154,22 +127,14 @@ async def _place(kube: Kube, number: int) -> None:
 
 
 async def define_stream_apps(kube: Kube) -> None:
-    """Create the CRD and return when StreamApps can be stored.
-
-    Raises:
-        RuntimeError: The API server refused it.
-    """
+    """Create the CRD and return when StreamApps can be stored."""
     await create(kube, _CRDS, crd())
     while (await kube.get("/apis/weir.dev/v1alpha1/streamapps")).status != 200:
         await asyncio.sleep(0.1)
 
 
 async def create(kube: Kube, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Create an object; return it as it was stored.
-
-    Raises:
-        RuntimeError: The API server refused it.
-    """
+    """Create an object; return it as it was stored."""
     answer = await kube.create(path, body)
     if answer.status != 201:
         raise RuntimeError(f"expected the API server to take {path}: {answer.message}")
@@ -234,11 +199,7 @@ def running_prometheus(
 
 
 async def until_answers(url: str) -> None:
-    """Wait until a server answers with 200.
-
-    Raises:
-        RuntimeError: It does not within two minutes.
-    """
+    """Wait until a server answers with 200."""
 
     async def answers() -> bool | None:
         try:

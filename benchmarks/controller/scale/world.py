@@ -6,13 +6,10 @@ job's rate swings by a third about its own mean, each at its own pace.
 
     /flink/ADDRESS/...   the REST interface of the JobManager that the controller has under ADDRESS
     /metrics/NUMBER      all reporters of a job on one page
-    /hang/ADDRESS        from now on that JobManager takes questions and answers none
-    /answer/ADDRESS      from now on it answers again
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
 import sys
@@ -68,15 +65,10 @@ def records_until(number: int, now: float) -> float:
 class Jobs:
     """Answers for all of them."""
 
-    def __init__(self) -> None:
-        self._hanging: set[str] = set()
-
     def application(self) -> web.Application:
         """Return what serves."""
         application = web.Application(client_max_size=2**26)
         application.router.add_get("/metrics/{number}", self.metrics)
-        application.router.add_post("/hang/{address}", self.hang)
-        application.router.add_post("/answer/{address}", self.answer)
         application.router.add_get("/flink/{address}/jars", self.jars)
         application.router.add_post("/flink/{address}/jars/upload", self.upload)
         application.router.add_post("/flink/{address}/jars/{jar}/plan", self.plan)
@@ -94,46 +86,30 @@ class Jobs:
         lines = (f"{series} {factor * records:.3f}\n" for series, factor in _series(number))
         return web.Response(text="".join(lines))
 
-    async def hang(self, request: web.Request) -> web.Response:
-        """Let a JobManager answer nobody any more."""
-        self._hanging.add(request.match_info["address"])
-        return web.Response()
-
     async def jars(self, request: web.Request) -> web.Response:
         """List the job's jar, and the one that Weir uploads for a moment to read the job's plan."""
-        await self._hold(request)
         return web.json_response({"files": [{"id": JAR_ID}, {"id": JAR}]})
 
     async def upload(self, request: web.Request) -> web.Response:
         """Take a jar."""
-        await self._hold(request)
         await request.read()
         return web.json_response({"filename": f"/tmp/flink-web-upload/{JAR}"})
 
     async def plan(self, request: web.Request) -> web.Response:
         """Answer as Weir's own program does, by an exception that says what the job consists of."""
-        await self._hold(request)
         await request.read()
         return web.json_response({"errors": [_GRAPH]}, status=400)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a jar."""
-        await self._hold(request)
         return web.json_response({})
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """Let a JobManager answer again what it is asked from now on."""
-        self._hanging.discard(request.match_info["address"])
-        return web.Response()
 
     async def overview(self, request: web.Request) -> web.Response:
         """Answer the cheapest question."""
-        await self._hold(request)
         return web.json_response({"jobs": []})
 
     async def job(self, request: web.Request) -> web.Response:
         """Tell of the job and its plan."""
-        await self._hold(request)
         return web.json_response(
             {
                 "jid": request.match_info["job"],
@@ -157,7 +133,6 @@ class Jobs:
 
     async def vertex(self, request: web.Request) -> web.Response:
         """Tell where the one subtask of a vertex runs."""
-        await self._hold(request)
         number = int(request.match_info["job"], 16)
         operator = request.match_info["vertex"].removeprefix("v-")
         task_manager = pod_of(number, operator)
@@ -171,7 +146,6 @@ class Jobs:
 
     async def checkpoints(self, request: web.Request) -> web.Response:
         """Answer as a job that has taken none yet."""
-        await self._hold(request)
         return web.json_response(
             {
                 "counts": {"completed": 0, "failed": 0, "in_progress": 0},
@@ -179,10 +153,6 @@ class Jobs:
                 "history": [],
             }
         )
-
-    async def _hold(self, request: web.Request) -> None:
-        if request.match_info["address"] in self._hanging:
-            await asyncio.Event().wait()
 
 
 _PLAN = [

@@ -41,16 +41,7 @@ class Judged:
 def judge(
     arrivals: Sequence[Arrival], *, start: float, interval: float, intervals: int, bound: float
 ) -> Judged:
-    """Return how a run went.
-
-    Args:
-        arrivals: Every record that came out; their ids are consecutive, in the order in which they
-            were due.
-        start: When the first interval begins, Unix seconds.
-        interval: Seconds of one.
-        intervals: How many are judged. In each, records must have been due.
-        bound: Seconds of response time.
-    """
+    """Return how a run went."""
     first: dict[int, Arrival] = {}
     for each in sorted(arrivals, key=lambda arrival: arrival.time):
         first.setdefault(each.id, each)
@@ -79,17 +70,7 @@ def judge(
 
 
 def mean_over_time(samples: Sequence[tuple[float, float]], *, begin: float, end: float) -> float:
-    """Return the mean of a value that stays until the next sample.
-
-    Args:
-        samples: Unix seconds and the value, in order of time. Before the first one, its value
-            counts.
-        begin: Unix seconds.
-        end: Unix seconds, after `begin`.
-
-    Raises:
-        ValueError: There is no sample.
-    """
+    """Return the mean of a value that stays until the next sample."""
     if not samples:
         raise ValueError("Expected at least one sample, got none")
     times = [begin, *(min(max(time, begin), end) for time, _ in samples[1:]), end]
@@ -118,11 +99,8 @@ class Ratio:
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     """Return the ratio of the sums over pairs, with 95 % of the bootstrap resamples of the pairs.
 
-    Not by SciPy's `bootstrap`, as `live.interval_of`: it interpolates between resamples, and
-    between a number and `inf` there is none. The ends are resamples themselves.
-
-    Raises:
-        ValueError: There is no pair.
+    Not by SciPy's `bootstrap`: it interpolates between resamples, and between a number and `inf`
+    there is none. The ends are resamples themselves.
     """
     if not ours:
         raise ValueError("Expected at least one pair, got none")

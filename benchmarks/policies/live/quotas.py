@@ -15,13 +15,13 @@ Uses the CPU controller of cgroups version 1, which limits single threads.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.policies.live.repeating import call_repeatedly
 from weir_operator.runtime.local.folders import AppFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
@@ -44,11 +44,7 @@ class QuotaError(RuntimeError):
 
 
 def limit_of(speed: float) -> tuple[int, int]:
-    """Return the quota of a replica of this speed and the period that it is for, microseconds.
-
-    Raises:
-        QuotaError: The kernel does not take so small a quota.
-    """
+    """Return the quota of a replica of this speed and the period that it is for, microseconds."""
     share = speed * CORE
     period = max(MIN_PERIOD, math.ceil(MIN_QUOTA / share))
     if period > MAX_PERIOD:
@@ -88,14 +84,7 @@ def find_replicas(app: AppFolder, *, operators: Collection[str]) -> Iterator[Lim
 
 @contextmanager
 def keep_quotas(find: Callable[[], Iterator[Limited]]) -> Iterator[None]:
-    """Keep the quotas of TaskManagers while the block runs; they should have ended at its end.
-
-    Args:
-        find: Yields the TaskManagers that are there now, again and again.
-
-    Raises:
-        QuotaError: Quotas cannot be had here.
-    """
+    """Keep the quotas of TaskManagers while the block runs; they should have ended at its end."""
     group = _own_group() / f"weir-live-{time.time_ns()}"
     replicas: dict[str, _Replica] = {}
     try:
@@ -174,11 +163,7 @@ def _move(thread: str, group: Path) -> bool:
 
 
 def _own_group() -> Path:
-    """Return the group of this process, in which groups for the replicas are made.
-
-    Raises:
-        QuotaError: It is in none.
-    """
+    """Return the group of this process, in which groups for the replicas are made."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "cpu" in controllers.split(","):
@@ -187,3 +172,28 @@ def _own_group() -> Path:
         "Expected the CPU controller of cgroups version 1, got none; run on a kernel with "
         "`systemd.unified_cgroup_hierarchy=0`, or in a machine that has it"
     )
+
+
+@contextmanager
+def call_repeatedly(step: Callable[[], None], *, period: float, name: str) -> Iterator[None]:
+    """Call a function until the block is left; raise there what it raised, after which it stops."""
+    over = threading.Event()
+    failures: list[Exception] = []
+
+    def call() -> None:
+        while not over.wait(period):
+            try:
+                step()
+            except Exception as error:  # raised where the block is left
+                failures.append(error)
+                return
+
+    thread = threading.Thread(target=call, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        if failures:
+            raise failures[0]

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import os
-import subprocess
-import sys
-import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from benchmarks.cluster.chaos import chaos
-from benchmarks.cluster.chaos.bomb import metrics_page, rest_answer
 from benchmarks.cluster.chaos.chaos import FAULTS, draw_faults
-from benchmarks.cluster.chaos.clock import environment, find_obstacle, make_clock
 from benchmarks.cluster.chaos.verdict import (
     Committed,
     FaultOutcome,
-    count_own_restarts,
     figures_of,
     longest_pauses,
     read_committed,
@@ -153,16 +144,6 @@ def test_of_a_job_that_could_not_be_stopped_nobody_knows_what_is_lost():
     assert found["transactional sink: records doubled"].holds is True
 
 
-def test_what_an_input_restarted_or_prevented_misses_the_goal():
-    quiet = values([an_outcome()])
-    loud = values([an_outcome(restarts_by_input=2), an_outcome(prevented="no change")])
-
-    assert quiet["controller restarted by an input"].holds is True
-    assert quiet["changes that an input prevented"].holds is True
-    assert loud["controller restarted by an input"].value == 2
-    assert loud["changes that an input prevented"].value == 1
-
-
 def test_two_jobs_at_once_miss_the_goal():
     assert values([an_outcome()])["jobs alive at once, most"].holds is True
     assert values([an_outcome()], jobs_at_once=2)["jobs alive at once, most"].holds is False
@@ -175,61 +156,9 @@ def test_the_load_of_the_machine_stands_beside_the_figures():
     assert found["load average beside it, highest"].value == 8.0
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "kills", "found"),
-    [
-        pytest.param({"a": 1}, {"a": 1}, {}, 0, id="it went on"),
-        pytest.param({"a": 1}, {"a": 3}, {}, 2, id="it was restarted"),
-        pytest.param({"a": 1}, {"a": 2}, {"a": 1}, 0, id="it was killed"),
-        pytest.param({"a": 1}, {"a": 4}, {"a": 1}, 2, id="it was killed and then restarted"),
-        pytest.param({"a": 5}, {"b": 0}, {}, 0, id="another pod took its place"),
-        pytest.param({"a": 5}, {"b": 2}, {}, 2, id="the other pod was restarted"),
-    ],
-)
-def test_restarts_that_nobody_made_are_counted(before, after, kills, found):
-    assert count_own_restarts(before, after, kills) == found
-
-
 def test_a_fault_lasts_until_all_is_well():
     assert an_outcome().lasted == 15.0
     assert an_outcome(recovered=None).lasted == 10.0
-
-
-def test_a_clock_is_stepped_for_one_process_while_it_runs_and_its_other_clocks_are_not(tmp_path):
-    if reason := find_obstacle():
-        pytest.skip(reason)
-    folder = tmp_path / "clock"
-    make_clock(folder)
-    program = (
-        "import sys, time; from pathlib import Path\n"
-        "from benchmarks.cluster.chaos.faults import step_clock\n"
-        "for offset in (0, -3600, 7200):\n"
-        "    step_clock(Path(sys.argv[1]), offset); print(time.time(), time.monotonic())\n"
-    )
-    before = time.time(), time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)],
-        env={**os.environ, **environment(str(folder))},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    told = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
-    steps = [[round((a - b) / 600) for a, b in zip(each, before, strict=True)] for each in told]
-
-    assert steps == [[0, 0], [-6, 0], [12, 0]]
-
-
-@pytest.mark.parametrize("make", [rest_answer, lambda: metrics_page("weir.trips")])
-def test_a_bomb_is_small_on_the_wire_and_huge_in_memory(make):
-    packed = make()
-    size = 0
-    with gzip.open(io.BytesIO(packed)) as page:
-        while part := page.read(2**20):
-            size += len(part)
-
-    assert len(packed) < 2 * 2**20
-    assert size > 140 * 2**20
 
 
 def test_unknown_kinds_are_refused_by_name(monkeypatch):

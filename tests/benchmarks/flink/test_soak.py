@@ -31,11 +31,6 @@ def a_sample(**changes: Any) -> Sample:
         "descriptors": 40,
         "threads": 9,
         "records": 0,
-        "state": 0,
-        "savepoints": 3,
-        "checkpoints": 2,
-        "jobs": 3,
-        "processes": 8,
     }
     return Sample(**(before | changes))
 
@@ -59,11 +54,6 @@ def test_what_warms_up_and_then_stays_is_flat():
         ("descriptors", "open file descriptors", 1),
         ("threads", "threads", 1),
         ("records", "decision records", MIB // 10),
-        ("state", "other state", MIB // 100),
-        ("savepoints", "savepoint folders", 1),
-        ("checkpoints", "checkpoint folders", 1),
-        ("jobs", "jobs' checkpoint roots", 1),
-        ("processes", "TaskManagers' folders", 1),
     ],
 )
 def test_what_grows_with_every_rescale_is_not_flat_and_all_else_is(field, name, step):
@@ -73,9 +63,7 @@ def test_what_grows_with_every_rescale_is_not_flat_and_all_else_is(field, name, 
 
 
 def test_what_goes_up_and_down_is_flat():
-    swing = [
-        a_sample(descriptors=40 + number % 2, processes=5 + number % 3) for number in range(90)
-    ]
+    swing = [a_sample(descriptors=40 + number % 2, threads=5 + number % 3) for number in range(90)]
 
     assert all(each.holds for each in growths(swing).values())
 
@@ -117,25 +105,15 @@ def test_the_policy_never_stays():
     assert ToAndFro().decide(two).target == one.deployment
 
 
-def test_a_look_counts_what_the_controller_keeps_apart_from_what_flink_does(tmp_path, monkeypatch):
+def test_a_look_counts_the_records_and_what_the_process_holds(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.flink.soak.FOLDER", tmp_path)
     app = tmp_path / "state/default.soak"
-    for name in ("savepoints/a", "checkpoints/job/chk-1", "checkpoints/job/shared", "tm/one", "jm"):
-        (app / name).mkdir(parents=True)
-    for name, size in {
-        "records.sqlite": 100,
-        "records.sqlite-wal": 20,
-        "status.json": 5,
-        "tunings/one.json": 3,
-        "tm/one/log": 1000,
-        "savepoints/a/_metadata": 1000,
-    }.items():
-        (app / name).parent.mkdir(exist_ok=True)
+    app.mkdir(parents=True)
+    for name, size in {"records.sqlite": 100, "records.sqlite-wal": 20, "status.json": 5}.items():
         (app / name).write_bytes(bytes(size))
 
     found = look(psutil.Process())
 
-    assert (found.records, found.state) == (120, 8)
-    assert (found.savepoints, found.checkpoints, found.jobs, found.processes) == (1, 1, 1, 1)
+    assert found.records == 120
     assert found.memory > 0
     assert found.descriptors > 0

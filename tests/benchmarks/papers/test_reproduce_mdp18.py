@@ -15,7 +15,6 @@ from benchmarks.papers.reproduce_mdp18 import (
     VIOLATED,
     Controller,
     describe,
-    list_sizes,
     run_year,
     walk,
 )
@@ -40,13 +39,6 @@ def test_published_costs_are_made_of_the_published_counts(row):
     cost += MOVING * published.reconfigurations / SLOTS + VIOLATED * published.violations / SLOTS
 
     assert f"{cost:.3f}" == f"{published.cost:.3f}"
-
-
-@pytest.mark.parametrize("job", list_sizes(), ids=lambda job: f"{job.label}, {job.operators}")
-def test_every_year_of_figure_2b_can_be_planned(job, steady):
-    experiment = describe(job.controller, job.operators, trace=steady, training=steady, levels=52)
-
-    assert len(experiment.operators) == job.operators
 
 
 def test_the_bound_as_printed_cannot_be_kept():

@@ -1,0 +1,251 @@
+"""The three jobs and three traces of the match, and how either side is set up for them.
+
+Time passes `FASTER` times faster than in the traces, for both sides alike: every period that Weir's
+manifest or Flink's autoscaler has by default is as much shorter, and neither has any other setting.
+What a restart takes does not pass faster, for either.
+
+Both sides have one node pool of one size. Source and sink stay at one replica: the trace has one
+split. Service times are CPU: what takes a core of speed 1 90 ms takes `quotas.CORE` of that of the
+machine's own, and the quotas make it slow again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.flink.flink_autoscaler import adaptive_scheduler
+from benchmarks.policies.live.quotas import CORE
+from weir_operator.flink.configuration import RECOMMENDED
+from weir_operator.flink.jars import JARS, REPOSITORY
+from weir_operator.streamapp.flink import JobManager
+from weir_operator.streamapp.managers import ApplicationManager, Fallback, OperatorManager
+from weir_operator.streamapp.quantities import Cpu, Duration
+from weir_simulator.traces import Trace, TraceKind, as_trace, cut, read_trace, synthesise
+
+SHARED = REPOSITORY.parent / "shared" / "traces"
+BEGIN: Mapping[str, int] = {"taxi": 14_340, "tweets": 60_480}
+"""Line of each published trace from which on runs are compared: late evening; a day of bursts."""
+MEMORY_PRICE = 0.0044
+"""Currency per GiB and hour: a ninth of a CPU's, as container services charge."""
+INTERVAL = 5
+"""Seconds of a control interval of Weir's, and of an interval that is judged."""
+FASTER = OperatorManager().interval.seconds / INTERVAL
+"""How many times faster time passes: 12. A minute takes 5 s."""
+MINUTES = 5
+"""Of a published trace that are one point of ours, with straight lines between the points: what
+varies from minute to minute beyond a Poisson process is gone in 5 s."""
+MIN_RATE = 0.08
+"""Of a rate, as a share of the peak: so many records are due in every interval that is judged."""
+ENDS = ("source", "sink")
+MAX_REPLICAS = 4
+"""Of an operator that is scaled: what the peak needs at the usual 70 % of a core."""
+POOL, SIZE = "std", "1"
+PRICE = 0.04
+"""Currency per CPU and hour."""
+MEMORY = 1024
+"""MiB of a TaskManager and of the JobManager."""
+MANAGED = 128
+"""MiB of a TaskManager that a job with RocksDB gets for it."""
+MAX_PARALLELISM = 720
+"""Key groups: many divisors, of which the autoscaler takes one as parallelism behind keys."""
+JVM = "-XX:TieredStopAtLevel=1"
+"""Replicas that run for minutes: with the first compiler alone they start quickly."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class App:
+    """A job, and how it is run for the comparison."""
+
+    name: str
+    entry_class: str
+    work: Mapping[str, float]
+    """Seconds of a core of speed 1 per record of the source, by scaled operator."""
+    arguments: tuple[str, ...]
+    most: int
+    """Records/s at the peak of a trace."""
+    bound: str
+    managed: tuple[str, ...]
+    """Operators that have managed memory."""
+    config: Mapping[str, str]
+    ledger: bool
+    """Whether the job keeps one, by which lost and doubled records are counted."""
+
+
+APPS: Mapping[str, App] = {
+    "trips": App(
+        name="trips",
+        entry_class="example.Trips",
+        work={"match": 0.090, "aggregate": 0.060},
+        arguments=(
+            *("--service.match-ms", f"{90 * CORE:g}"),
+            *("--service.aggregate-ms", f"{60 * CORE:g}"),
+        ),
+        most=24,
+        bound="1500ms",
+        managed=(),
+        config={},
+        ledger=True,
+    ),
+    "hotitems": App(
+        name="hotitems",
+        entry_class="example.HotItems",
+        work={"bid": 0.090, "count": 0.060},
+        # A bid is counted in five windows.
+        arguments=(
+            *("--service.bid-ms", f"{90 * CORE:g}"),
+            *("--service.count-ms", f"{60 * CORE / 5:g}"),
+        ),
+        most=24,
+        bound="2s",
+        managed=("count", "sink"),
+        config={"state.backend.type": "rocksdb"},
+        ledger=False,
+    ),
+}
+
+JOB_APPS: Mapping[str, App] = MappingProxyType(
+    {
+        "trips": APPS["trips"],
+        "hotitems": APPS["hotitems"],
+        # An external service that answers after 90 ms on average: its caller waits, and burns
+        # nothing. `aggregate` still does.
+        "calls": replace(
+            APPS["trips"],
+            name="calls",
+            work={"match": 0.090, "aggregate": 0.060},
+            arguments=(
+                *("--work.match", "wait", "--service.match-ms", "90"),
+                *("--service.aggregate-ms", f"{60 * CORE:g}"),
+            ),
+        ),
+    }
+)
+_EXAMPLES = MappingProxyType({"calls": "trips"})
+"""The example that a job is, where it is not the one of its name."""
+CROWD = "crowd"
+TRACES = (*BEGIN, CROWD)
+
+
+def example_of(job: str) -> str:
+    """Return which example a job is."""
+    return _EXAMPLES.get(job, job)
+
+
+def make_rates(kind: str, lines: int) -> Trace:
+    """Return rates as shares of the peak, shape `(lines,)`; a line, `INTERVAL` long, is a minute.
+
+    `taxi` and `tweets` are the minutes from `BEGIN` on, made up in their shape where the traces are
+    not beside the project. `crowd` is a slow wave, in the middle a flash crowd that doubles the
+    rate within a line and fades over twelve, and at three quarters a step down to a half.
+    """
+    if kind == CROWD:
+        line = np.arange(lines)
+        rates = 0.3 + 0.12 * np.sin(2 * np.pi * line / lines)
+        since = line - lines // 2
+        rates *= 1 + np.where(since >= 0, np.exp(-np.maximum(since, 0) / 12), 0.0)
+        rates *= np.where(line >= lines * 3 // 4, 0.5, 1.0)
+    else:
+        points = lines // MINUTES + 2
+        file, minutes = SHARED / f"{kind}.txt", points * MINUTES
+        if file.exists():
+            whole = read_trace(file)
+        else:
+            rng = np.random.default_rng(5)
+            whole = synthesise(TraceKind(kind), slots=BEGIN[kind] + minutes, rng=rng)
+        means = cut(whole, start=BEGIN[kind], slots=minutes).reshape(points, MINUTES).mean(axis=1)
+        rates = np.interp(np.arange(lines), MINUTES * np.arange(points), means)
+    return as_trace(np.maximum(rates / rates.max(), MIN_RATE))
+
+
+def job_arguments(app: App, *, trace: Path, out: Path, seed: int) -> list[str]:
+    """Return the program's arguments, equal for both sides."""
+    return [
+        *("--trace", str(trace), "--scale", str(app.most), "--slot-seconds", str(INTERVAL)),
+        *("--seed", str(seed), "--out", str(out), "--work", "limited"),
+        *app.arguments,
+    ]
+
+
+def describe(app: App, *, arguments: list[str]) -> dict[str, Any]:
+    """Return the StreamApp: what a user must say, and shorter periods."""
+    node_type = f"{POOL}/{SIZE}"
+    operators: list[dict[str, Any]] = [
+        {"name": "source", "maxReplicas": 1, "fixed": {node_type: 1}},
+        *({"name": name, "maxReplicas": MAX_REPLICAS} for name in app.work),
+        {"name": "sink", "maxReplicas": 1, "fixed": {node_type: 1}},
+    ]
+    for operator in operators:
+        if operator["name"] in app.managed:
+            operator["managedMemory"] = f"{MANAGED}Mi"
+    manager = ApplicationManager()
+    return {
+        "apiVersion": "weir.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": app.name},
+        "spec": {
+            "flink": {
+                "job": {
+                    "jar": str(JARS / f"{example_of(app.name)}.jar"),
+                    "entryClass": app.entry_class,
+                    "args": arguments,
+                },
+                "maxParallelism": MAX_PARALLELISM,
+                "config": {"env.java.opts.all": JVM, **app.config},
+            },
+            "objective": {"responseTime": app.bound, "catchUp": _shorter("5m")},
+            "nodePools": [{"name": POOL, "sizes": [SIZE], "memory": f"{MEMORY}Mi", "price": PRICE}],
+            "operators": operators,
+            "operatorManager": {"interval": _shorter(OperatorManager().interval.text)},
+            "applicationManager": {
+                "interval": _shorter(manager.interval.text),
+                "restartBudget": {
+                    "refillEvery": _shorter(manager.restart_budget.refill_every.text)
+                },
+            },
+            "fallback": {"after": _shorter(Fallback().after.text)},
+        },
+    }
+
+
+def _shorter(duration: str) -> str:
+    return f"{Duration(duration).seconds / FASTER:g}s"
+
+
+def flink_configuration(app: App, folder: Path) -> dict[str, str]:
+    """Return the keys of the Flink that the autoscaler scales.
+
+    Everything but the scheduler is as Weir has it: the two sides differ in who scales.
+    """
+    return {
+        **RECOMMENDED,
+        **adaptive_scheduler(FASTER),
+        "pipeline.max-parallelism": str(MAX_PARALLELISM),
+        "taskmanager.memory.managed.size": f"{MANAGED if app.managed else 0}m",
+        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+        "execution.checkpointing.savepoint-dir": (folder / "savepoints").as_uri(),
+        # As Weir's replicas: a replica of one core sizes itself for one.
+        "env.java.opts.all": JVM,
+        "env.java.opts.taskmanager": "-XX:ActiveProcessorCount=1",
+        **app.config,
+    }
+
+
+def autoscaler_settings(not_scaled: list[str]) -> dict[str, str]:
+    """Return what a user of the autoscaler must say; the rest is its default."""
+    return {
+        "job.autoscaler.enabled": "true",
+        "job.autoscaler.vertex.max-parallelism": str(MAX_REPLICAS),
+        "job.autoscaler.vertex.exclude.ids": ";".join(not_scaled),
+    }
+
+
+def price_of(replicas: float) -> float:
+    """Return the currency per hour of what is requested: CPU and memory, JobManager included."""
+    cores = replicas * Cpu(SIZE).cores + JobManager().cpu.cores
+    return PRICE * cores + MEMORY_PRICE * MEMORY / 1024 * (replicas + 1)

@@ -1,0 +1,366 @@
+"""Policies of the papers once on real Flink, on the same arrivals, beside `planner`.
+
+The job is `trips` with the service times, the peak and the bound of `live`. A record waits for its
+service time, which takes no CPU, so that the JVMs that a change starts have the machine. There are
+two node types, `small/1` (speed 1) and `large/1` (speed 1.6, a quarter dearer), and up to
+`MAX_REPLICAS` replicas of each operator. A line of the trace is a quarter of an hour of made-up
+taxi traffic and lasts `INTERVAL`; all policies decide once a line. The policies are compared on
+`LINES` of them, from eleven in the evening to eight in the morning: the rate falls to a tenth and
+rises again. All begin with one replica of `small/1`, which is too little for the first lines.
+
+First, `planner` runs the job on the eighteen hours before, begun with enough for their peak. It
+begins its run among the others with what it has learned then. Policies that learn by trying begin
+trained, as Weir does it for a user who chooses such a policy for a job that it has measured: the
+job runs with the policy, Weir fits a simulator to what it has measured, trains the policy there for
+as long as it always does, and hands it the job (event `PolicyTrained`). That ends this run; the one
+that counts begins with what was learned. The others begin with nothing.
+
+A run is judged by the records at a plain sink (`judging.py`): an interval holds the records that
+were due in it, also while the job is changed. Cost is per hour, of the CPU and memory that is
+requested, JobManager included, as in `live`. Lost and doubled records are by the job's own ledger.
+Nothing is tuned: all decide with Weir's default weights. There is one run of each policy, so
+the table says what happened, and differences of a few percent are chance.
+
+A call runs the policies that `LIVE_POLICIES` lists (all, separated by commas). The figures are of
+all runs so far, which `build/benchmarks/live-policies` keeps, as it keeps what was measured and
+trained; remove the folder to begin anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.choices import choose_some
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.flink.ledger import read_arrivals, read_start
+from benchmarks.policies.live.jobs import APPS, MEMORY_PRICE
+from benchmarks.policies.live.judging import judge
+from benchmarks.policies.live.weir_local import run_weir_local
+from benchmarks.registry import BenchmarkError
+from benchmarks.results import BUILD, find_commit, load_outcomes, store_outcome
+from weir_operator.flink.jars import JARS, REPOSITORY, build_example
+from weir_operator.loop.decision_records import RECORDS, RecordStore
+from weir_operator.loop.run_record import RecordedRun, TickRecord
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import load_manifest
+from weir_operator.streamapp.models import StreamApp
+from weir_operator.wiring.assembly import operator_managers
+from weir_policies import registry
+from weir_simulator.traces import Trace, TraceKind, compress, synthesise, write_trace
+
+FOLDER = BUILD / "live-policies"
+LEARNED = "learned.json"
+PLANNER = "planner"
+POLICIES = (
+    PLANNER,
+    "ql",
+    "ql-pds",
+    "ql-pds-plus",
+    "ql-fa",
+    "dqn-pds-plus",
+    "full-backup",
+    "drs-cheapest",
+    "lohrmann-cheapest",
+    "heinze-cheapest",
+)
+"""`planner`, which the others are compared with, and one of each kind in the papers."""
+TRAFFIC_SEED = 5
+QUARTER = 15
+"""Minutes of the traffic that a line of the trace stands for."""
+INTERVAL = 5
+"""Seconds that a line lasts, and between two decisions."""
+BEGIN = 4 * (24 + 23)
+"""Line of the week from which policies are compared: eleven in the evening of the second day."""
+LINES = 36
+KNOWN_LINES = 72
+"""Eighteen hours before: twice as many as a fit needs, because changes spoil some."""
+AFTERWARDS = 10
+"""Seconds after the last line that is judged, in which its records may still come out."""
+APP = APPS["trips"]
+MAX_REPLICAS = 4
+"""Of an operator: twice what the peak needs of `large/1`."""
+ENOUGH: Mapping[str, int] = {"large/1": 3}
+"""Replicas of each operator that is scaled, for the peak of all hours."""
+TOO_LITTLE: Mapping[str, int] = {"small/1": 1}
+"""The same, so that all policies have to act."""
+MAX_RESTARTS = 500
+"""Per day. A limit with which Weir waits for a longer trace before it tunes."""
+REFIT = "4m"
+"""Until a fit that was bad is tried again. What is compared ends before the first."""
+TRAINING = 900
+"""Seconds after which a policy should have been trained."""
+SEED = 1
+"""Of arrivals and service times."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyOutcome:
+    """What came of a policy's run."""
+
+    policy: str
+    cost: float
+    """Currency per hour of the CPU and memory requested, JobManager included; mean."""
+    violations: float
+    """Share of the intervals, in [0, 1]."""
+    restarts: int
+    changes: int
+    """Changes that were carried out."""
+    asked: int
+    """Decisions to change an operator, granted or not."""
+    decisions: int
+    """That the policy took itself, one for an operator and interval."""
+    in_its_place: int
+    """Those that another policy took in its place: none, if it was trained before."""
+    records: int
+    wrong: int | None
+    """Records lost or doubled by the job's ledger; `None` where the job did not stop in order."""
+    load: float
+    """Processes that wanted the machine's processors, mean over the last five minutes."""
+    commit: str | None
+
+
+def run() -> list[Figure]:
+    """Run the chosen policies; return the figures of all runs so far."""
+    chosen = choose_some("LIVE_POLICIES", POLICIES)
+    build_example("trips")
+    for policy in chosen:
+        outcome = run_policy(policy)
+        print(json.dumps(asdict(outcome)), flush=True)
+        store_outcome(FOLDER / "outcomes" / f"{policy}.json", asdict(outcome))
+    return list(figures_of(load_outcomes(FOLDER / "outcomes", PolicyOutcome)))
+
+
+def run_policy(policy: str) -> PolicyOutcome:
+    """Run a policy on the lines that are compared."""
+    learned = None
+    if policy == PLANNER:
+        learned = measure_hours_before()
+    elif registry.learns_by_trying(policy):
+        learned = train(policy)
+    _, rates = make_rates()
+    folder = FOLDER / "runs" / policy
+    done = run_rates(
+        policy,
+        rates,
+        initial=TOO_LITTLE,
+        seconds=LINES * INTERVAL + AFTERWARDS,
+        folder=folder,
+        learned=None if learned is None else learned / LEARNED,
+    )
+    return outcome_of(policy, done, folder)
+
+
+def measure_hours_before() -> Path:
+    """Let `planner` run the hours before; return the folder of its state, made once."""
+    folder = FOLDER / "hours-before"
+    if not (folder / "finished").exists():
+        known, _ = make_rates()
+        run_rates(PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=folder)
+        (folder / "finished").touch()
+    return state_of(folder)
+
+
+def train(policy: str) -> Path:
+    """Let Weir train a policy on what was measured; return the folder of its state, made once."""
+    folder = FOLDER / "trained" / policy
+    if not (folder / "finished").exists():
+        measured = measure_hours_before()
+        known, _ = make_rates()
+        done = run_rates(
+            policy,
+            known[-1:],
+            initial=ENOUGH,
+            seconds=TRAINING,
+            folder=folder,
+            measured=measured / RECORDS,
+            until="PolicyTrained",
+        )
+        if not any(event.message.startswith("PolicyTrained:") for event in done.events):
+            raise BenchmarkError(
+                f"Expected {policy} to be trained within {TRAINING} s, got no PolicyTrained: see "
+                f"the events in the report in {folder}, and run it again beside less"
+            )
+        (folder / "finished").touch()
+    return state_of(folder)
+
+
+def run_rates(
+    policy: str,
+    rates: Trace,
+    *,
+    initial: Mapping[str, int],
+    seconds: float,
+    folder: Path,
+    learned: Path | None = None,
+    measured: Path | None = None,
+    until: str | None = None,
+) -> RecordedRun:
+    """Run the job on rates; everything of it goes to `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    state, out = state_of(folder), folder / "out"
+    state.mkdir(parents=True)
+    write_trace(folder / "trace.txt", rates)
+    manifest = folder / "streamapp.yaml"
+    manifest.write_text(yaml.safe_dump(describe(policy, folder, initial), sort_keys=False))
+    if learned is not None:
+        shutil.copy2(learned, state / LEARNED)
+    if measured is not None:
+        copy_intervals(measured, state / RECORDS, end=time.time())
+    # As a controller has that did not start just now: else the job would run alone meanwhile.
+    operator_managers(load_manifest(manifest), trained_first=True).compile()
+    return run_weir_local(
+        manifest, seconds=seconds, state=state.parent, ledger=out, options=(), until=until
+    )
+
+
+def copy_intervals(measured: Path, records: Path, *, end: float) -> None:
+    """Write the intervals of some records to others, as if they had ended at a Unix time.
+
+    Hours later, what is held out to judge a fit would mostly be the time since.
+    """
+    source, copy = RecordStore(measured, read_only=True), RecordStore(records)
+    try:
+        intervals = source.intervals()
+        for each in intervals:
+            copy.write([replace(each, time=each.time + end - intervals[-1].time)])
+    finally:
+        source.close()
+        copy.close()
+
+
+def state_of(folder: Path) -> Path:
+    """Return where Weir keeps the state of the job that runs in a folder."""
+    return folder / "state" / "default.trips"
+
+
+def make_rates() -> tuple[Trace, Trace]:
+    """Return the rates of the hours before, and those that policies are compared on."""
+    rng = np.random.default_rng(TRAFFIC_SEED)
+    minutes = synthesise(TraceKind.TAXI, slots=7 * 24 * 60, rng=rng)
+    week = compress(minutes, slots=QUARTER)
+    week = week * APP.most / week[BEGIN : BEGIN + LINES].max()
+    return week[BEGIN - KNOWN_LINES : BEGIN], week[BEGIN : BEGIN + LINES]
+
+
+def describe(policy: str, folder: Path, initial: Mapping[str, int]) -> dict[str, Any]:
+    """Return the StreamApp of a run in a folder."""
+    manifest: dict[str, Any] = yaml.safe_load(
+        (REPOSITORY / "examples/trips/streamapp.yaml").read_text()
+    )
+    spec = manifest["spec"]
+    spec["flink"]["job"] |= {
+        "jar": str(JARS / "trips.jar"),
+        "args": [
+            *("--trace", str(folder / "trace.txt"), "--slot-seconds", str(INTERVAL)),
+            *("--seed", str(SEED), "--out", str(folder / "out")),
+            *(
+                argument
+                for name, seconds in APP.work.items()
+                for argument in (f"--service.{name}-ms", f"{1000 * seconds:g}")
+            ),
+        ],
+    }
+    spec["objective"] |= {
+        "responseTime": {"bound": APP.bound, "statistic": "mean"},
+        "maxRestartsPerDay": MAX_RESTARTS,
+    }
+    for pool in spec["nodePools"]:
+        pool["sizes"] = ["1"]
+    for operator in spec["operators"]:
+        if "fixed" in operator:
+            operator["fixed"] = {"small/1": 1}
+        else:
+            operator |= {"maxReplicas": MAX_REPLICAS, "initial": dict(initial)}
+    # Policies are not compared on how soon a busy machine starts a JVM.
+    spec["rescale"] = {"startDeadline": "3m", "submitDeadline": "2m"}
+    spec["operatorManager"] = {"interval": f"{INTERVAL}s", "policy": {"name": policy}}
+    spec["applicationManager"]["interval"] = REFIT
+    return manifest
+
+
+def outcome_of(policy: str, done: RecordedRun, folder: Path) -> PolicyOutcome:
+    """Return what came of a run."""
+    start = read_start(folder / "out")
+    if done.summary is None or start is None:
+        raise BenchmarkError(f"Expected a run of {policy} to its end, got none: see {folder}")
+    bound = done.ticks[0].objective.bound
+    arrivals = read_arrivals(folder / "out")
+    judged = judge(arrivals, start=start, interval=INTERVAL, intervals=LINES, bound=bound)
+    app = load_manifest(folder / "streamapp.yaml")
+    end = start + LINES * INTERVAL
+    records = RecordStore(state_of(folder) / RECORDS, read_only=True)
+    try:
+        decisions = records.decisions(until=end, limit=10 * LINES)
+    finally:
+        records.close()
+    own = [each for each in decisions if each.policy == policy]
+    lost, doubled = done.summary.lost, done.summary.doubled
+    return PolicyOutcome(
+        policy=policy,
+        cost=statistics.fmean(price(tick, app) for tick in done.ticks if tick.time <= end),
+        violations=statistics.fmean(judged.late),
+        restarts=done.summary.restarts,
+        changes=sum(each.outcome == "done" for each in done.rescales),
+        asked=sum(each.decision.target != each.observation.deployment for each in own),
+        decisions=len(own),
+        in_its_place=len(decisions) - len(own),
+        records=judged.records,
+        wrong=None if lost is None or doubled is None else lost + doubled,
+        load=os.getloadavg()[1],
+        commit=find_commit(),
+    )
+
+
+def price(tick: TickRecord, app: StreamApp) -> float:
+    """Return the currency per hour of what a moment's deployment requests."""
+    memory = app.spec.flink.job_manager.memory.bytes
+    for operator in tick.operators:
+        for node_type, count in operator.replicas.items():
+            memory += count * world.pool_named(app, node_type.partition("/")[0]).memory.bytes
+    return tick.cost_per_hour + MEMORY_PRICE * memory / 2**30
+
+
+def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
+    """Yield the figures of all runs so far, `planner` first."""
+    ordered = sorted(outcomes, key=lambda each: POLICIES.index(each.policy))
+    yield at_least(
+        figure="policies that have run",
+        value=len(ordered),
+        unit=f"of {len(POLICIES)}",
+        limit=len(POLICIES),
+    )
+    for each in ordered:
+        name = each.policy
+        yield Figure(figure=f"{name}: cost per hour", value=each.cost, unit="currency")
+        yield Figure(
+            figure=f"{name}: intervals over the bound", value=100 * each.violations, unit="%"
+        )
+        yield Figure(figure=f"{name}: restarts", value=each.restarts, unit="")
+        yield Figure(figure=f"{name}: decisions", value=each.decisions, unit="")
+        yield at_least(figure=f"{name}: changes carried out", value=each.changes, unit="", limit=1)
+        yield at_most(
+            figure=f"{name}: decisions of another policy in its place",
+            value=each.in_its_place,
+            unit="",
+            limit=0,
+        )
+        yield at_most(
+            figure=f"{name}: records lost or doubled", value=each.wrong, unit="records", limit=0
+        )
+    if ordered:
+        yield Figure(
+            figure="load of the machine, worst run",
+            value=max(each.load for each in ordered),
+            unit="processes",
+        )

@@ -1,0 +1,142 @@
+"""What a run of a benchmark came to: `benchmarks/results/NAME.json`, shown in `docs/results`.
+
+A file holds the run's circumstances (date, commit, load of the machine), the constants and choices
+that it ran with, its figures, and its rows. Of results that are older than such files, `recorded`
+says where their numbers are from; nobody wrote down their circumstances.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from benchmarks.figures import Figure, Row
+
+FOLDER = Path(__file__).parent / "results"
+ROOT = FOLDER.parent.parent
+BUILD = ROOT / "build" / "benchmarks"
+"""Where benchmarks write what is not committed."""
+Run = TypeVar("Run")
+_NO_SETTINGS = ("ABOUT", "DURATION")
+_CHOICES = (
+    *("AM_", "ANY_", "CHAOS_", "FIT_", "LIVE_", "MATCH_", "NEXMARK_", "SOAK_", "STATE_"),
+    *("TUNE_", "WEIR_"),
+)
+"""Beginnings of the variables by which a caller chooses."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begun:
+    """The circumstances in which a run began."""
+
+    date: str
+    commit: str | None
+    load: float
+
+
+def begin() -> Begun:
+    """Note the circumstances before a run."""
+    return Begun(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=find_commit(),
+        load=round(os.getloadavg()[0], 1),
+    )
+
+
+def write_result(
+    name: str, begun: Begun, module: ModuleType, found: Sequence[Figure | Row]
+) -> Path:
+    """Write what a run that has just ended came to; return the path."""
+    values = {
+        "benchmark": name,
+        "date": begun.date,
+        "commit": begun.commit,
+        "load": [begun.load, round(os.getloadavg()[0], 1)],
+        "processors": os.cpu_count(),
+        "settings": settings_of(module) | _chosen(),
+        "figures": [asdict(each) for each in found if isinstance(each, Figure)],
+        "rows": [asdict(each) for each in found if isinstance(each, Row)],
+    }
+    path = FOLDER / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(format_values(values), encoding="utf-8")
+    return path
+
+
+def format_values(values: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each figure and row, which a diff can show."""
+    parts = []
+    for name, value in values.items():
+        if name in ("figures", "rows") and value:
+            shown = "[\n  " + ",\n  ".join(json.dumps(each) for each in value) + "\n ]"
+        else:
+            shown = json.dumps(value)
+        parts.append(f" {json.dumps(name)}: {shown}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def settings_of(module: ModuleType) -> dict[str, Any]:
+    """Return a module's constants, as far as they are numbers, texts or collections of these."""
+    found = {}
+    for name, value in vars(module).items():
+        if name.isupper() and not name.startswith("_") and name not in _NO_SETTINGS:
+            try:
+                found[name] = _plain(value)
+            except TypeError:  # a constant of a type of its own says nothing to others
+                continue
+    return found
+
+
+def _chosen() -> dict[str, str]:
+    """Return what the caller chose by variables; those with paths are about this machine alone."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_CHOICES) and "/" not in value
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; raise `TypeError` where it is of a type of its own."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list | range | frozenset):
+        return [_plain(each) for each in value]
+    raise TypeError(f"Expected plain values, got {type(value).__name__}")
+
+
+def find_commit() -> str | None:
+    """Return the commit of the code; what is made from results does not count as a change."""
+    changed = _ask_git("status", "--porcelain", "--", ".", ":!benchmarks/results", ":!docs")
+    commit = _ask_git("rev-parse", "HEAD")
+    if commit is None or changed is None:
+        return None
+    return f"{commit}-dirty" if changed else commit
+
+
+def _ask_git(*arguments: str) -> str | None:
+    """Return what git prints; `None` outside a repository."""
+    asked = subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def store_outcome(path: Path, values: Mapping[str, object]) -> None:
+    """Keep what came of one run of several for a later call; it replaces an older one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values) + "\n")
+
+
+def load_outcomes(folder: Path, kind: Callable[..., Run]) -> list[Run]:
+    """Return the outcomes of all calls so far, in order of their names; `kind` takes the fields."""
+    return [kind(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]

@@ -1,0 +1,112 @@
+"""Write the results as Markdown: `benchmarks/results/NAME.json` to `docs/results/NAME.md`.
+
+    python -m benchmarks.tables            write them
+    python -m benchmarks.tables --check    fail where one is stale, write nothing
+
+The pages in `docs` are written by hand and link to these.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import NOT_SHOWN
+from benchmarks.results import FOLDER, ROOT
+
+PAGES = ROOT / "docs" / "results"
+VERDICTS = {True: "yes", False: "**no**", None: ""}
+
+
+def main(arguments: Sequence[str], results: Path = FOLDER, pages: Path = PAGES) -> int:
+    """Write or check the pages; return the exit status."""
+    wanted = {
+        pages / f"{path.stem}.md": render_result(json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(results.glob("*.json"))
+    }
+    kept = {path: path.read_text(encoding="utf-8") for path in pages.glob("*.md")}
+    stale = [path for path in wanted.keys() | kept.keys() if wanted.get(path) != kept.get(path)]
+    if "--check" in arguments:
+        for path in sorted(stale):
+            print(f"{path.name} is not what the results say: make pages", file=sys.stderr)
+        return 1 if stale else 0
+    pages.mkdir(parents=True, exist_ok=True)
+    for path in stale:
+        if path in wanted:
+            path.write_text(wanted[path], encoding="utf-8")
+        else:
+            path.unlink()
+    return 0
+
+
+def render_result(result: Mapping[str, Any]) -> str:
+    """Return the page of a result: its circumstances, its figures, its rows by table."""
+    parts = [f"# Results: {result['benchmark']}", _describe_circumstances(result)]
+    if result["figures"]:
+        columns = ("figure", "value", "goal", "holds")
+        parts.append(_render_table(columns, map(_cells_of_figure, result["figures"])))
+    for title, rows in _group(result["rows"]):
+        parts.append(f"## {title}\n\n{_render_rows(rows)}")
+    for table in result.get("tables", {}).values():
+        parts.append(_render_table(table["columns"], table["cells"]))
+    return "\n\n".join(["---\norphan: true\n---", *parts]) + "\n"
+
+
+def _describe_circumstances(result: Mapping[str, Any]) -> str:
+    if result.get("recorded"):
+        return f"*Recorded: {result['recorded']}.*"
+    begin, end = result["load"]
+    commit = result["commit"] or "unknown"
+    dirty = " and uncommitted changes" if commit.endswith("-dirty") else ""
+    return (
+        f"*Taken {result['date'][:10]} at commit {commit[:9]}{dirty}, load {begin:g} at the "
+        f"beginning and {end:g} at the end on {result['processors']} processors.*"
+    )
+
+
+def _cells_of_figure(figure: Mapping[str, Any]) -> tuple[str, ...]:
+    value, goal = figure["value"], figure["goal"] or ""
+    shown = "not measured" if value is None else f"{_format_number(value)} {figure['unit']}"
+    is_open = bool(goal) and figure["holds"] is None
+    return (
+        figure["figure"],
+        shown.rstrip(),
+        goal,
+        NOT_SHOWN if is_open else VERDICTS[figure["holds"]],
+    )
+
+
+def _format_number(value: float) -> str:
+    """Return whole and large numbers in full, others with four digits."""
+    whole = float(value).is_integer() or abs(value) >= 1000
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
+
+
+def _render_rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows of one table; a verdict has a column where any row has one."""
+    columns = ["", rows[0]["beside_what"], "ours", "seeds"]
+    cells = [[row["row"], row["beside"], row["ours"], str(row["seeds"])] for row in rows]
+    verdicts = [row["match"] or VERDICTS[row["holds"]] for row in rows]
+    if any(verdicts):
+        columns.append(rows[0]["claim"])
+        cells = [[*cell, verdict] for cell, verdict in zip(cells, verdicts, strict=True)]
+    return _render_table(columns, cells)
+
+
+def _group(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """Yield the rows by table, in order."""
+    for title in dict.fromkeys(row["table"] for row in rows):
+        yield title, [row for row in rows if row["table"] == title]
+
+
+def _render_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(columns), *(" | ".join(each) for each in cells)]
+    first, *others = (f"| {line} |" for line in lines)
+    return "\n".join([first, "|" + "---|" * len(columns), *others])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,240 @@
+"""The parts of the live comparison of policies that need no Flink: job, rates, bill and verdict."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from benchmarks.policies.live import policies
+from benchmarks.policies.live.jobs import MEMORY_PRICE
+from benchmarks.policies.live.policies import (
+    APP,
+    ENOUGH,
+    INTERVAL,
+    KNOWN_LINES,
+    LINES,
+    POLICIES,
+    TOO_LITTLE,
+    PolicyOutcome,
+    copy_intervals,
+    describe,
+    figures_of,
+    make_rates,
+    outcome_of,
+    price,
+    state_of,
+)
+from benchmarks.registry import BenchmarkError
+from weir_operator.loop.decision_records import RECORDS, DecisionRecord, RecordStore
+from weir_operator.loop.run_record import (
+    Objective,
+    OperatorTick,
+    RecordedRun,
+    RescaleRecord,
+    ResponseTime,
+    RunSummary,
+    TickRecord,
+)
+from weir_operator.streamapp import world
+from weir_operator.streamapp.loading import parse_manifest
+from weir_policies import registry
+from weir_policies.model.node_types import Deployment
+from weir_policies.testing import a_decision, an_observation
+from weir_simulator.fitting.samples import IntervalSample
+
+OUTCOME = PolicyOutcome(
+    policy="planner", cost=0.4, violations=0.25, restarts=5, changes=6, asked=8, decisions=72,
+    in_its_place=0, records=900, wrong=0, load=1.2, commit=None,
+)  # fmt: skip
+START = 1000.0
+
+
+def a_tick(time):
+    return TickRecord(
+        app="default/trips", time=time, elapsed=time - START, mode="Auto",
+        objective=Objective(bound=1.5), rate=1.0,
+        response_time=ResponseTime(mean=0.1, p50=0.1, p95=0.1, p99=0.1),
+        violated=False, backlog=0.0, cost_per_hour=0.3, cost=0.0, healthy=True, restarts=0,
+        operators=(),
+    )  # fmt: skip
+
+
+def a_change(identity, outcome):
+    return RescaleRecord(
+        id=identity, kind="rescale", started=START, finished=START + 1, before={}, after={},
+        outcome=outcome, reason="",
+    )  # fmt: skip
+
+
+def a_run(lost: int | None = 0, doubled: int | None = 0):
+    return RecordedRun(
+        ticks=(a_tick(START + INTERVAL), a_tick(START + 2 * LINES * INTERVAL)),
+        rescales=(a_change("a", "done"), a_change("b", "abandoned")),
+        summary=RunSummary(
+            app="default/trips", started=START, finished=START + 1, intervals=1, violations=0,
+            violation_share=0.0, cost=0.1, response_mean=0.1, response_p95=0.1,
+            restarts=1, resizes=0, lost=lost, doubled=doubled,
+        ),
+    )  # fmt: skip
+
+
+def a_record(number, policy, deployment, target):
+    return DecisionRecord(
+        id=f"{number}-match", time=START + number * INTERVAL, operator="match", policy=policy,
+        observation=an_observation(deployment=deployment), decision=a_decision(target),
+        verdict="", change=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What a run leaves behind: one record a line, of which that of the first came late."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "source.json").write_text(json.dumps({"start": 1000 * START}))
+    due = [1000 * (START + (line + 0.5) * INTERVAL) for line in range(LINES)]
+    came = [at + (1700 if line == 0 else 100) for line, at in enumerate(due)]
+    rows = [f"{line},{at:.0f},{came[line]:.3f},1,1" for line, at in enumerate(due)]
+    (out / "raw-1.csv").write_text("\n".join(["id,event_ms,arrival_ms,zone,number", *rows]))
+    (tmp_path / "streamapp.yaml").write_text(yaml.safe_dump(describe("ql", tmp_path, TOO_LITTLE)))
+    state_of(tmp_path).mkdir(parents=True)
+    here, more = Deployment((1, 0, 0)), Deployment((2, 0, 0))
+    records = RecordStore(state_of(tmp_path) / RECORDS)
+    records.write([a_record(1, "queueing", here, more)])
+    records.write([a_record(2, "ql", here, here)])
+    records.write([a_record(3, "ql", here, more)])
+    records.write([a_record(LINES + 1, "ql", here, more)])
+    records.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_is_in_a_valid_streamapp_and_may_choose_between_two_node_types(
+    tmp_path, policy
+):
+    registry.refuse_parameters(policy, {})
+    app = parse_manifest(describe(policy, tmp_path, TOO_LITTLE))
+
+    types = world.node_types(app, "match")
+
+    assert [each.speedup for each in types] == [1.0, 1.6]
+    assert types[0].price < types[1].price
+    assert app.spec.operator_manager.policy.name == policy
+
+
+def test_policies_differ_in_nothing_else(tmp_path):
+    manifests = [describe(policy, tmp_path, TOO_LITTLE) for policy in POLICIES]
+    for each in manifests:
+        del each["spec"]["operatorManager"]["policy"]
+
+    assert all(each == manifests[0] for each in manifests)
+
+
+def test_the_rate_falls_and_rises_again_and_the_hours_before_lead_to_it():
+    known, rates = make_rates()
+
+    assert (known.shape, rates.shape) == ((KNOWN_LINES,), (LINES,))
+    assert rates.max() == pytest.approx(APP.most)
+    lowest = int(rates.argmin())
+    assert rates[lowest] < APP.most / 5
+    assert 0 < lowest < LINES - 1
+    assert rates[0] > 2 * rates[lowest]
+    assert abs(known[-1] / rates[0] - 1) < 0.3
+
+
+def test_all_begin_with_too_little_for_the_first_lines_and_are_measured_with_enough():
+    known, rates = make_rates()
+    seconds = max(APP.work.values())
+
+    assert rates[0] * seconds > sum(TOO_LITTLE.values())
+    assert known.max() * seconds < 0.8 * 1.6 * sum(ENOUGH.values())
+
+
+def test_a_run_is_judged_by_its_records_and_decisions_while_it_is_compared(folder):
+    done = a_run()
+
+    outcome = outcome_of("ql", done, folder)
+
+    assert outcome.violations == pytest.approx(1 / LINES)
+    assert (outcome.decisions, outcome.asked, outcome.in_its_place) == (2, 1, 1)
+    assert (outcome.restarts, outcome.changes, outcome.wrong) == (1, 1, 0)
+    assert outcome.records == LINES
+    assert outcome.cost == price(done.ticks[0], parse_manifest(describe("ql", folder, TOO_LITTLE)))
+
+
+def test_records_that_were_lost_and_doubled_do_not_make_up_for_each_other(folder):
+    assert outcome_of("ql", a_run(lost=1, doubled=2), folder).wrong == 3
+
+
+def test_a_job_that_did_not_stop_in_order_is_of_unknown_exactness(folder):
+    outcome = outcome_of("ql", a_run(lost=None, doubled=None), folder)
+
+    [exact] = [each for each in figures_of([outcome]) if "lost or doubled" in each.figure]
+    assert outcome.wrong is None
+    assert exact.holds is False
+
+
+def test_a_run_without_an_end_is_refused(folder):
+    with pytest.raises(BenchmarkError, match="Expected a run of ql to its end"):
+        outcome_of("ql", replace(a_run(), summary=None), folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "figure"),
+    [
+        ({"changes": 0}, "planner: changes carried out"),
+        ({"wrong": 1}, "planner: records lost or doubled"),
+        ({"in_its_place": 1}, "planner: decisions of another policy in its place"),
+    ],
+)
+def test_a_policy_that_does_not_act_or_a_run_that_is_not_exact_misses_a_goal(change, figure):
+    missed = [each.figure for each in figures_of([replace(OUTCOME, **change)]) if not each.holds]
+
+    goals = [each.figure for each in figures_of([OUTCOME]) if each.goal and not each.holds]
+    assert goals == ["policies that have run"]
+    assert figure in missed
+
+
+def test_an_unknown_policy_is_refused(monkeypatch):
+    monkeypatch.setenv("LIVE_POLICIES", "ql,best")
+
+    with pytest.raises(BenchmarkError, match=r"LIVE_POLICIES: .* got \['best'\]"):
+        policies.run()
+
+
+def test_what_was_measured_is_copied_as_if_it_had_just_ended(tmp_path):
+    records = RecordStore(tmp_path / "measured.sqlite")
+    for end in (100.0, 105.0, 110.0):
+        records.write([IntervalSample(time=end, seconds=5.0, operators={})])
+    records.close()
+
+    copy_intervals(tmp_path / "measured.sqlite", tmp_path / "copy.sqlite", end=1000.0)
+
+    copy = RecordStore(tmp_path / "copy.sqlite")
+    times = [each.time for each in copy.intervals()]
+    copy.close()
+    assert times == [990.0, 995.0, 1000.0]
+
+
+def test_the_bill_has_the_memory_of_all_replicas_and_of_the_job_manager(tmp_path):
+    app = parse_manifest(describe("ql", tmp_path, TOO_LITTLE))
+    unknown = ResponseTime(mean=0.1, p50=0.1, p95=0.1, p99=0.1)
+    operator = OperatorTick(
+        name="match", replicas={"large/1": 2, "small/1": 1}, rate=1.0, utilisation=0.5,
+        response_time=0.1, budget=0.2, predicted=0.1, policy="planner", reason="",
+    )  # fmt: skip
+    tick = TickRecord(
+        app="default/trips", time=0.0, elapsed=0.0, mode="Auto", objective=Objective(bound=0.5),
+        rate=1.0, response_time=unknown, violated=False, backlog=0.0, cost_per_hour=0.3, cost=0.0,
+        healthy=True, restarts=0, operators=(operator,),
+    )  # fmt: skip
+
+    small, large = (
+        next(pool.memory.bytes for pool in app.spec.node_pools if pool.name == name)
+        for name in ("small", "large")
+    )
+    gibibytes = (small + 2 * large + app.spec.flink.job_manager.memory.bytes) / 2**30
+    assert price(tick, app) == pytest.approx(0.3 + MEMORY_PRICE * gibibytes)

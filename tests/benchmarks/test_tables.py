@@ -1,0 +1,115 @@
+"""The pages of results say what the kept results say, and a check fails where they do not."""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+
+import pytest
+
+from benchmarks import tables
+from benchmarks.figures import EQUAL, NEITHER, WITHIN, Row, count_matches, match_numbers
+from benchmarks.results import FOLDER, settings_of
+
+FIGURE = {"figure": "two and two", "value": 4.25, "unit": "s", "goal": None, "holds": None}
+ROW = {
+    "table": "Table 1", "row": "a", "beside": "1", "ours": "2", "holds": None, "seeds": 3,
+    "beside_what": "published", "claim": "match", "match": EQUAL,
+}  # fmt: skip
+
+
+def a_result(**fields):
+    values = {
+        "benchmark": "sums", "date": "2026-01-02T03:04:05+00:00", "commit": "0" * 40,
+        "load": [1.0, 2.0], "processors": 2, "settings": {}, "figures": [FIGURE], "rows": [],
+    }  # fmt: skip
+    return {**values, **fields}
+
+
+def test_the_committed_pages_are_what_the_results_say():
+    assert tables.main(["--check"]) == 0
+
+
+def test_a_page_that_differs_and_one_of_no_result_fail_and_are_written_anew(tmp_path, capsys):
+    results, pages = tmp_path / "results", tmp_path / "pages"
+    results.mkdir()
+    pages.mkdir()
+    (results / "sums.json").write_text(json.dumps(a_result()))
+    (pages / "gone.md").write_text("")
+
+    before = tables.main(["--check"], results, pages)
+    told = capsys.readouterr().err
+    tables.main([], results, pages)
+
+    assert before == 1
+    assert "gone.md is not" in told
+    assert "sums.md is not" in told
+    assert tables.main(["--check"], results, pages) == 0
+    assert [path.name for path in pages.iterdir()] == ["sums.md"]
+
+
+def test_a_page_says_when_it_was_taken_and_how_busy_the_machine_was():
+    assert (
+        "*Taken 2026-01-02 at commit 000000000, load 1 at the beginning and 2 at the end on 2 "
+        "processors.*"
+    ) in tables.render_result(a_result())
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, "| two and two | 4.25 s |  |  |"),
+        ({"value": None}, "| two and two | not measured |  |  |"),
+        ({"value": 12345.6}, "| two and two | 12,346 s |  |  |"),
+        (
+            {"goal": "at most 4 s", "holds": False},
+            "| two and two | 4.25 s | at most 4 s | **no** |",
+        ),
+        ({"goal": "at most 5 s", "holds": True}, "| two and two | 4.25 s | at most 5 s | yes |"),
+        ({"goal": "at most 4 s"}, "| two and two | 4.25 s | at most 4 s | not shown |"),
+    ],
+)
+def test_a_figure_has_a_line_with_its_goal_and_verdict(fields, line):
+    assert line in tables.render_result(a_result(figures=[FIGURE | fields])).splitlines()
+
+
+def test_rows_stand_beside_what_they_are_compared_with():
+    shown = tables.render_result(a_result(rows=[ROW]))
+
+    assert "## Table 1\n\n|  | published | ours | seeds | match |\n" in shown
+    assert "| a | 1 | 2 | 3 | equal |" in shown
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_a_kept_result_is_of_committed_code_or_says_that_nobody_knows(path):
+    result = json.loads(path.read_text())
+
+    assert "recorded" in result or len(result["commit"]) == 40
+
+
+def test_settings_are_the_constants_that_are_plain():
+    module = ModuleType("module")
+    vars(module).update(SEEDS=range(2), FILE=FOLDER, ABOUT="That sums come out", word="no")
+
+    assert settings_of(module) == {"SEEDS": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("ours", "equal", "match"),
+    [(1.0, True, EQUAL), (1.09, False, WITHIN), (0.91, False, WITHIN), (1.11, False, NEITHER)],
+)
+def test_equal_near_and_neither_are_told_apart(ours, equal, match):
+    assert match_numbers(ours, 1.0, equal=equal) == match
+
+
+def test_each_way_to_match_is_counted_apart():
+    rows = [
+        Row(table="", row="", beside="", ours="", match=match)
+        for match in (EQUAL, WITHIN, WITHIN, NEITHER)
+    ]
+
+    counted = count_matches(rows, "rows")
+
+    assert [(each.value, each.unit, each.goal) for each in counted] == [
+        (1, "of 4", None), (2, "of 4", None), (1, "of 4", None),
+    ]  # fmt: skip
