@@ -1,8 +1,8 @@
 """The planner against policies that others have published since 2017, in the simulator.
 
-`dhalion` (VLDB 2017), `conttune` (VLDB 2023) and `daedalus` (ICPE 2024), each with its published or
-default settings, which were chosen on nothing here. They are the package `examples/rivals`, which
-has to be installed. Three kinds of cases:
+`dhalion` (VLDB 2017), `conttune` (VLDB 2023), `daedalus` (ICPE 2024) and `justin` (DAIS 2025,
+without its choice of memory), each with its published or default settings, which were chosen on
+nothing here. They are the package `examples/rivals`, which has to be installed. Three kinds of cases:
 
 - settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
   steady states, and a clairvoyant optimum that is known;
@@ -36,10 +36,10 @@ from benchmarks.policies.planner import geometric_mean
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 
-ABOUT = "the planner against Dhalion, ContTune and Daedalus, simulated"
+ABOUT = "the planner against Dhalion, ContTune, Daedalus and Justin, simulated"
 DURATION = "2 min"
 
-RIVALS = ("dhalion", "daedalus", "conttune")
+RIVALS = ("dhalion", "daedalus", "conttune", "justin")
 SEEDS = (1,)
 """Of the cases of `first-hours`; the settings of the paper have nothing that is drawn."""
 MAX_REPLICAS = 10
