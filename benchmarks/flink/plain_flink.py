@@ -22,7 +22,6 @@ from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
     TASK_MANAGER_CLASS,
     Installation,
-    agent_options,
     flink_environment,
     java_options,
     job_manager_options,
@@ -62,8 +61,6 @@ class PlainFlink:
     """The user's keys for all processes."""
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Further keys for the `JOB_MANAGER`, for every `TASK_MANAGER`, or for one by its name."""
-    agent: Path | None = None
-    """Weir's agent in all processes; a plain Flink has none."""
     home: Path = field(default_factory=flink_home)
     """The Flink to run."""
     ports: Sequence[int] = field(default_factory=lambda: free_ports(2))
@@ -184,7 +181,7 @@ class PlainFlink:
         role = JOB_MANAGER if place.name == JOB_MANAGER else TASK_MANAGER
         self.started[place] = processes.spawn(
             [
-                *(str(installation.java), *agent_options(self.agent), *memory, *modules),
+                *(str(installation.java), *memory, *modules),
                 *java_options(self.user, role),
                 f"-Dlog4j.configurationFile={place / 'log4j.properties'}",
                 *("-cp", installation.class_path(), main, "--configDir", str(place), *arguments),
