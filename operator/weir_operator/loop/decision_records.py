@@ -149,6 +149,10 @@ _R = TypeVar("_R", bound=Record)
 _Found = TypeVar("_Found")
 
 
+# Pydantic can be told to write NaN and infinity in a union of types, but not in a class.
+_NOT_FINITE = ConfigDict(ser_json_inf_nan="constants")
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     """Where records of one kind are."""
@@ -158,19 +162,19 @@ class _Table:
     """Seconds; `None` as long as anything that follows."""
     adapter: TypeAdapter[Any]
 
-    @classmethod
-    def of(cls, name: str, kind: type[Record], *, kept: float | None) -> _Table:
-        # Pydantic can be told to write NaN and infinity in a union of types, but not in a class.
-        config = ConfigDict(ser_json_inf_nan="constants")
-        return cls(name, kept, TypeAdapter(kind | None, config=config))
 
-
-_TABLES: dict[type[Record], _Table] = {
-    DecisionRecord: _Table.of("decisions", DecisionRecord, kept=DECISIONS_KEPT),
-    RescaleJournal: _Table.of("changes", RescaleJournal, kept=INTERVALS_KEPT),
-    IntervalSample: _Table.of("intervals", IntervalSample, kept=INTERVALS_KEPT),
-    JobTick: _Table.of("ticks", JobTick, kept=DECISIONS_KEPT),
-    LoopStart: _Table.of("starts", LoopStart, kept=None),
+_TABLES: dict[type[Any], _Table] = {
+    DecisionRecord: _Table(
+        "decisions", DECISIONS_KEPT, TypeAdapter(DecisionRecord | None, config=_NOT_FINITE)
+    ),
+    RescaleJournal: _Table(
+        "changes", INTERVALS_KEPT, TypeAdapter(RescaleJournal | None, config=_NOT_FINITE)
+    ),
+    IntervalSample: _Table(
+        "intervals", INTERVALS_KEPT, TypeAdapter(IntervalSample | None, config=_NOT_FINITE)
+    ),
+    JobTick: _Table("ticks", DECISIONS_KEPT, TypeAdapter(JobTick | None, config=_NOT_FINITE)),
+    LoopStart: _Table("starts", None, TypeAdapter(LoopStart | None, config=_NOT_FINITE)),
 }
 
 
