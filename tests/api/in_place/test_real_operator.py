@@ -82,6 +82,8 @@ async def running_operator(jars, kube, folder):
         "kubernetes.operator.observer.rest-ready.delay: 1 s\n"
         f"kubernetes.operator.watched.namespaces: {kube.namespace}\n"
         "kubernetes.operator.job.upgrade.inplace-scaling.enabled: true\n"
+        # It waits for the end of a JobManager that is on this machine, and goes on.
+        "kubernetes.operator.resource.cleanup.timeout: 2 s\n"
     )
     (folder / "hosts").write_text(
         f"127.0.0.1 localhost trips-rest.{kube.namespace} trips-rest.{kube.namespace}.svc\n"
@@ -140,6 +142,8 @@ async def operated(kube, flink_deployments, adaptive_flink, operator_jars, tmp_p
     made = a_flink_deployment(
         **{
             "rest.port": str(port),
+            # The operator's program writes the autoscaler's ConfigMap even where it scales nothing.
+            "job.autoscaler.enabled": "false",
             "state.checkpoints.dir": f"file://{tmp_path}/checkpoints",
             "state.savepoints.dir": f"file://{tmp_path}/savepoints",
         }
