@@ -497,8 +497,8 @@ def in_container(**fields):
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ({"metadata": {"labels": {"team": "a b"}}}, 'metadata.labels: Invalid value: "a b"'),
-        ({"metadata": {"annotations": {"": "a"}}}, "metadata.annotations: Invalid value"),
+        ({"metadata": {"labels": {"team": "a b"}}}, 'labels: Invalid value: "a b"'),
+        ({"metadata": {"annotations": {"": "a"}}}, "annotations: Invalid value"),
         ({"spec": {"toleration": []}}, ".spec.template.spec.toleration: field not declared"),
         ({"spec": {"affinity": "none"}}, ".spec.template.spec.affinity: expected map, got"),
         (in_container(args="--fast"), ".args: expected list, got"),

