@@ -128,17 +128,3 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
     """Return a bar on stderr, with a description before it and these columns behind it."""
     shown = (TextColumn("{task.description}"), BarColumn(), *columns)
     return Progress(*shown, console=Console(stderr=True))
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a page into a file, whose folder is made where it is missing.
-
-    Raises:
-        TemporaryError: The disk is full.
-        PermanentError: The folder cannot be written.
-    """
-    from weir_operator.runtime.files import storing
-
-    with storing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")

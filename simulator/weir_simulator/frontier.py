@@ -196,7 +196,6 @@ class Frontier:
     order: FrontierOrder
     points: tuple[FrontierPoint, ...]
     """Bounds ascending, and for each the allowed shares ascending."""
-    candidates: tuple[FrontierCandidate, ...]
     refusals: tuple[str, ...]
     """Why some candidates were not made, each sentence once."""
 
@@ -227,7 +226,6 @@ def find_frontier(order: FrontierOrder, *, on_finished: Callable[[Tried], None])
     return Frontier(
         order=order,
         points=price_objectives(candidates, order.bounds, order.allowed, unavoidable),
-        candidates=candidates,
         refusals=refusals,
     )
 

@@ -115,17 +115,16 @@ def a_candidate(
     )
 
 
-def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
+def a_frontier(*, spread: float = 0.0) -> Frontier:
     """Return prices of three bounds, of which no deployment keeps the first.
 
     Args:
-        dearer: Factor of the prices.
         spread: How far two seeds are apart, half.
     """
     bounds, allowed = (0.02, 0.05, 0.1), (1.0, 5.0)
     candidates = (
-        a_candidate(price=3.0 * dearer, missed=(20.0, 0.5, 0.0), spread=spread),
-        a_candidate(price=2.0 * dearer, missed=(40.0, 4.0, 0.2), planned=0.1, spread=spread),
+        a_candidate(price=3.0, missed=(20.0, 0.5, 0.0), spread=spread),
+        a_candidate(price=2.0, missed=(40.0, 4.0, 0.2), planned=0.1, spread=spread),
     )
     return Frontier(
         order=FrontierOrder(
@@ -136,7 +135,6 @@ def a_frontier(*, dearer: float = 1.0, spread: float = 0.0) -> Frontier:
             seeds=(1, 2),
         ),
         points=price_objectives(candidates, bounds, allowed, (12.0, 0.0, 0.0)),
-        candidates=candidates,
         refusals=(),
     )
 

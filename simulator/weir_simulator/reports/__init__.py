@@ -1,1 +1,1 @@
-"""Pages about simulations: comparisons, frontiers, traces, tunings."""
+"""Reports as pages of blocks, and the words for quantities that they share with the terminal."""
