@@ -127,15 +127,6 @@ def test_replays_of_the_plain_sink_are_told_without_a_goal():
     assert values([an_outcome()])["plain sink: records that it saw again"].goal is None
 
 
-def test_a_job_that_did_not_come_back_without_weir_misses_its_goal():
-    kind = "job_manager_killed_without_weir"
-    back, lost = (an_outcome(kind=kind, took_without_weir=seconds) for seconds in (20.0, None))
-    name = "JobManager killed without Weir: job back after, longest"
-
-    assert values([back])[name].holds is True
-    assert values([back, lost])[name].holds is False
-
-
 def test_of_a_job_that_could_not_be_stopped_nobody_knows_what_is_lost():
     found = values([an_outcome()], ledger=None)
 
