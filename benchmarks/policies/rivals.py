@@ -2,7 +2,8 @@
 
 `dhalion` (VLDB 2017), `conttune` (VLDB 2023), `daedalus` (ICPE 2024) and `justin` (DAIS 2025,
 without its choice of memory), each with its published or default settings, which were chosen on
-nothing here. They are the package `examples/rivals`, which has to be installed. Three kinds of cases:
+nothing here. They are the package `examples/rivals`, which has to be installed. Three kinds of
+cases:
 
 - settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
   steady states, and a clairvoyant optimum that is known;
