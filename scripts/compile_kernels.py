@@ -29,14 +29,23 @@ from numba.core.dispatcher import Dispatcher
 from weir_policies import registry
 from weir_policies.kernels.caching import BUILT, OURS, find_files
 from weir_policies.testing import a_transition, an_observation
+from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
-from weir_simulator.testing import an_experiment
 
 USUAL = ("planner", "queueing", "ql-pds-plus", "threshold-cheapest")
 """The default policy, the one that it is compared with, and those of the first steps."""
 INTERVALS = 45
 """Long enough for the planner to have made a plan of its own."""
 CACHE = Path(__file__).parents[1] / "build" / "kernels"
+EXPERIMENT = {
+    "operators": [{"name": "op", "serviceRate": 200, "scv": 0.5, "maxReplicas": 10}],
+    "nodeTypes": [
+        {"name": "t1", "speedup": 1.0, "price": 1.0},
+        {"name": "t2", "speedup": 0.5, "price": 0.7},
+    ],
+    "objective": {"responseTime": 0.05},
+    "trace": {"kind": "taxi", "slots": 10},
+}
 
 
 def compile_kernels(name: str) -> float:
@@ -52,7 +61,8 @@ def compile_kernels(name: str) -> float:
         )
         policy.learn(a_transition(observation, following))
         observation = following
-    simulate(an_experiment(policy={"name": name}), seed=0)
+    experiment = Experiment.model_validate({**EXPERIMENT, "policy": {"name": name}}, strict=False)
+    simulate(experiment, seed=0)
     return time.monotonic() - began
 
 

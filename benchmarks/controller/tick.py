@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
 from benchmarks.figures import Figure, at_most
+from tests.operator.metrics.builders import Load, a_window
 from weir_operator.kubernetes.process.running import collect_garbage_less_often
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
@@ -31,7 +32,6 @@ from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import Load, a_window
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment

@@ -30,9 +30,9 @@ from benchmarks.flink.nexmark_results import (
 )
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from benchmarks.results import BUILD
+from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import build_example
-from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 
 ABOUT = "Nexmark's queries: exact over rescales"

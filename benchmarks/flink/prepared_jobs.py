@@ -23,9 +23,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from benchmarks.flink.kafka import build_job, count_committed, run_broker
+from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
 from weir_operator.flink.job_graph import Plan
-from weir_operator.flink.testing import committed_lines
 
 RECORDS = 300
 """Written to Kafka each second."""

@@ -33,6 +33,7 @@ from benchmarks.choices import choose_count
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from benchmarks.model.steady_state import ARGUMENTS, RATE, Counts, Point, measure_steady
+from tests.simulator.fitting.known_job import a_model, a_structure
 from weir_operator.loop.gather import sample_of_operator
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import operator_managers
@@ -43,7 +44,6 @@ from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 from weir_simulator.fitting.structure import Structure
-from weir_simulator.fitting.testing import a_model, a_structure
 from weir_simulator.fitting.waiting import group_samples, predict_groups
 from weir_simulator.traces import TraceKind, scale_to_maximum, synthesise
 

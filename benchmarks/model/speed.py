@@ -48,7 +48,7 @@ from weir_policies.kernels import caching
 if not {built}:
     caching.BUILT = Path("nothing")
 from weir_simulator.run import simulate
-from weir_simulator.testing import an_experiment
+from tests.simulator.builders import an_experiment
 simulate(an_experiment(), seed=1, policy={policy!r})
 print(time.perf_counter() - began)
 {memory}
@@ -56,7 +56,7 @@ print(time.perf_counter() - began)
 FIRST_EVALUATION = """
 import time
 began = time.perf_counter()
-from weir_simulator.testing import an_experiment
+from tests.simulator.builders import an_experiment
 from weir_simulator.tuning.order import TuningRequest
 from weir_simulator.tuning.tune import tune
 def note(evaluation):

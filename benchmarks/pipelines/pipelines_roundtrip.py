@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from tests.dashboards.prometheus_server import running_scraper
+from tests.pipelines.known_history import KnownHistory, work_out_history
 from weir_operator.metrics.prometheus_server import keep_targets
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.ingest import DayImport
@@ -37,7 +38,6 @@ from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.settings import WHOLE, ArrivalSettings
 from weir_pipelines.store import Store
-from weir_pipelines.testing import KnownHistory, work_out_history
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt"
 DURATION = "12 min"

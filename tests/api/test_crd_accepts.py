@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weir_operator.streamapp.testing import a_manifest
+from tests.operator.streamapp.builders import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

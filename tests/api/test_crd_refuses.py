@@ -10,10 +10,10 @@ import re
 import pytest
 
 from tests.operator.streamapp.bad_manifests import TABLE, Bad, a_flink
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

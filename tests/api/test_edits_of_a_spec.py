@@ -13,6 +13,8 @@ from tests.operator.kubernetes.process.two_controllers import (
     OpenFence,
     WallClock,
 )
+from tests.operator.rescale.fakes import FakeWorld
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
 from weir_operator.kubernetes.app import opening
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
@@ -22,8 +24,6 @@ from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.loop import lifecycle
-from weir_operator.rescale.testing import FakeWorld
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from tests.api.control_plane import GUEST
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
@@ -32,7 +33,6 @@ from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.testing import a_manifest
 from weir_operator.wiring import assembly
 
 pytestmark = pytest.mark.kubernetes_api

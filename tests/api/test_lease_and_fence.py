@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from tests.api.fault_proxy import Drop, LoseAnswer, Refuse
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.rescale.status import AppStatus
-from weir_operator.rescale.testing import FakeClock
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -15,12 +15,12 @@ from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.api.controller.test_controller_with_the_charts_rights import CHART, PATHS, grant
 from tests.helm.program import find_or_build_helm
+from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError
 from weir_operator.tuning import job as tuning_job
 from weir_operator.tuning.job import JobTuner
 from weir_operator.tuning.protocol import write_frames
-from weir_operator.tuning.testing import a_request, an_answer
 
 pytestmark = pytest.mark.kubernetes_api
 

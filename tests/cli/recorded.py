@@ -1,5 +1,6 @@
 """Decision records of some intervals, as the loops write them."""
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.decision_records import (
     DecisionRecord,
     JobTick,
@@ -7,7 +8,6 @@ from weir_operator.loop.decision_records import (
     LoopStart,
     RecordStore,
 )
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
 from weir_policies.testing import a_decision, an_observation
 

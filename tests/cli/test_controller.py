@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
+from tests.pipelines.known_history import KnownJob, write_day
 from weir_cli.controller import open_history
 from weir_cli.main import app
 from weir_operator.errors import TemporaryError
 from weir_pipelines.store import Partition
-from weir_pipelines.testing import KnownJob, write_day
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from tests.operator.tuning.fakes import a_prediction
 from weir_cli import main
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
-from weir_operator.tuning.testing import a_prediction
 from weir_operator.tuning.trial import TuningTrial
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Candidate, CostWeights, Expectation, Tuning

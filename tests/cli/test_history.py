@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.pipelines.known_history import KnownJob, write_day
+from tests.simulator.builders import an_experiment
 from weir_cli.history import fit_to_history
 from weir_operator.tuning.requests import begin_with
 from weir_pipelines.store import Partition
-from weir_pipelines.testing import KnownJob, write_day
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.fitting.refit import with_trace
-from weir_simulator.testing import an_experiment
 from weir_simulator.traces import write_trace
 
 APP = "streams/trips"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.operator.flink.output import committed_lines
 from weir_cli.main import app
 from weir_operator.errors import PermanentError
-from weir_operator.flink.testing import committed_lines
 from weir_operator.local.program import (
     default_manifest,
     flink_configuration,

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.small_experiment import SMALL
+from tests.pipelines.known_history import KnownJob, write_day
 from weir_cli.main import app
 from weir_pipelines.store import Partition
-from weir_pipelines.testing import KnownJob, write_day
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment_files import load_experiment
 

@@ -16,9 +16,9 @@ import yaml
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.jvm_options import FLINK_CONFIG
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
+from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
-from weir_operator.flink.testing import committed_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 

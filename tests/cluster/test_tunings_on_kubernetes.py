@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from tests.helm.program import find_or_build_helm
+from tests.operator.tuning.fakes import a_request
 from weir_operator.clock import SystemClock
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.tuning.job import JobTuner
 from weir_operator.tuning.protocol import TuningLostError
-from weir_operator.tuning.testing import a_request
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

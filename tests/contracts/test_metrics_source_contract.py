@@ -21,10 +21,10 @@ import pytest_asyncio
 import yaml
 
 from tests.cluster.prometheus_on_kubernetes import scrape_configuration
+from tests.operator.metrics.builders import FakeReporter
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
-from weir_operator.metrics.testing import FakeReporter
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -16,11 +16,11 @@ from tests.api.controller.conftest import (  # noqa: F401
 )
 from tests.dashboards.prometheus_server import NoPrometheusError, running_prometheus
 from tests.operator.loop.conftest import ONE, POOLS, TOPOLOGY, steady_loads
+from tests.operator.metrics.builders import a_window
+from tests.operator.rescale.fakes import FakeWorld
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import a_window
-from weir_operator.rescale.testing import FakeWorld
 
 CALM, BUSY = 20.0, 90.0
 """Records/s: one replica of each operator is enough for the first, and not for the second."""

@@ -22,11 +22,11 @@ from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
 from tests.docs.kubectl import find_or_build_kubectl
 from tests.helm.program import find_or_build_helm
+from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
 from weir_operator.flink.jars import JARS, build_example, build_jar
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.tuning.fitting import find_fitted
 from weir_pipelines.store import Partition
-from weir_pipelines.testing import KnownJob, KnownOperator, write_day
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Expectation
 from weir_policies.testing import a_decision, an_observation

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.e2e.rocksdb_caches import read_caches
+from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import (
     HELPER,
     REPOSITORY,
@@ -18,7 +19,6 @@ from weir_operator.flink.jars import (
     class_path,
     find_java,
 )
-from weir_operator.flink.testing import committed_lines
 
 EXAMPLE = REPOSITORY / "examples/hotitems"
 RATE, ITEMS, SEED = 60, 50, 7

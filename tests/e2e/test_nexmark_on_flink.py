@@ -14,10 +14,10 @@ from benchmarks.flink.nexmark_results import (
 )
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
+from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import build_example
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 
 LIMIT = 180.0

@@ -7,13 +7,13 @@ import yaml
 from typer.testing import CliRunner
 
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
+from tests.operator.flink.output import committed_lines
 from weir_cli.main import app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.scripts import CLIENT, PYTHON, WORKER, find_python_jar
-from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 

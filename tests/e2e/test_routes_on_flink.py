@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 import yaml
 
+from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import REPOSITORY, build_example, class_path, find_java
-from weir_operator.flink.testing import committed_lines
 from weir_operator.streamapp.loading import load_manifest
 
 EXAMPLE = REPOSITORY / "examples/routes"

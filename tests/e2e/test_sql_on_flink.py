@@ -5,8 +5,8 @@ import zipfile
 import pytest
 
 from tests.e2e.rocksdb_caches import read_caches
+from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
-from weir_operator.flink.testing import committed_lines
 
 RECORDS = 6000
 KEYS = 10

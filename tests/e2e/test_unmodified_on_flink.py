@@ -5,11 +5,11 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.decided_again import decide_again
+from tests.operator.flink.output import committed_lines
 from weir_cli.main import app
 from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
-from weir_operator.flink.testing import committed_lines
 
 SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
 RECORDS = 4000

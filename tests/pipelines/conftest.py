@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pipelines.known_history import work_out_history
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.session import open_session
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.testing import work_out_history
 
 
 @pytest.fixture(scope="session")

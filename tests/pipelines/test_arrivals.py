@@ -10,9 +10,9 @@ import math
 
 import pytest
 
+from tests.pipelines.known_history import KnownHistory, KnownSeries, build_history
 from weir_pipelines import metrics
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.testing import KnownHistory, KnownSeries, build_history
 
 
 def a_job(app, *, rate=20.0, pending=None, blocked=0.0, offset=0, start=0.0, end=600.0, **labels):

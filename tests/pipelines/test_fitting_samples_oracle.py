@@ -9,11 +9,11 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from tests.pipelines.known_history import write_rows
 from weir_pipelines.faults import Fault
 from weir_pipelines.history import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
 from weir_pipelines.store import Partition, Store
-from weir_pipelines.testing import write_rows
 
 DAY = Partition("trips", date(1970, 1, 1))
 INTERVAL = 300

@@ -8,12 +8,12 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pytest
 
+from tests.pipelines.known_history import KnownJob, write_day, write_rows
 from weir_pipelines import history as history_module
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history
 from weir_pipelines.schemas import QUALITY
 from weir_pipelines.store import Partition, Store
-from weir_pipelines.testing import KnownJob, write_day, write_rows
 
 APP = "streams/trips"
 OPERATOR = "match"

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipelines.known_history import KnownSeries, build_history
 from weir_pipelines import metrics
 from weir_pipelines.arrivals import rebuild_arrivals
 from weir_pipelines.errors import InputError
@@ -16,7 +17,6 @@ from weir_pipelines.samples import EPOCH
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES
 from weir_pipelines.settings import DAY_MS, ArrivalSettings
 from weir_pipelines.store import Partition, Store, arrow_schema
-from weir_pipelines.testing import KnownSeries, build_history
 
 DAYS = [Partition("app", date(1970, 1, day)) for day in (1, 2, 3)]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
 from weir_pipelines.store import Partition, Store, arrow_schema
-from weir_pipelines.testing import KnownJob, KnownOperator, write_day
 
 DAY = Partition("app", datetime.date(1970, 1, 1))
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipelines.known_history import KnownJob, write_day, write_rows
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history, read_seasons
 from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, TABLES, WORK
 from weir_pipelines.store import Partition, Store, Tables
-from weir_pipelines.testing import KnownJob, write_day, write_rows
 from weir_pipelines.traces import read_arrival_trace
 
 MONDAY, TUESDAY = (Partition("streams/trips", date(2026, 3, number)) for number in (2, 3))

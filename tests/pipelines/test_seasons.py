@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from tests.pipelines.known_history import write_rows
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_seasons
 from weir_pipelines.schemas import PROFILES, REGIMES
 from weir_pipelines.store import Partition, Store, Tables
-from weir_pipelines.testing import write_rows
 
 APP = "streams/trips"
 DAY = date(2026, 3, 8)

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from tests.pipelines.known_history import KnownSeries, build_history, work_out_history
 from weir_pipelines import metrics
 from weir_pipelines.schemas import WORK
 from weir_pipelines.service import estimate_selectivities, estimate_speedups, summarise_service
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.testing import KnownSeries, build_history, work_out_history
 from weir_pipelines.work import measure_work
 
 COLUMNS = (*WORK.names, "app", "day")

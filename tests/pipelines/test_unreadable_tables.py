@@ -8,11 +8,11 @@ from datetime import date
 
 import pytest
 
+from tests.pipelines.known_history import KnownJob, write_day
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history, read_seasons
 from weir_pipelines.schemas import PROFILES, TABLES
 from weir_pipelines.store import Partition, Tables
-from weir_pipelines.testing import KnownJob, write_day
 
 DAY = Partition("trips", date(2026, 3, 2))
 NOBODY = 65534

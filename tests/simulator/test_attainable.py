@@ -1,9 +1,9 @@
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_simulator.experiment import Change, World
 from weir_simulator.frontier import unavoidable_violations
 from weir_simulator.run import simulate
-from weir_simulator.testing import an_experiment
 
 
 def a_chain(**fields):

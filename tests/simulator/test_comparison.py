@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from tests.simulator.builders import a_finished_run, an_experiment
 from weir_policies.errors import UnknownPolicyError
 from weir_simulator.comparison import (
     FinishedRun,
@@ -13,7 +14,6 @@ from weir_simulator.comparison import (
     summarise,
 )
 from weir_simulator.run import simulate
-from weir_simulator.testing import a_finished_run, an_experiment
 
 
 def test_runs_are_experiments_by_policies_by_seeds():

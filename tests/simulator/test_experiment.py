@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
 from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
-from weir_simulator.testing import an_experiment
 from weir_simulator.traces import TraceKind
 
 

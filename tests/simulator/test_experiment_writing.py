@@ -1,10 +1,10 @@
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies.policy import CostWeights
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Believed, Change, World
 from weir_simulator.experiment_files import load_experiment, write_experiment
-from weir_simulator.testing import an_experiment
 
 EVERYTHING = an_experiment(
     operators=[

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulator.builders import a_candidate, a_frontier, an_experiment
 from weir_policies.errors import UnknownPolicyError
 from weir_simulator.frontier import (
     FrontierOrder,
@@ -12,7 +13,6 @@ from weir_simulator.frontier import (
     run_trial,
 )
 from weir_simulator.run import simulate
-from weir_simulator.testing import a_candidate, a_frontier, an_experiment
 
 SHARES = st.floats(0, 100)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulator.builders import an_experiment
 from weir_policies.model.objective import Statistic
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment, Objective, PathBound
@@ -14,7 +15,6 @@ from weir_simulator.experiment_files import load_experiment, write_experiment
 from weir_simulator.goals import take_statistic, take_statistics
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_SINKS, AT_TIME
-from weir_simulator.testing import an_experiment
 from weir_simulator.what_if import with_bound
 
 SERVICE_RATE = 100.0

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import JoinsRestarts
 from weir_simulator.policies import Policies, build_policies, settings_of
 from weir_simulator.reference import PlainOperator, run_reference
 from weir_simulator.result import new_outcome
-from weir_simulator.testing import an_experiment
 
 SLOTS = 150
 TYPES = [

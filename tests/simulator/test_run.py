@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies.errors import ParameterError, UnknownPolicyError
 from weir_simulator.run import simulate
-from weir_simulator.testing import an_experiment
 
 
 def run(**changes):

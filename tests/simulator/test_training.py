@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.errors import UnknownPolicyError
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import an_observation
 from weir_simulator.beliefs import believed_models
-from weir_simulator.testing import an_experiment
 from weir_simulator.training import train_policies
 
 LEARNER = "ql-pds-plus"

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Believed, Change, RateLevels, World
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_RATE
-from weir_simulator.testing import an_experiment
 from weir_simulator.what_if import (
     with_bound,
     with_emphasis,

@@ -10,6 +10,8 @@ from copy import copy
 import aiohttp
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.topology import Topology
 from weir_operator.kubernetes.api.client import KubernetesApi
@@ -18,9 +20,7 @@ from weir_operator.kubernetes.process.process import Controller, compile_default
 from weir_operator.kubernetes.process.running import run_terms
 from weir_operator.kubernetes.process.settings import ControllerSettings
 from weir_operator.metrics.source import MetricsSource, Window
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
-from weir_operator.streamapp.testing import a_manifest
 
 PATIENCE = 90.0
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.api.client import MERGE_PATCH
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.process import handlers
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.in_place.conftest import JOB, WithService, parallelism_of, until
+from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.flink_deployment import read_flink_deployment
@@ -20,8 +22,6 @@ from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.events import Event
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_operator.rescale.testing import MemoryStatusStore
-from weir_operator.streamapp.testing import a_stream_app
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.staying import Memoryless, find_unknown, hold, stay

@@ -11,6 +11,8 @@ from tests.api.in_place.conftest import (
     running_operator,
     until,
 )
+from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import (
@@ -27,8 +29,6 @@ from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.engine import EngineParts
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.testing import MemoryStatusStore
-from weir_operator.streamapp.testing import a_stream_app
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(600)]
 

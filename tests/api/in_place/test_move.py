@@ -25,6 +25,8 @@ from tests.api.in_place.conftest import (
     split,
     until,
 )
+from tests.operator.flink.output import committed_lines
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.external.adopt import AdoptionRequest, show_with
@@ -35,12 +37,10 @@ from weir_operator.flink.answers import JobState
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.testing import committed_lines
 from weir_operator.kubernetes.process.dependencies import ClusterDependencies
 from weir_operator.kubernetes.process.process import compile_default_policy
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(1200)]
 

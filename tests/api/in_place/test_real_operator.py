@@ -27,6 +27,7 @@ from tests.api.in_place.conftest import (
     until,
 )
 from tests.api.in_place.test_change_in_place import READINGS, RECORDS, Scaled
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.external.adopt import AdoptionRequest, show_with
 from weir_operator.external.adoption_plan import describe_move
 from weir_operator.external.flink_deployment import OVERRIDES
@@ -34,7 +35,6 @@ from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
-from weir_operator.streamapp.testing import a_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(900)]
 

@@ -14,10 +14,10 @@ from benchmarks.model.fit import (
     predict_points,
 )
 from benchmarks.model.steady_state import ARGUMENTS
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, observe
 from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample
-from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, observe
 
 
 def test_the_fit_is_told_one_speed_and_takes_a_core_for_a_core(tmp_path):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.policies.clairvoyant import ClairvoyantError, least_cost
+from tests.simulator.builders import an_experiment
 from weir_policies.model.queueing import predict_means
 from weir_simulator.beliefs import true_models
-from weir_simulator.testing import an_experiment
 
 RATES = [100.0, 420.0, 90.0, 80.0, 600.0, 100.0]
 

@@ -19,13 +19,13 @@ from benchmarks.papers.reproduce_am import (
 )
 from benchmarks.policies import application_manager
 from benchmarks.policies.tune import Progress, read_runs, summarise_runs, time_tuning, write_runs
+from tests.operator.reporting.builders import a_run as a_recorded_run
+from tests.operator.tuning.fakes import a_prediction
+from tests.simulator.builders import an_experiment
 from weir_operator.loop.tuned import UNTUNED
-from weir_operator.reporting.testing import a_run as a_recorded_run
 from weir_operator.tuning.store import Standing, Version
-from weir_operator.tuning.testing import a_prediction
 from weir_operator.tuning.trial import TuningTrial
 from weir_policies.application_manager.search import protocol
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import evaluation, workers
 from weir_simulator.tuning.order import Forecast
 from weir_simulator.tuning.tune import JUDGING_SEEDS

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import TemporaryError
 from weir_operator.external.adopt import AdoptionRequest, read_adoption, show_with
 from weir_operator.external.flink_deployment import PATH
@@ -10,9 +12,7 @@ from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import JobDetails, JobState, Vertex
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.testing import a_manifest
 
 DEPLOYMENT = PATH.format("streams", "trips")
 REQUEST = AdoptionRequest(namespace="streams", name="trips", objective="1s", manifest=None)

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from tests.operator.external.conftest import JOB
+from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
+from tests.operator.rescale.fakes import FakeClock, MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.external.flink_deployment import OVERRIDES
-from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.models import Mode
-from weir_operator.streamapp.testing import a_stream_app
 
 
 class TurnTaking(FakeClock):

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.operator.external.fakes import FakeCluster
+from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.external.adoption_plan import (
     commands_of_move,
     commands_of_way_back,
@@ -21,14 +23,12 @@ from weir_operator.external.flink_deployment import (
     refuse_flink,
 )
 from weir_operator.external.reference import Reference, pools_of
-from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import join_forward, view_job
 from weir_operator.flink.answers import Edge, JobDetails, JobState, Vertex
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.testing import a_manifest, a_stream_app
 
 REF = {"ref": {"kind": "FlinkDeployment", "name": "trips"}}
 

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.operator.external.fakes import FakeCluster
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, MemoryStatusStore
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.in_place import InPlace, InPlaceRescaler, NotRunningError
-from weir_operator.external.testing import FakeCluster
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink.answers import JobDetails, JobState, Vertex
 from weir_operator.flink.topology import group_vertices
@@ -20,7 +21,6 @@ from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.protocol import Progress
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.testing import FakeClock, FakeWorld, MemoryStatusStore
 
 ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
 TWO = {"source": {"any/1": 1}, "count": {"any/1": 2}}

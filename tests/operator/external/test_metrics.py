@@ -8,10 +8,12 @@ from typing import cast
 
 import pytest
 
+from tests.operator.external.fakes import FakeCluster
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import ExternalFlink, read_counters
 from weir_operator.external.metrics import ExternalMetrics, FlinkSampler, relabel
-from weir_operator.external.testing import FakeCluster
 from weir_operator.external.view import PodPlace, view_job
 from weir_operator.external.watch import JobWatch
 from weir_operator.flink import answers
@@ -19,8 +21,6 @@ from weir_operator.loop.gather import layout_of
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Series, Window
-from weir_operator.rescale.testing import FakeClock
-from weir_operator.streamapp.testing import a_stream_app
 
 RECORDED = Path(__file__).parent / "recorded"
 APP = a_stream_app(mode="Advise", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.external.fakes import FakeCluster, a_pod, flink_deployment_objects
+from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.advice import (
     advise,
@@ -23,7 +26,6 @@ from weir_operator.external.read_only import (
     ForeignJobError,
     JobChangedError,
 )
-from weir_operator.external.testing import FakeCluster, a_pod, flink_deployment_objects
 from weir_operator.external.view import external_app
 from weir_operator.external.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.loop.cost import cost_per_hour, prices
@@ -34,9 +36,7 @@ from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
 from weir_operator.rescale.status import AppStatus
-from weir_operator.rescale.testing import MemoryStatusStore
 from weir_operator.runtime.protocol import ReplicaSpec
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.streamapp.world import job_manager_price, pool_named
 from weir_operator.wiring import assembly
 from weir_policies.kernels.staying import stay

@@ -2,6 +2,13 @@
 
 import pytest
 
+from tests.operator.external.fakes import (
+    FakeCluster,
+    a_pod,
+    a_service,
+    flink_deployment_objects,
+)
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import PermanentError
 from weir_operator.external.flink_deployment import flatten
 from weir_operator.external.reference import (
@@ -10,14 +17,7 @@ from weir_operator.external.reference import (
     place_task_managers,
     pool_of,
 )
-from weir_operator.external.testing import (
-    FakeCluster,
-    a_pod,
-    a_service,
-    flink_deployment_objects,
-)
 from weir_operator.flink.answers import TaskManager
-from weir_operator.streamapp.testing import a_stream_app
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/jobmanager"
 SERVICES = "/api/v1/namespaces/default/services"

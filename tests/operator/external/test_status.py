@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.task import AppTask
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
-from weir_operator.rescale.testing import FakeClock
-from weir_operator.streamapp.testing import a_manifest
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/default/streamapps/advised"
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"

@@ -6,16 +6,16 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
+from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
-from weir_operator.external.testing import FakeCluster, flink_deployment_objects
 from weir_operator.loop.cost import cost_per_hour
 from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import AppStatus
-from weir_operator.rescale.testing import MemoryStatusStore
-from weir_operator.streamapp.testing import a_stream_app
 
 pytestmark = pytest.mark.flink
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import read_counters
 from weir_operator.external.view import (
@@ -20,7 +21,6 @@ from weir_operator.external.view import (
 from weir_operator.flink import answers
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
 
 RECORDED = Path(__file__).parent / "recorded"

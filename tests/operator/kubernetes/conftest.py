@@ -1,7 +1,7 @@
 import pytest
 
-from weir_operator.kubernetes.api.testing import MemoryApi
-from weir_operator.rescale.testing import FakeClock
+from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.rescale.fakes import FakeClock
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import os
 import pytest
 import yaml
 
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.local.run import ManifestWatch
 from weir_operator.loop.events import Event
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.loading import load_manifest
 from weir_operator.streamapp.models import Mode
-from weir_operator.streamapp.testing import a_manifest
 
 
 class File:

@@ -8,6 +8,9 @@ from typing import cast
 
 import pytest
 
+from tests.operator.metrics.builders import Load, a_window
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
@@ -19,13 +22,10 @@ from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
-from weir_operator.metrics.testing import Load, a_window
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.streamapp import world
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
 
 CHAIN = ("gen", "match", "count", "out")

@@ -1,10 +1,10 @@
 """A lifecycle over a miniature world, for the tests of what happens to a job."""
 
 from tests.operator.rescale.bench import NAMES, ONE, an_engine
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import State
 from weir_policies.model.node_types import NodeType

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, a_revision, asking_for
+from tests.operator.rescale.fakes import ControllerDied
 from weir_operator.errors import WeirError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.testing import ControllerDied
 
 LONG = 4000.0
 """Seconds for which nobody looks: longer than every deadline."""

@@ -4,11 +4,11 @@ import pytest
 
 from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import FakeJob
 from weir_operator.errors import UnexpectedJobError
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.status import AppStatus
-from weir_operator.rescale.testing import FakeJob
 
 WRONG = "f" * 32
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.directives import (
     Directives,
     carried_by_directives,
@@ -10,7 +11,6 @@ from weir_operator.loop.directives import (
 )
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
-from weir_operator.streamapp.testing import a_stream_app
 
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
 

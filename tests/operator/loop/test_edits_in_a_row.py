@@ -10,10 +10,10 @@ from tests.operator.loop.job_stage import (
     asking_for,
 )
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import ControllerDied, FakeClock
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
-from weir_operator.rescale.testing import ControllerDied, FakeClock
 
 MUCH = {"match": {"small/250m": 3}}
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.status.conditions import judge_metrics
 from weir_operator.loop import loop
 from weir_operator.loop.gather import describe_assumed
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import Load, changed, is_of
 from weir_operator.wiring import assembly
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.table_storage import Workspaces

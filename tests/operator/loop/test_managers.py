@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.operator.loop.conftest import ONE
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.managers import JointManagers, SeparateManagers
 from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring import assembly
 from weir_operator.wiring.assembly import operator_managers, policy_settings
 from weir_policies import registry

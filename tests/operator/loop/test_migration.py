@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.loop.am_setting import CURRENT, an_am, rule, wishing
+from tests.operator.metrics.builders import changed
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.loop.directives import Pause
 from weir_operator.loop.proposals import Move
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import IN_A_ROW, WARM_AFTER
 from weir_operator.metrics import names
-from weir_operator.metrics.testing import changed
 from weir_operator.rescale.journal import Step
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest, TokenRules

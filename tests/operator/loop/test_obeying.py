@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.operator.metrics.builders import Load
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Pause
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import Load
 from weir_operator.rescale.journal import Step
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode, State

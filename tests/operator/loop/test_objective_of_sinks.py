@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.status.conditions import judge_objective
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import AppMeasurement
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring.assembly import loop_settings
 from weir_policies.model.objective import Statistic
 from weir_simulator.experiment import PathBound

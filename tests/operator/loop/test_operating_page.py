@@ -5,10 +5,10 @@ import re
 import pytest
 import yaml
 
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.loop.directives import PAUSES, directives_of
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.testing import a_manifest
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.testing import Load, a_window
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment

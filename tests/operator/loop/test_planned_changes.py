@@ -5,20 +5,20 @@ from itertools import pairwise
 import pytest
 
 from tests.operator.loop.job_stage import TWO, Stage
+from tests.operator.metrics.builders import Load
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import FakeClock, MemoryStatusStore
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.directives import Directives, Pause, directives_of
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import Load
 from weir_operator.rescale.closing import close_change
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, FailedDeployment, add_failed
-from weir_operator.rescale.testing import FakeClock, MemoryStatusStore
 from weir_operator.streamapp.managers import Allowed, Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.quantities import Duration
-from weir_operator.streamapp.testing import a_stream_app
 
 DAY = 86_400.0
 HOUR = 3600.0

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from tests.operator.loop.am_setting import TYPES, an_am, rule, wishing
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.restart_limits import TokenGate
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.wiring.assembly import application_manager
 from weir_policies.application_manager.edf import TokenRules
 from weir_policies.application_manager.restart_budget import RestartBudget

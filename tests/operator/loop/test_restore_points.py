@@ -6,13 +6,13 @@ import pytest
 
 from tests.operator.loop.job_stage import SUSPENDED, TWO, Stage, asking_for
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import ControllerDied
 from weir_operator.errors import JobFailedError, TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import NOTE_CHECKPOINT_EVERY, Health
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.stopping import StateMissingError
-from weir_operator.rescale.testing import ControllerDied
 
 
 @pytest.fixture

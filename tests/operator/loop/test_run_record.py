@@ -3,6 +3,7 @@ import math
 
 import pytest
 
+from tests.operator.reporting.builders import a_run, a_tick
 from weir_operator.loop.run_record import (
     EventRecord,
     Record,
@@ -14,7 +15,6 @@ from weir_operator.loop.run_record import (
     read_run,
     to_json_line,
 )
-from weir_operator.reporting.testing import a_run, a_tick
 
 
 def test_a_run_survives_its_json_lines():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule
+from tests.operator.metrics.builders import Load, a_layout, a_window
 from weir_operator.loop.guards import (
     ScalingDirection,
     direction_of,
@@ -16,7 +17,6 @@ from weir_operator.loop.guards import (
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind
-from weir_operator.metrics.testing import Load, a_layout, a_window
 from weir_operator.streamapp.managers import Allowed
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment

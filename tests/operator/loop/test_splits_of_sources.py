@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule, wishing
+from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal, cut_to_splits, find_binding
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.testing import Load, a_window
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.node_types import Deployment

@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
+from tests.operator.metrics.builders import FakeReporter
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
-from weir_operator.metrics.testing import FakeReporter
 
 OURS = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="a_0",}}'
 FOREIGN = f'{names.RECORDS_IN}{{weir_app="other",tm_id="b_0",}}'

@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import json
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.clock import wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.prometheus_server import keep_targets, render_targets
-from weir_operator.rescale.testing import FakeClock
 
 
 class TurningClock(FakeClock):

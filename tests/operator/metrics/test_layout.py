@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.operator.metrics.builders import a_layout
 from weir_operator.errors import PermanentError
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.names import mangle
-from weir_operator.metrics.testing import a_layout
 
 
 def test_sources_are_fed_by_nothing_and_sinks_feed_nothing():

@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir_operator.metrics import names
-from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.testing import (
+from tests.operator.metrics.builders import (
     Load,
     a_counter,
     a_layout,
@@ -18,6 +15,9 @@ from weir_operator.metrics.testing import (
     changed,
     is_of,
 )
+from weir_operator.metrics import names
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import ResponseFrom, ServiceFrom
 
 STEADY = {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
-from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
-from weir_operator.metrics.source import Window
-from weir_operator.metrics.testing import (
+from tests.operator.metrics.builders import (
     Load,
     a_counter,
     a_gauge,
     a_layout,
     a_window,
 )
+from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
+from weir_operator.metrics.source import Window
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),

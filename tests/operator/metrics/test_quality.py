@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.metrics.builders import Load, a_layout, a_window, changed, is_of
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
-from weir_operator.metrics.testing import Load, a_layout, a_window, changed, is_of
 
 NOW = 1061.0
 """A second after the last sample of `a_window`."""

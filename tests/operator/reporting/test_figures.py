@@ -4,8 +4,8 @@ import json
 import math
 from dataclasses import replace
 
+from tests.operator.reporting.builders import a_run
 from weir_operator.reporting.report import write_figures
-from weir_operator.reporting.testing import a_run
 
 
 def figures_of(summary, tmp_path):

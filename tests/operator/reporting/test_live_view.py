@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.operator.reporting.builders import a_run, a_tick, an_operator
 from weir_operator.loop.run_record import EventRecord, Record, RecordedRun, RescaleRecord, Step
 from weir_operator.reporting.live_view import LiveView, render, render_line
-from weir_operator.reporting.testing import a_run, a_tick, an_operator
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.reporting.builders import a_run, a_tick, an_operator
 from weir_operator.loop.run_record import RecordedRun, Step
 from weir_operator.reporting.report import draw_charts, render_report
-from weir_operator.reporting.testing import a_run, a_tick, an_operator
 from weir_simulator.reports.page import LineChart
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.chromium import on_every_screen
+from tests.operator.reporting.builders import a_run
 from weir_operator.reporting.report import render_report
-from weir_operator.reporting.testing import a_run
 
 pytestmark = pytest.mark.browser
 

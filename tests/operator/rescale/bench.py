@@ -1,9 +1,9 @@
 """An engine over a miniature Flink, for tests of changes."""
 
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.journal import Kind, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 
 ONE = {"match": {"small/250m": 1}}
 NAMES = {"match": "--weir.parallelism.match"}

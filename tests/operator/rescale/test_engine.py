@@ -5,15 +5,15 @@ import math
 import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
+from tests.operator.rescale.fakes import (
+    ControllerDied,
+    FakeWorld,
+)
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.scripts import SQL
 from weir_operator.rescale.journal import Kind, Step, plan, summarise_change
 from weir_operator.rescale.replicas import deployments_of
-from weir_operator.rescale.testing import (
-    ControllerDied,
-    FakeWorld,
-)
 
 TWO = {"match": {"small/250m": 1, "large/1": 1}}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.rescale.bench import ONE, Bench
+from tests.operator.rescale.fakes import FakeClock, FakeWorld
 from weir_operator.rescale.journal import Step
-from weir_operator.rescale.testing import FakeClock, FakeWorld
 
 TWO = {"match": {"small/250m": 1, "large/1": 1}}
 

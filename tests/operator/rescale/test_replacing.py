@@ -5,13 +5,13 @@ import math
 import pytest
 
 from tests.operator.rescale.bench import Bench
+from tests.operator.rescale.fakes import (
+    ControllerDied,
+)
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import add_node_time, expected_node_time
-from weir_operator.rescale.testing import (
-    ControllerDied,
-)
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.operator.rescale.bench import NAMES, ONE, Bench
-from weir_operator.rescale.journal import Kind, Step
-from weir_operator.rescale.testing import (
+from tests.operator.rescale.fakes import (
     ControllerDied,
 )
+from weir_operator.rescale.journal import Kind, Step
 from weir_operator.runtime.revision import Revision
 
 OLD = Revision(arguments=("--window", "5m"), parallelism_arguments=NAMES)

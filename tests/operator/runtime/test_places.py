@@ -1,7 +1,7 @@
 """How the memory of a TaskManager follows from the manifest."""
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.runtime.places import memory_needs_of, places_of, size_memory
-from weir_operator.streamapp.testing import a_stream_app
 
 POOLS = [
     {"name": "small", "price": 1.0, "memory": "1Gi"},

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.runtime.places import MemoryNeeds
 from weir_operator.runtime.standby import (
@@ -10,7 +11,6 @@ from weir_operator.runtime.standby import (
     usual_operator,
     wanted_standby,
 )
-from weir_operator.streamapp.testing import a_stream_app
 
 POOLS = [
     {"name": "small", "sizes": ["500m", "250m"], "price": 0.04, "standby": 2},

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.operator.streamapp.bad_manifests import LARGE, SMALL, TABLE, TWO_POOLS, Bad, a_flink
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.loading import parse_manifest
-from weir_operator.streamapp.testing import a_manifest
 
 
 @pytest.mark.parametrize("bad", TABLE, ids=lambda bad: bad.what)

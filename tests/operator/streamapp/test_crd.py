@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.streamapp.crd import crd, editor_schema, find_stale, write_crd
 from weir_operator.streamapp.loading import read_document
 from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
-from weir_operator.streamapp.testing import a_manifest
 
 REPOSITORY = Path(__file__).parents[3]
 MANIFESTS = Path(__file__).parent / "manifests"

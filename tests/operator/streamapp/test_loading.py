@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.flink import Delivery
 from weir_operator.streamapp.loading import (
@@ -15,7 +16,6 @@ from weir_operator.streamapp.loading import (
 )
 from weir_operator.streamapp.managers import Allowed, RescaleVia
 from weir_operator.streamapp.models import Mode, State
-from weir_operator.streamapp.testing import a_manifest, a_stream_app
 from weir_policies.model.objective import Statistic
 from weir_policies.policy import Sharing
 

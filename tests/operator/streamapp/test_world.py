@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.streamapp import world
-from weir_operator.streamapp.testing import a_stream_app
 from weir_policies.model.node_types import Deployment
 
 POOLS = [

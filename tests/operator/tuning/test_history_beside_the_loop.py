@@ -9,9 +9,10 @@ from datetime import date
 import numpy as np
 import pytest
 
+from tests.operator.streamapp.builders import a_stream_app
 from tests.operator.tuning.tuning_setting import HOURS, TRUTHS, plans, with_other_times
+from tests.simulator.fitting.known_job import a_model, a_structure, run_job
 from weir_operator.errors import TemporaryError
-from weir_operator.streamapp.testing import a_stream_app
 from weir_operator.tuning.history import HistoryReader, Past
 from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.dataflow import Dataflow, Edge
@@ -21,7 +22,6 @@ from weir_policies.model.season import Season
 from weir_policies.testing import an_observation
 from weir_simulator.fitting.history import History
 from weir_simulator.fitting.samples import Samples
-from weir_simulator.fitting.testing import a_model, a_structure, run_job
 
 MINUTES = 480
 SINCE = tuple(replace(each, time=each.time + 60 * MINUTES) for each in HOURS)

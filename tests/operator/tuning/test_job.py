@@ -7,9 +7,10 @@ import io
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.protocol import (
     TuningLostError,
@@ -17,7 +18,6 @@ from weir_operator.tuning.protocol import (
     unpack_request,
     write_frames,
 )
-from weir_operator.tuning.testing import a_request, an_answer
 
 JOBS = "/apis/batch/v1/namespaces/weir/jobs"
 MAPS = "/api/v1/namespaces/weir/configmaps"

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.operator.tuning.fakes import an_answer
 from tests.operator.tuning.tuning_setting import (
     BUDGETS,
     HOLD,
@@ -15,6 +16,7 @@ from tests.operator.tuning.tuning_setting import (
     plans,
     with_other_times,
 )
+from tests.simulator.fitting.known_job import OperatorInterval, run_job
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.tuned import UNTUNED
@@ -23,14 +25,12 @@ from weir_operator.tuning.fitting import find_fitted
 from weir_operator.tuning.protocol import TuningLostError
 from weir_operator.tuning.requests import resembles
 from weir_operator.tuning.store import Standing, TuningStore
-from weir_operator.tuning.testing import an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import Statistic
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
-from weir_simulator.fitting.testing import OperatorInterval, run_job
 
 
 async def test_a_percentile_and_a_single_sink_are_bounded_in_what_is_tuned(setting_of):

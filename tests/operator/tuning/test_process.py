@@ -9,6 +9,7 @@ import textwrap
 import psutil
 import pytest
 
+from tests.operator.tuning.fakes import a_request
 from weir_operator.tuning.process import WORKER, ProcessTuner
 from weir_operator.tuning.protocol import (
     TuningLostError,
@@ -16,7 +17,6 @@ from weir_operator.tuning.protocol import (
     pack_request,
     read_answer,
 )
-from weir_operator.tuning.testing import a_request
 
 LONG = 800.0
 """Seconds: on a busy machine, kernels that were never compiled there take minutes."""

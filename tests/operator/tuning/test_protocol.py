@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.tuning.protocol import (
     WIDTH,
     TuningLostError,
@@ -16,7 +17,6 @@ from weir_operator.tuning.protocol import (
     unpack_request,
     write_frames,
 )
-from weir_operator.tuning.testing import a_request, an_answer
 
 
 def framed(text):

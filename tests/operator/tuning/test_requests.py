@@ -2,12 +2,12 @@
 
 import pytest
 
-from weir_operator.streamapp.testing import a_stream_app
+from tests.operator.streamapp.builders import a_stream_app
+from tests.simulator.builders import an_experiment
 from weir_operator.tuning.requests import begin_with
 from weir_operator.wiring.assembly import tuning_settings
 from weir_policies.model.objective import Statistic
 from weir_simulator.experiment import Objective, PathBound
-from weir_simulator.testing import an_experiment
 
 TYPES = [each.name for each in an_experiment().node_types]
 ROOM = an_experiment().operators[0].max_replicas

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import JsonValue
 
+from tests.operator.tuning.fakes import a_prediction
 from weir_operator.tuning.store import (
     TUNINGS,
     Standing,
@@ -11,7 +12,6 @@ from weir_operator.tuning.store import (
     Version,
     find_similar,
 )
-from weir_operator.tuning.testing import a_prediction
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.tuning.order import Forecast
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from tests.operator.tuning.tuning_setting import Setting
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, run_job
 from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.worker import run_tuning
 from weir_simulator.experiment import Objective
-from weir_simulator.fitting.testing import OperatorInterval, a_model, run_job
 from weir_simulator.tuning.order import Constraints
 
 SLOW_AND_FAST = (a_model("match", service_mean=0.05), a_model("count", service_mean=0.01))

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.tuning.fakes import an_answer
 from tests.operator.tuning.tuning_setting import BUDGETS, HOLD
 from weir_operator.loop.verify import Verdict
 from weir_operator.tuning.store import Standing
-from weir_operator.tuning.testing import an_answer
 from weir_operator.tuning.trial import MODEL_ERROR, TuningTrial, judge_trial
 from weir_simulator.tuning.order import Constraints, Forecast
 

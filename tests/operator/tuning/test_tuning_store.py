@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import JsonValue
 
+from tests.operator.tuning.fakes import an_answer
 from weir_operator.tuning.store import TuningState, TuningStore, Version, read_tunings
-from weir_operator.tuning.testing import an_answer
 from weir_policies.policy import CostWeights, Tuning
 
 FOUND = {

@@ -8,6 +8,9 @@ from typing import cast
 
 import numpy as np
 
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.tuning.fakes import FakeTuner, an_answer
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
@@ -17,16 +20,13 @@ from weir_operator.loop.managers import SeparateManagers
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.values import SinkMeasurement
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.tuning.fitting import Fitter
 from weir_operator.tuning.loop import TuningLoop, TuningSettings
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import TuningStore, read_tunings
-from weir_operator.tuning.testing import FakeTuner, an_answer
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_simulator.experiment import Objective
-from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
 TRUTHS = (a_model("match"), a_model("count", service_mean=0.01))

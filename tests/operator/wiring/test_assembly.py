@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.streamapp.testing import a_stream_app
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.wiring import assembly
 
 PYTHON = {"image": "trips:1", "job": {"python": {"file": "/opt/flink/usrlib/job.py"}}}

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
 from weir_operator.loop.decision_records import TolerantRecords
@@ -15,7 +16,6 @@ from weir_operator.loop.directives import directives_of
 from weir_operator.loop.lifecycle import Health
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.wiring import assembly
 from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import Dependencies, assemble

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.cleaning import clean
 from weir_simulator.fitting.fit import fit
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
-from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 SAMPLE = OperatorSample(
     deployment={"small/1": 1},

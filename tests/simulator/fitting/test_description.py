@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.simulator.fitting.known_job import TYPES, a_model, a_structure
 from weir_policies.model.node_types import NodeType
 from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
@@ -17,7 +18,6 @@ from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.service import Noise, SharingFit
-from weir_simulator.fitting.testing import TYPES, a_model, a_structure
 
 
 def a_calibration(structure, **fields):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.fitting.known_job import a_model, a_structure
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
-from weir_simulator.fitting.testing import a_model, a_structure
 
 NOISE = 0.04
 RECORDS = 2000

@@ -7,11 +7,11 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
 from weir_simulator.experiment import Experiment, Objective
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
-from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 from weir_simulator.run import simulate
 from weir_simulator.traces import write_trace
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.quality import judge_fit, split_blocks
-from weir_simulator.fitting.testing import OperatorInterval, a_model, a_structure, run_job
 
 
 @pytest.fixture(scope="module")

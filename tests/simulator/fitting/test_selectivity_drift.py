@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.simulator.fitting.known_job import a_model, a_structure
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_simulator.fitting.drift import DriftDetector, SelectivityDrift
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
-from weir_simulator.fitting.testing import a_model, a_structure
 
 DAY = 1440
 

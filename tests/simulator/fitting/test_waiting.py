@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.fitting.known_job import a_model
 from weir_policies.model.queueing import predict_means
 from weir_policies.policy import Aggregation
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
-from weir_simulator.fitting.testing import a_model
 from weir_simulator.fitting.waiting import fit_waiting, is_steady
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from tests.simulator.builders import a_finished_run
 from weir_simulator.comparison import summarise
 from weir_simulator.reports.comparison import render_comparison
-from weir_simulator.testing import a_finished_run
 
 
 def some_rows(*, seeds=2):

@@ -1,7 +1,7 @@
 """The words of a frontier: its prices, and why there are none."""
 
+from tests.simulator.builders import a_frontier
 from weir_simulator.reports import frontier
-from weir_simulator.testing import a_frontier
 
 
 def test_a_bound_that_nothing_keeps_has_its_sentence():

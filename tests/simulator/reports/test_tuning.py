@@ -1,7 +1,7 @@
 """The words of a tuning: its verdict, and what its progress bar says."""
 
+from tests.simulator.builders import a_tuning
 from weir_simulator.reports import tuning
-from weir_simulator.testing import a_tuning
 
 
 def test_what_was_gained_is_said_with_what_is_allowed():

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, HISTORY, RESIZE, RESTART
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import evaluation
 
 

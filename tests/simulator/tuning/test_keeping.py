@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies.application_manager.search.protocol import Limits
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning import tune as tuning
 from weir_simulator.tuning.evaluation import RunResult
 from weir_simulator.tuning.judging import (

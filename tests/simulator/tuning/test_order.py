@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from tests.simulator.builders import an_experiment
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.errors import TuningError
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.order import (
     TuningRequest,
     apply_tuning,

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate
 from weir_simulator.tuning.judging import Judged, is_better, required_of_each
 from weir_simulator.tuning.tune import JUDGING_SEEDS_OF_LEARNERS, naive_tuning

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_policies.application_manager.search.protocol import Limits, rank
 from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
@@ -14,7 +15,6 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Objective, Operator, PathBound, World
 from weir_simulator.run import simulate
-from weir_simulator.testing import an_experiment
 from weir_simulator.training import train_policies
 from weir_simulator.tuning import workers
 from weir_simulator.tuning.evaluation import SimulationRun, evaluate

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulator.builders import a_tuning, an_experiment
 from weir_policies.errors import WeirPolicyError
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.errors import SimulatorError, TuningError
 from weir_simulator.experiment import Objective, Operator
 from weir_simulator.experiment_files import write_experiment
-from weir_simulator.testing import a_tuning, an_experiment
 from weir_simulator.tuning.order import apply_tuning
 from weir_simulator.tuning.study import Study, read_best
 from weir_simulator.tuning.warm_starts import adapt_tuning, read_warm_start

@@ -2,9 +2,9 @@ import multiprocessing
 
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.evaluation import SimulationRun
 from weir_simulator.tuning.tune import naive_tuning, never
 from weir_simulator.tuning.workers import Workers

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.kubernetes.api.background import (
     FIRST_PAUSE,
     HEALTHY_AFTER,
@@ -16,10 +18,8 @@ from weir_operator.kubernetes.api.background import (
 )
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.process.listing import Listing
 from weir_operator.kubernetes.status.telemetry import Telemetry
-from weir_operator.rescale.testing import FakeClock
 
 
 class Enough(BaseException):

@@ -8,11 +8,11 @@ from inspect import signature
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
-from weir_operator.rescale.testing import FakeClock
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weir/leases/weir-controller"
 

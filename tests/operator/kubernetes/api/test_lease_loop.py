@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
 from weir_operator.kubernetes.api.background import own_loop
 from weir_operator.kubernetes.api.leader import BootClock, Leader, LeaseLostError, LeaseSettings
-from weir_operator.kubernetes.api.testing import MemoryApi
 
 PATIENCE = 30.0
 TIMES = LeaseSettings(namespace="weir", identity="one", renew_deadline=1.0, retry_every=0.05)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from weir_operator.external.testing import FakeCluster
+from tests.operator.external.fakes import FakeCluster
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.app.autoscaler_conflicts import (
     Scalers,
@@ -10,7 +11,6 @@ from weir_operator.kubernetes.app.autoscaler_conflicts import (
     foreign_workloads,
     read_scalers,
 )
-from weir_operator.streamapp.testing import a_stream_app
 
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 SCALED = "/apis/keda.sh/v1alpha1/namespaces/default/scaledobjects"

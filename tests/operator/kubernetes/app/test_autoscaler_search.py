@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from weir_operator.external.testing import FakeCluster, flink_deployment_objects
+from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import LOOK_EVERY, AutoscalerConflicts
-from weir_operator.rescale.testing import FakeClock
-from weir_operator.streamapp.testing import a_stream_app
 
 SCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"

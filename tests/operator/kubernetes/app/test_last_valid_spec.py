@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
-from weir_operator.streamapp.testing import a_manifest
 
 FILE = "last-right-spec.json"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.preflight import find_refusals, read_app
-from weir_operator.streamapp.testing import a_manifest, a_stream_app
 from weir_policies import registry
 
 

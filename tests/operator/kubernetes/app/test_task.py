@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.opening import phase_of
 from weir_operator.kubernetes.app.task import (
@@ -21,7 +22,6 @@ from weir_operator.kubernetes.app.task import (
     is_mid_change,
 )
 from weir_operator.rescale.journal import Step
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.quantities import Duration
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.kubernetes.process.free_memory import release_free_memory
-from weir_operator.rescale.testing import FakeClock
 
 pytestmark = pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc"

@@ -7,6 +7,7 @@ import gzip
 import aiohttp
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.process.canary import BEAT, Canary
@@ -18,7 +19,6 @@ from weir_operator.kubernetes.process.health import (
     find_fault,
     watch_over,
 )
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.loading import parse_manifest
 
 KEY = Key("weir", "weir-canary")

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from weir_operator.kubernetes.api.testing import MemoryApi
+from tests.operator.kubernetes.api.memory_api import MemoryApi
 from weir_operator.kubernetes.app.context import PolicyCompiler
 from weir_operator.kubernetes.process import process
 from weir_operator.kubernetes.process.process import Controller

@@ -8,13 +8,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.process import reconcile
 from weir_operator.kubernetes.process.health import Limits, Pulse, find_fault, oldest
 from weir_operator.kubernetes.process.reconcile import Move, Reconciler, choose_move
-from weir_operator.rescale.testing import FakeClock
 
 
 def a_resource(uid="u1", **meta):

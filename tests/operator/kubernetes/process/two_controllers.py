@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, cast
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Key, Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app import opening, task
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.context import ControllerContext
@@ -26,9 +28,7 @@ from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.metrics.source import Window
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.testing import FakeClock, FakeWorld, JobsOf
 from weir_operator.runtime.protocol import Runtime
-from weir_operator.streamapp.testing import a_manifest
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 CHANGES = frozenset(

@@ -7,11 +7,11 @@ from inspect import signature
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
 from tests.operator.kubernetes.process.two_controllers import PATH, OpenFence
 from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
 from weir_operator.kubernetes.status.store import (
     CONFIRMED_FOR,

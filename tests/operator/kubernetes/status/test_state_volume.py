@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from tests.operator.rescale.fakes import FakeClock
 from weir_operator.kubernetes.status.telemetry import Telemetry, watch_state_volume
-from weir_operator.rescale.testing import FakeClock
 
 
 class EnoughError(Exception):

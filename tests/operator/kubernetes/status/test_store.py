@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
 from tests.operator.kubernetes.process.two_controllers import PATH, OpenFence
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.status import store
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.rescale.journal import Kind, plan

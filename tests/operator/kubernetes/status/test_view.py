@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.rescale.fakes import FakeClock
+from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.api.testing import MemoryApi
 from weir_operator.kubernetes.app.reporter import REFRESH, StatusWriter
 from weir_operator.kubernetes.status.conditions import Aspect, judge_tuning
 from weir_operator.kubernetes.status.store import StatusClient
@@ -31,12 +33,10 @@ from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.testing import FakeClock
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_operator.streamapp.status import StreamAppStatus
-from weir_operator.streamapp.testing import a_stream_app
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import Decision, Expectation, Observation, OperatorModel
 

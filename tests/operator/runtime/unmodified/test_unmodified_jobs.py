@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
@@ -26,7 +27,6 @@ from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flin
 from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
-from weir_operator.flink.testing import committed_lines
 from weir_operator.flink.topology import Topology, discover
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec

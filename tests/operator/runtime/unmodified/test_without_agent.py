@@ -5,10 +5,10 @@ import os
 import pytest
 
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
+from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
 from weir_operator.flink.programs import JAR
-from weir_operator.flink.testing import committed_lines
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.streamapp.operators import WHOLE_JOB

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.simulator.builders import an_experiment
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_REPLICAS
-from weir_simulator.testing import an_experiment
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
+from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import empty_view
@@ -22,7 +23,6 @@ from weir_policies.testing import a_model, an_observation
 from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
-from weir_simulator.testing import an_experiment
 
 BOUND = 0.05
 

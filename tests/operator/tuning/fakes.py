@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.simulator.builders import an_experiment
 from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.experiment import TraceSource
-from weir_simulator.testing import an_experiment
 from weir_simulator.tuning.order import (
     Estimate,
     Forecast,
