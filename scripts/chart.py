@@ -73,7 +73,6 @@ def _walk(
 
 
 def _comment_above(lines: list[str], line: int) -> str:
-    """Return the comment directly above a line, as one line."""
     found: list[str] = []
     while line > 0 and lines[line - 1].lstrip().startswith("#"):
         line -= 1

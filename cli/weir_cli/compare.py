@@ -85,11 +85,7 @@ def _run(planned: Sequence[PlannedRun]) -> list[FinishedRun]:
 
 
 def _write(report: Path, page: str) -> Path:
-    """Write the page, in a folder that is made where it is missing; return its path.
-
-    Raises:
-        SimulatorError: It cannot be written.
-    """
+    """Write the page, in a folder that is made where it is missing; return its path."""
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         report.write_text(page, encoding="utf-8")

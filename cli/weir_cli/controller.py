@@ -222,11 +222,7 @@ def controller(
 
 
 def _agent_of(image: str) -> AgentImage:
-    """Return where the agent is, with the digest of the jar that came with this Weir.
-
-    Raises:
-        PermanentError: There is none.
-    """
+    """Return where the agent is, with the digest of the jar that came with this Weir."""
     from weir_operator.errors import PermanentError
     from weir_operator.flink.agent import digest_of, find_agent
     from weir_operator.runtime.kubernetes.pods import AgentImage
@@ -241,11 +237,7 @@ def _agent_of(image: str) -> AgentImage:
 
 
 def _read_pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """Return what KEY=VALUE says; `option` is the one that gave it, for the message.
-
-    Raises:
-        PermanentError: A text is none.
-    """
+    """Return what KEY=VALUE says; `option` is the one that gave it, for the message."""
     from weir_operator.errors import PermanentError
 
     pairs = {}

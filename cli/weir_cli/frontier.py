@@ -219,22 +219,12 @@ def _name(changes: Sequence[WhatIf]) -> str:
 
 
 def _read_bounds(text: str | None, experiment: Experiment) -> tuple[float, ...]:
-    """Return the bounds, s, ascending.
-
-    Raises:
-        ExperimentError: One is no duration.
-    """
     if text is None:
         return default_bounds(experiment)
     return tuple(sorted({read_seconds(each, "--bounds") for each in text.split(",")}))
 
 
 def _read_shares(text: str) -> tuple[float, ...]:
-    """Return the percents, ascending.
-
-    Raises:
-        ExperimentError: One is no number from 0 to 100.
-    """
     shares = set()
     for each in text.split(","):
         try:

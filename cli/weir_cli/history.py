@@ -97,11 +97,7 @@ def fit_to_history(
 
 
 def _label_of(source: str) -> str:
-    """Return the application as which a StreamApp's history is kept.
-
-    Raises:
-        ExperimentError: It is a file, which belongs to no application.
-    """
+    """Return the application as which a StreamApp's history is kept."""
     if is_file(source):
         raise ExperimentError(
             (f"--app: expected the application whose history to fit {source} to, got "

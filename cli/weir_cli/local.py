@@ -178,11 +178,7 @@ def _prepare_manifest(
     state: Path,
     as_json: bool,
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the manifest to run, and the arguments that it lacks; write it for a job alone.
-
-    Raises:
-        PermanentError: An option does not fit the file, or the program is no job that Weir can run.
-    """
+    """Return the manifest to run, and the arguments that it lacks; write it for a job alone."""
     from weir_operator.errors import PermanentError
     from weir_operator.local.program import is_program, write_manifest
     from weir_operator.runtime.files import storing
@@ -245,7 +241,6 @@ def _view(*, as_json: bool) -> Iterator[Callable[[Record], None]]:
 def _report(
     seen: RecordedRun, manifest: Path, *, summary: Path | None, path: Path, as_json: bool
 ) -> None:
-    """Write the summary, if one is asked for, and the report."""
     from weir_operator.reporting.report import render_report, write_figures
     from weir_operator.runtime.files import storing
     from weir_operator.streamapp.loading import load_manifest
@@ -260,11 +255,7 @@ def _report(
 
 
 def _read_arguments(text: str) -> tuple[str, ...]:
-    """Return the words of a command line.
-
-    Raises:
-        PermanentError: A quotation mark is not closed.
-    """
+    """Return the words of a command line."""
     from weir_operator.errors import PermanentError
 
     try:

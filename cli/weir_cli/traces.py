@@ -127,11 +127,7 @@ def synthesise_trace(
 
 
 def _refuse_same(file: Path, out: Path) -> None:
-    """Keep the user's trace: what is left out of it would be gone.
-
-    Raises:
-        TraceError: Both are the same file.
-    """
+    """Keep the user's trace: what is left out of it would be gone."""
     if out.exists() and out.samefile(file):
         raise TraceError(f"OUT: expected another file than {file}, the input; choose a new name")
 

@@ -132,11 +132,7 @@ def tune(
 
 
 def _read_name(text: str, option: str, known: tuple[Name, ...]) -> Name:
-    """Return the one of several names that an option says.
-
-    Raises:
-        ExperimentError: It says another.
-    """
+    """Return the one of several names that an option says."""
     for name in known:
         if name == text:
             return name

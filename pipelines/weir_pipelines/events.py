@@ -145,11 +145,7 @@ def _seconds(rows: DataFrame, column: str, time_format: str | None) -> Column:
 
 
 def _refuse_wrong(times: DataFrame, column: str) -> None:
-    """Look for a row without a time, or with one that can be none.
-
-    Raises:
-        InputError: There is one; it names the first of its file.
-    """
+    """Look for a row without a time, or with one that can be none."""
     seconds = F.col("seconds")
     sound = (seconds >= FIRST.timestamp()) & (seconds < LAST.timestamp())
     wrong = times.where(~F.coalesce(sound, F.lit(False))).limit(1).collect()
@@ -180,11 +176,7 @@ def _row_of(file: Path, place: int, text: str | None) -> int:
 
 
 def _refuse_holes(times: DataFrame) -> None:
-    """Look for a stray time, which would make years of minutes without arrivals.
-
-    Raises:
-        InputError: There are no events for more than `LONGEST_HOLE`.
-    """
+    """Look for a stray time, which would make years of minutes without arrivals."""
     days = times.select(F.to_date(F.timestamp_seconds("seconds")).alias("day")).distinct()
     found = sorted(row.day for row in days.collect())
     for before, after in itertools.pairwise(found):

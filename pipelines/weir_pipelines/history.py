@@ -163,9 +163,6 @@ def _read_day(
     """Return some columns of a day's rows, and the Unix seconds `begin` of each one's interval.
 
     As columns: rows of Python take fifty times as much, half a gigabyte for a hundred operators.
-
-    Raises:
-        InputError: The file cannot be read, or holds what cannot be.
     """
     rows = pa.schema([arrow_schema(table).field(name) for name in columns]).empty_table()
     for file in store.paths(table, [partition]):  # one, or none
@@ -266,7 +263,6 @@ def _group(rows: pa.Table, keys: Sequence[str]) -> pa.TableGroupBy:
 
 
 def _sorted_values(column: pa.ChunkedArray) -> list[int]:
-    """Return each value once, in order."""
     return [int(each) for each in np.unique(column.to_numpy())]
 
 

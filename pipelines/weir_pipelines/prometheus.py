@@ -218,12 +218,7 @@ class PrometheusHistory:
     def _ask(
         self, question: Callable[[], Sequence[T]], *, is_divisible: bool = False
     ) -> Sequence[T]:
-        """Ask, and ask again while that may help.
-
-        Raises:
-            _TooLargeError: Asking for less may help, and `is_divisible`.
-            SourceError: Nothing helps.
-        """
+        """Ask, and ask again while that may help."""
 
         def may_pass(error: BaseException) -> bool:
             if not isinstance(error, _UnansweredError):

@@ -201,7 +201,6 @@ class _Day:
         return self.grid(found)
 
     def flags(self, *marked: Ints) -> Bools:
-        """Mark cells."""
         found = np.zeros(self.size, dtype=np.bool_)
         for cells in marked:
             found[cells] = True

@@ -423,11 +423,7 @@ def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
 
 @cache
 def _load(name: str) -> Registered:
-    """Return the policy that an installed package declares.
-
-    Raises:
-        PolicyNotLoadedError: Its module cannot be imported, or what it declares is no policy.
-    """
+    """Return the policy that an installed package declares."""
     declared = _entry_points()[name]
     try:
         found = declared.load()

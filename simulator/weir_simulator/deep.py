@@ -148,11 +148,7 @@ def _note(worlds: _Worlds, rates: Floats, rows: Floats) -> None:
 
 
 def _refuse_what_differs(experiments: Sequence[Experiment]) -> None:
-    """Refuse experiments that the batched loop cannot run, or not together.
-
-    Raises:
-        SimulatorError: There are such.
-    """
+    """Refuse experiments that the batched loop cannot run, or not together."""
     if not all(can_batch(experiment) for experiment in experiments):
         raise SimulatorError(
             "Expected one operator in a steady state whose mean response time is bounded, without "
@@ -194,12 +190,7 @@ def _stack(compilations: Sequence[Scene]) -> _Worlds:
 
 
 def _gather_rates(runs: Sequence[Run], compilations: Sequence[Scene]) -> Floats:
-    """Return the rate of every run in every slot, records/s, `(slots, r)`.
-
-    Raises:
-        SimulatorError: The traces are of different lengths.
-        TraceError: A trace cannot be read.
-    """
+    """Return the rate of every run in every slot, records/s, `(slots, r)`."""
     columns = []
     for (experiment, _), compilation in zip(runs, compilations, strict=True):
         given = arrival_rates(experiment.trace)

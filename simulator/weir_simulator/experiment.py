@@ -925,11 +925,7 @@ class Experiment(Section):
 
 
 def _join(operators: Sequence[Operator], edges: Sequence[Edge]) -> graph.Dataflow:
-    """Return operators and edges as a graph.
-
-    Raises:
-        DataflowError: They make none.
-    """
+    """Return operators and edges as a graph."""
     return graph.Dataflow(
         operators=tuple(operator.name for operator in operators),
         edges=tuple(

@@ -239,11 +239,7 @@ _Loader.add_implicit_resolver(
 
 
 def _read(path: Path) -> tuple[object, dict[Place, int]]:
-    """Return the one document of a file as plain values, and the line of each field.
-
-    Raises:
-        ExperimentError: It cannot be read, is not YAML, or has a key twice.
-    """
+    """Return the one document of a file as plain values, and the line of each field."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -282,11 +278,7 @@ def _read(path: Path) -> tuple[object, dict[Place, int]]:
 
 
 def _find_lines(node: yaml.Node, place: Place, path: Path) -> Iterator[tuple[Place, int]]:
-    """Yield the line of each field, counted from 1.
-
-    Raises:
-        ExperimentError: A key stands twice, of which YAML would keep the second in silence.
-    """
+    """Yield the line of each field, counted from 1."""
     yield place, node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):

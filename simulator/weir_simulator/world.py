@@ -266,11 +266,6 @@ def _find_arrivals(o: int, state: WorldState, view: View) -> None:
 
     While records wait upstream, its policy gets as rate what would arrive if none did; or what
     passes, if that is more, because they are worked off. The live controller does the same.
-
-    Args:
-        o: Row of the operator.
-        state: `fed` holds what the operators before it processed, records/s.
-        view: `offered` and `upstream` of the operator hold sums over the operators before it.
     """
     seen = view.seen[o]
     gain = seen.rate / state.fed[o] if state.fed[o] > 0 else np.nan

@@ -240,7 +240,6 @@ class ExternalApp:
 
     @property
     def _pods(self) -> tuple[PodPlace, ...]:
-        """All pods that are paid for."""
         return (*self._task_managers, *self._watch.job_managers)
 
     def _asked(self) -> Directives:

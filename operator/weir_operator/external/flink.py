@@ -130,11 +130,7 @@ class ScaledFlink(FlinkRest):
 
 
 async def _refuse_changes() -> None:
-    """Refuse: whatever the code above believes, an external job is not changed.
-
-    Raises:
-        PermanentError: Always.
-    """
+    """Refuse: whatever the code above believes, an external job is not changed."""
     raise PermanentError(
         "Expected only GET requests to an external job, got another method: "
         "Weir only advises it, see spec.flink.ref"

@@ -164,12 +164,7 @@ class InPlace:
             await self._send(wanted)
 
     async def _send(self, wanted: Vertices) -> bool:
-        """Send the parallelism to a job of Flink 2.x that does not have it; return whether it was.
-
-        Raises:
-            PermanentError: Flink refuses it.
-            TemporaryError: It did not answer.
-        """
+        """Send a job of Flink 2.x another parallelism; return whether it was sent."""
         job = await self._watch.run()
         reference, flink = self._watch.reference, self._watch.flink
         if reference is None or flink is None:

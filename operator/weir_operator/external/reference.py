@@ -249,11 +249,7 @@ async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) ->
 
 
 def _read_note(note: str) -> tuple[str, int | None]:
-    """Return the name and the port in the annotation of a service.
-
-    Raises:
-        PermanentError: It is no name, such as a path to something else, or no port.
-    """
+    """Return the name and the port in the annotation of a service."""
     name, colon, port = note.partition(":")
     right = re.fullmatch(DNS_LABEL, name) and len(name) <= LONGEST_NAME
     if right and not colon:
@@ -274,11 +270,6 @@ def _rest_port(service: Json) -> int | None:
 
 
 def _url(service: Json, port: int) -> str:
-    """Return where a service is reached.
-
-    Raises:
-        PermanentError: It is a name for a place outside the namespace.
-    """
     meta, address = service["metadata"], service["spec"].get("clusterIP")
     if service["spec"].get("type") == "ExternalName":
         raise PermanentError(

@@ -168,21 +168,7 @@ def _read_replicas(
     url: str,
     whole: bool,
 ) -> tuple[tuple[Replica, ...], frozenset[str]]:
-    """Return the replicas, and the ids of those that have come to their own end.
-
-    Args:
-        job: What Flink says of it.
-        subtasks: By vertex id.
-        places: By TaskManager id.
-        named: The operator of each vertex by its id.
-        topology: The operators; a replica is a subtask of the vertex that has the most.
-        pools: Of the StreamApp, as written.
-        url: Flink's REST address, where all of it is measured.
-        whole: Each has the size of the first pool, whatever it shares its TaskManager with.
-
-    Raises:
-        TemporaryError: A subtask has no TaskManager that is known.
-    """
+    """Return the replicas, and the ids of those that have come to their own end."""
     written = {pool.name: {size.cores: size.text for size in pool.sizes} for pool in pools}
     replicas, drained = [], set()
     for vertices in topology.vertices.values():

@@ -119,7 +119,6 @@ class JobWatch:
             await flink.close()
 
     async def _find_run(self, flink: ExternalFlink) -> JobSummary:
-        """Return the one job that runs."""
         runs = [job for job in await flink.jobs() if not job.state.is_over]
         if len(runs) > 1:
             names = ", ".join(sorted(run.name for run in runs))

@@ -312,7 +312,6 @@ class _Sizes:
     prefix: str
 
     def has(self, name: str) -> bool:
-        """Return whether a key is set."""
         return f"{self.prefix}{name}" in self.configuration
 
     def refuse_second_totals(self) -> None:
@@ -343,7 +342,6 @@ class _Sizes:
         return min(max(self.fraction(name, fraction, of=of), minimum), maximum)
 
     def fraction(self, name: str, default: float, *, of: int) -> int:
-        """Return a fraction of a whole."""
         key = f"{self.prefix}{name}.fraction"
         text = self.configuration.get(key)
         try:

@@ -139,11 +139,6 @@ class FlinkTransport:
 
 
 def _understand(what: str, status: int, content: bytes, parse: Callable[[Json], T]) -> T:
-    """Return an answer, parsed.
-
-    Raises:
-        TemporaryError, PermanentError: See `FlinkTransport.ask`.
-    """
     if status >= 400:
         raise _error_of(what, status, content)
     if status >= 300:

@@ -171,11 +171,7 @@ class BudgetSharing:
         bound: float,
         sink_bounds: Mapping[str, float],
     ) -> dict[str, float]:
-        """Return the budgets within bounds on the mean.
-
-        Raises:
-            _OutOfReachError: It cannot be kept; names the least possible one.
-        """
+        """Return the budgets within bounds on the mean."""
         minimum = {name: _least(manager) for name, manager in managers.items()}
         fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
         scaled = dataflow.without(fixed)

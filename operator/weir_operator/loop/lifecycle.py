@@ -346,11 +346,7 @@ class Lifecycle:
         return Health.RUNS
 
     async def _match_running_job(self) -> AppStatus:
-        """Return the status, which names the job that runs, whatever it named before.
-
-        Raises:
-            UnexpectedJobError: More than one job runs.
-        """
+        """Return the status, which names the job that runs, whatever it named before."""
         before, live = self._store.load(), await self._jobs.live()
         if live in ((), (before.job_id,)):
             return before
@@ -681,11 +677,7 @@ class Lifecycle:
     async def _walk_to_a_place(
         self, make: Callable[[float, DeploymentMap], RescaleJournal]
     ) -> None:
-        """Start a job that is down where it was, or in the next best place that has room.
-
-        Args:
-            make: Returns the journal, from the time and the target.
-        """
+        """Start a job that is down where it was, or in the next best place that has room."""
         target = await self._room.find_target(self._store.load())
         while True:
             try:

@@ -417,14 +417,7 @@ class ApplicationController:
         *,
         expected: float,
     ) -> None:
-        """Record what was decided, then begin what was granted.
-
-        Args:
-            ruling: What was decided.
-            proposals: By operator.
-            snapshot: What the decisions are based on.
-            expected: The response time after the change, seconds.
-        """
+        """Record what was decided, then begin what was granted."""
         tick_id = _new_id()
         self._memory.keep(tick_id, snapshot.now, proposals, ruling)
         if ruling.granted or ruling.move is not None:

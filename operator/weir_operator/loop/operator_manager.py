@@ -485,13 +485,7 @@ def _within_full_pools(
 def _within_room(
     model: OperatorModel, whole: OperatorModel, taken: Mapping[str, int]
 ) -> OperatorModel:
-    """Return the model in which pools have no more room than the other operators leave.
-
-    Args:
-        model: What the operator may have at present.
-        whole: With the pools' own limits, which are those of all operators together.
-        taken: Replicas of each pool that the others have or get.
-    """
+    """Return the model in which pools have no more room than the other operators leave."""
     types = tuple(
         each
         if each.pool_limit is None or limited.pool_limit is None

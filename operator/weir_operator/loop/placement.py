@@ -125,7 +125,6 @@ def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
 
 
 def _count(counts: Mapping[str, int], pool: str) -> int:
-    """Return the replicas in a pool."""
     return sum(count for node_type, count in counts.items() if node_type.split("/", 1)[0] == pool)
 
 

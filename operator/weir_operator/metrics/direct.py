@@ -296,11 +296,7 @@ class DirectSource:
             del self._too_large[target]
 
     def _check_limits(self, since: float) -> None:
-        """Return if everything that was offered since a Unix time was read.
-
-        Raises:
-            TemporaryError: It was more than is read.
-        """
+        """Return if everything that was offered since a Unix time was read."""
         for target, (why, _) in self._too_large.items():
             raise TemporaryError(
                 f"Weir cannot read the metrics page of {urlsplit(target).netloc}: {why}"
@@ -343,7 +339,6 @@ class DirectSource:
             _LOGGER.info("%s is not scraped: %.200s", target, reason, exc_info=defect)
 
     async def _sample(self, target: str) -> Sequence[_Sample]:
-        """Return the samples on the page of a target."""
         held = 0
 
         def hold(count: int) -> None:
@@ -377,21 +372,12 @@ class DirectSource:
             return await read_raw(response, MAX_PAGE, hold=hold)
 
     def _parse_large(self, raw: Raw) -> list[_Sample]:
-        """Do as `_parse` does with a whole page, up to the limits.
-
-        Raises:
-            TooLargeError: There is more on it than is read.
-            ValueError: It is no page of metrics.
-        """
+        """Do as `_parse` does with a whole page, up to the limits."""
         with self._counting():
             return self._parse(_select(decompress(raw, MAX_PAGE)))
 
     def _parse(self, lines: bytes) -> list[_Sample]:
-        """Return the samples of the StreamApp in lines of a page.
-
-        Raises:
-            ValueError: They are no lines of metrics.
-        """
+        """Return the samples of the StreamApp in lines of a page."""
         return [sample for sample in _samples(lines) if self._is_read(sample[1])]
 
     @contextlib.contextmanager
@@ -409,11 +395,7 @@ class DirectSource:
 
 
 def _select(page: bytes) -> bytes:
-    """Return the lines that Weir reads; parsing all 300 would take five times as long.
-
-    Raises:
-        TooLargeError: There are more than are read, or longer ones.
-    """
+    """Return the lines that Weir reads; parsing all 300 would take five times as long."""
     wanted: list[bytes] = []
     for line in io.BytesIO(page):  # not all lines at once: there may be millions
         if line.partition(b"{")[0] not in _NAMES:

@@ -260,12 +260,7 @@ class PrometheusServer:
                 question.answer.set_result(dealt.get(question.value, ()))
 
     async def _query(self, selector: str, low: float, high: float) -> Sequence[Series]:
-        """Ask for [low, high] in a thread, as the client is synchronous.
-
-        Raises:
-            TooLargeError: The answer has more bytes than are read.
-            TemporaryError: See `series`.
-        """
+        """Ask for [low, high] in a thread, as the client is synchronous."""
         milliseconds = math.ceil((high - low) * 1000) + 1
         query = f"{selector}[{milliseconds}ms]"
         try:

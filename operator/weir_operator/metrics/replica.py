@@ -163,7 +163,6 @@ def _total(series: Iterable[Series]) -> float:
 
 
 def _sum(values: Iterable[float]) -> float:
-    """Sum, NaN if there is nothing to sum."""
     listed = list(values)
     return sum(listed) if listed else math.nan
 

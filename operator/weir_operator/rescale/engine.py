@@ -314,12 +314,6 @@ class Rescaler:
 
         What their first task loads would be a part of the gap. Another job on the JobManager must
         have ended before the next step, and so must one that an earlier controller left.
-
-        Args:
-            cold: The TaskManagers; empty only sees to it that none is being warmed up.
-
-        Raises:
-            TemporaryError: One is, in spite of its cancellation.
         """
 
         async def idle() -> bool | None:
@@ -343,11 +337,7 @@ class Rescaler:
         lacking: Callable[[], Awaitable[bool | None]],
         remaining: Callable[[], Awaitable[list[Replica]]],
     ) -> None:
-        """Wait until all TaskManagers are registered, for nodes that are being added too.
-
-        Raises:
-            TemporaryError: They are not; `PodsPendingError` where some have no place.
-        """
+        """Wait until all TaskManagers are registered, for nodes that are being added too."""
         limit, began = self._settings.start_deadline, self._clock.monotonic()
         if await self._until(lacking, limit) is not None:
             return
@@ -429,12 +419,7 @@ class Rescaler:
         return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
 
     async def _note_flow(self, journal: RescaleJournal, seconds: float) -> RescaleJournal:
-        """Note whether records pass the job that is about to be restarted.
-
-        Args:
-            journal: The change, before the restart.
-            seconds: For how long it is watched until one does.
-        """
+        """Note whether records pass the job that is about to be restarted."""
         first: Reading | None = None
         if self._earlier is not None and self._clock.monotonic() - self._earlier[0] <= FLOW_RECENT:
             first = self._earlier[1]
@@ -711,12 +696,7 @@ class Rescaler:
     async def _verify_flow(
         self, journal: RescaleJournal, read: Callable[[], Awaitable[Reading | None]]
     ) -> RescaleJournal:
-        """Wait until records pass the job, which runs, or nothing waits for it.
-
-        Args:
-            journal: The change.
-            read: Returns what the job has read since it was restarted.
-        """
+        """Wait until records pass the job, which runs, or nothing waits for it."""
         job, settings = journal.new_job, self._settings
         began = self._clock.monotonic()
 

@@ -118,10 +118,6 @@ class HistoryReader:
         """Begin a read, whose turn it is.
 
         An asker that goes does not end the read, which keeps its turn until it is over or overdue.
-
-        Raises:
-            TimeoutError: The read before it is overdue.
-            TemporaryError: There is no thread for it.
         """
         if not self._over.done():
             self._turn.release()
@@ -162,11 +158,7 @@ def _read_beside(read: Callable[[], T]) -> tuple[Future[T], Future[None]]:
 
 
 def _read(read: Callable[[], T]) -> T:
-    """Read, and log a defect in it, because the caller may be gone.
-
-    Raises:
-        TemporaryError: It cannot be read.
-    """
+    """Read, and log a defect in it, because the caller may be gone."""
     try:
         return read()
     except TemporaryError:

@@ -263,12 +263,7 @@ class TuningLoop:
         return self._state.fit_since != since
 
     async def _ask(self, request: TuningRequest) -> TuningResult:
-        """Return the tuner's answer; a lost one is asked for again.
-
-        Raises:
-            TuningLostError: It was lost each time.
-            WeirError: It cannot be had.
-        """
+        """Return the tuner's answer; a lost one is asked for again."""
         name = f"v{self._next_number}"
         for _ in range(TRIES - 1):
             try:
@@ -278,11 +273,7 @@ class TuningLoop:
         return await self._tuner.tune(request, name=name)
 
     def _take(self, result: TuningResult, fit: Fit) -> None:
-        """Put the best in force if it is better by the simulator, with confidence.
-
-        Raises:
-            TuningLostError: It could not be judged by any forecast.
-        """
+        """Put the best in force if it is better by the simulator, with confidence."""
         if result.forecast is None:
             raise TuningLostError("Expected a forecast in the answer of a tuning, got none")
         unsure = "" if result.better else result.doubt
@@ -334,11 +325,7 @@ class TuningLoop:
     # -- what is in force, and whether it keeps what it promised ----------------------------------
 
     def _watch(self, sample: IntervalSample) -> None:
-        """Base the next fit on what was measured since the job has drifted.
-
-        Raises:
-            TemporaryError: The disk is full; what a later save writes knows of the drift.
-        """
+        """Base the next fit on what was measured since the job has drifted."""
         drift = self._fitter.watch(sample)
         if drift is None:
             return

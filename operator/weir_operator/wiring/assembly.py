@@ -334,7 +334,6 @@ def refuse_operators(app: StreamApp) -> None:
 
 
 def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
-    """Return an operator as in the manifest."""
     return OperatorModel(
         name=operator.name,
         node_types=_share_types(world.node_types(app, operator.name)),
@@ -420,7 +419,6 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
 
 
 def _simulated_objective(app: StreamApp) -> Objective:
-    """Return the objective as an experiment has it."""
     whole = app.spec.objective.response_time
     return Objective(
         response_time=whole.bound.seconds,

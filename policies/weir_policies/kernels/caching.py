@@ -116,11 +116,7 @@ class _StampOfAll:
         self._module = py_func.__module__
 
     def ensure_cache_path(self) -> None:
-        """Make the folder, and put there what was compiled already.
-
-        Raises:
-            OSError: It cannot be written to.
-        """
+        """Make the folder, and put there what was compiled already."""
         super().ensure_cache_path()  # type: ignore[misc]  # the locator's
         _copy_built(self._module, Path(self.get_cache_path()))  # type: ignore[attr-defined]
 
@@ -133,7 +129,6 @@ class _StampOfAll:
         return f"{line}-{_shorten(self.get_source_stamp())}"
 
     def get_source_stamp(self) -> bytes:
-        """Return a hash of all sources."""
         return find_stamp(self._module)
 
 

@@ -95,12 +95,10 @@ class _Field:
 
     @property
     def numba_number(self) -> types.Type:
-        """The type of its numbers in a kernel."""
         return types.float64 if self.is_float else types.int64
 
     @property
     def numba_type(self) -> types.Type:
-        """Its type in a kernel."""
         number = self.numba_number
         return number if self.shape is None else types.Array(number, len(self.shape), "C")
 
@@ -216,7 +214,6 @@ class _FieldOfRow(AttributeTemplate):
     def generic_resolve(  # type: ignore[override]  # declared as a constant there
         self, row: _Row, name: str
     ) -> types.Type | None:
-        """Return the type of a field."""
         field = row.kind.fields.get(name)
         return None if field is None else field.numba_type
 

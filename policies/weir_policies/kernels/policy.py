@@ -112,7 +112,6 @@ class _PolicyState:
 
     @property
     def view(self) -> View:
-        """What is known of the operator."""
         return self.operator.view
 
     def load(self) -> Memory:
@@ -406,7 +405,6 @@ def fill_before(view: View, transition: Transition) -> None:
 
 
 def _read_seen(observation: Observation) -> tuple[float, ...]:
-    """Return a record of `View.seen`."""
     return (
         observation.rate,
         observation.processed,

@@ -199,7 +199,6 @@ def allocate_memory(memory: Memory, storage: TableStorage) -> tuple[Memory, Allo
 
 
 def _copy_used_pages(source: NDArray[np.uint8], target: NDArray[np.uint8]) -> None:
-    """Copy what is not zero, page by page."""
     whole = source.size // PAGE * PAGE
     pages = source[:whole].view(np.uint64).reshape(-1, PAGE // 8)
     for page in np.flatnonzero(pages.any(axis=1)):

@@ -225,7 +225,6 @@ class _ArrayOfView(AttributeTemplate):
     def generic_resolve(  # type: ignore[override]  # declared as a constant there
         self, view: _ViewType, name: str
     ) -> types.Type | None:
-        """Return the type of an array."""
         return view.arrays.get(name)
 
 

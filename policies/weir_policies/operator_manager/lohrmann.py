@@ -166,15 +166,7 @@ def _serve_path(view: View, path: Counts) -> None:
 
 @compiled
 def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> None:
-    """Give an operator the replicas that it needs, or that gain more than the second best.
-
-    Args:
-        o: Row of the operator.
-        view: Where its replicas so far stand.
-        slack: Budget less all waiting times of the path, s.
-        second: What the second best would gain by one replica, s.
-        scalable: Operators of the path below their most.
-    """
+    """Give an operator the replicas that it needs, or that gain more than the second best."""
     replicas = view.target[o, 0]
     load = view.seen[o].rate * view.model[o].service_mean
     slope = load * view.model[o].service_mean * variability(o, view)

@@ -726,7 +726,6 @@ def _describe_budget(weighed: Weighed) -> str:
 
 
 def _rate_urgency(observation: Observation, weighed: Weighed) -> float:
-    """Return how much the change is needed."""
     plan, present = weighed.plan, weighed.present
     if weighed.chosen is present:
         return 0.0

@@ -170,7 +170,6 @@ def _choose_removed(o: int, view: View, choice: int) -> int:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Say which threshold was crossed, and by how much."""
     here, own = observation.deployment, ThresholdMemory(memory[0])
     busy, high, low = float(view.seen[0].busiest), own.high, own.low
     worst = f"the busiest replica is {format_share(busy)} busy"

@@ -108,15 +108,7 @@ class _Sum:
     def add(
         self, residual: float, variance: float, began: float, *, amount: float, base: float
     ) -> None:
-        """Take one interval, which began at a Unix time.
-
-        Args:
-            residual: How much more was measured than was fitted, 0.2 for a fifth.
-            variance: Of the residual.
-            began: Unix seconds.
-            amount: What goes into `total`.
-            base: What goes into `base`.
-        """
+        """Take one interval, which began at a Unix time."""
         if not self.evidence:
             self.since, self.total, self.base, self.intervals = began, 0.0, 0.0, 0
         ratio = DRIFT / variance * (self.direction * residual - DRIFT / 2)

@@ -268,7 +268,6 @@ def correlation_time(series: Floats) -> float:
 
 
 def _limited(limits: Limits) -> tuple[tuple[int, float, str], ...]:
-    """Return column, limit and name of what is limited."""
     return (
         (VIOLATIONS, limits.violations, "misses"),
         (RECONFIGURATIONS, limits.reconfigurations, "restarts"),

@@ -149,11 +149,6 @@ def _add_extras(
     """Return the result with a forecast of its best and trained policies, as asked for.
 
     They are trained for what will be in force: the best if it is better, else the incumbent.
-
-    Args:
-        order: Says what is asked for.
-        made_up: The traces that the best was judged on; none is the experiment's own.
-        result: What was found.
     """
     best = apply_tuning(order.experiment, result.best)
     expected: Forecast | None = None
@@ -310,14 +305,7 @@ class _Search:
         traffic: Sequence[Trace] = (),
         should_stop: Callable[[], bool] = never,
     ) -> list[Judged]:
-        """Return the incumbent and then the points, simulated with each seed.
-
-        Args:
-            points: What is compared with the incumbent.
-            seeds: None that the search used.
-            traffic: Records/s by slot for each seed; empty is the trace for all of them.
-            should_stop: Then there is no result, and the list is empty.
-        """
+        """Return the incumbent and then the points, simulated with each seed."""
         runs = [
             SimulationRun(
                 point=point,
@@ -374,11 +362,7 @@ class _Search:
     def _judge_on_made_up(
         self, full: Sequence[Evaluation]
     ) -> tuple[list[Tuning], list[Judged]] | None:
-        """Return a point and how it and the incumbent do on made-up traffic; `None` past the time.
-
-        Args:
-            full: The evaluations in full.
-        """
+        """Return a point, and how it and the incumbent do on made-up traffic; `None` if late."""
         order = self._order
         made_up = resampled_traffic(self._trace[: self._judging_slots], seed=order.seed)
         self.made_up = made_up
@@ -401,11 +385,7 @@ class _Search:
         return late or self._asked_to_stop()
 
     def _shortlist(self, full: Sequence[Evaluation]) -> list[Tuning]:
-        """Return which of the search's points are compared with the incumbent.
-
-        Args:
-            full: The evaluations in full, best first.
-        """
+        """Return which of the search's points are compared with the incumbent."""
         order, limits = self._order, self._limits
         points = [each.point for each in full[: order.shortlist]]
         half = Limits(
@@ -423,9 +403,6 @@ class _Search:
         The search has seen a single short trace, on which the cheapest points nearly break a limit.
         So these are points that no other is as good as in every respect, some on the way to the
         incumbent, and the warm starts.
-
-        Args:
-            full: The evaluations in full.
         """
         front = [
             each.point
@@ -438,12 +415,7 @@ class _Search:
         return points + [each for each in (*others, *self._order.warm_starts) if each not in points]
 
     def _most_likely(self, points: Sequence[Tuning], judged: Sequence[Judged]) -> Tuning:
-        """Return the cheapest point that is surely better than the incumbent, or the next to it.
-
-        Args:
-            points: The choices.
-            judged: The incumbent, and then each of them.
-        """
+        """Return the cheapest point that is surely better than the incumbent, or the next to it."""
         theirs, *candidates = judged
 
         def order_of(place: int) -> tuple[bool, float]:

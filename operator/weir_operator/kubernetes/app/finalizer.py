@@ -158,11 +158,7 @@ async def _is_going(context: ControllerContext, namespace: str) -> bool:
 
 
 def _log_remaining_state(stores: AppStores, reporter: StatusReporter) -> bool:
-    """Log where the state is of a job that was deleted with its namespace.
-
-    Returns:
-        Whether it has a last savepoint, or needed none.
-    """
+    """Log where the state is of a job that was deleted with its namespace."""
     status = stores.store.load()
     seen = status.checkpointed
     ran = status.job_id is not None and not (status.suspended or status.finished)

@@ -67,7 +67,6 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
     ) -> kopf.BodyEssence:
-        """Return an empty essence."""
         return kopf.BodyEssence({})
 
 

@@ -53,11 +53,6 @@ class Listing:
                 self._telemetry.count_task_failure("lists")
 
     async def _list(self, namespace: str | None) -> None:
-        """List those of one namespace, or of all.
-
-        Raises:
-            WeirError: The API server did not answer, or refused.
-        """
         # Before the first page: others may be created while pages are read.
         managed = [key for key in self._reconciler.apps if namespace in (None, key.namespace)]
         there = set()

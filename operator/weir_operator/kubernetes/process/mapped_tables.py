@@ -87,11 +87,7 @@ class MappedTables:
         return MappedAllocation(self, areas, sizes)
 
     def _check_space(self, size: int) -> None:
-        """Return if the disk has space for so many bytes more.
-
-        Raises:
-            TemporaryError: It is nearly full.
-        """
+        """Return if the disk has space for so many bytes more."""
         with storing(self.folder):
             disk = os.statvfs(self.folder)
         if disk.f_bavail * disk.f_frsize < RESERVE + size:
@@ -108,11 +104,7 @@ class MappedTables:
             self._free.setdefault(length, []).append(area)
 
     def _area(self, size: int) -> _Area:
-        """Return an area of so many bytes, with reserved blocks on the disk.
-
-        Raises:
-            TemporaryError: The disk has no space for them.
-        """
+        """Return an area of so many bytes, with reserved blocks on the disk."""
         length = -(-size // _PAGE) * _PAGE
         if self._free.get(length):
             area = self._free[length].pop()

@@ -72,7 +72,6 @@ class _RateLimit:
     """On the monotonic clock."""
 
     def at(self, now: float, *, burst: int, refill: float) -> _RateLimit:
-        """Return what is left at a time."""
         gained = (now - self.since) / refill
         return _RateLimit(min(float(burst), self.left + gained), now)
 

@@ -241,7 +241,6 @@ class StatusClient:
 
 
 def _controller(status: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return what a status has for the controller itself."""
     kept = status.get("controller")
     return kept if isinstance(kept, dict) else {}
 

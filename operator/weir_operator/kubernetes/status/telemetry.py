@@ -438,7 +438,6 @@ class _Ages(Collector):
         self._ages = ages
 
     def collect(self) -> Iterable[Metric]:
-        """Return the ages now."""
         family = GaugeMetricFamily(
             "weir_reconcile_age_seconds",
             "Seconds since the last check of the StreamApp.",

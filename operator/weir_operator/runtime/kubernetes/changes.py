@@ -139,12 +139,7 @@ class Changes:
             await asyncio.sleep(PAUSE)
 
     async def _follow_from(self, place: _Place, path: str, version: str) -> None:
-        """Follow the changes after `version`.
-
-        Raises:
-            TemporaryError: What comes next is not known.
-            PermanentError: The server refuses.
-        """
+        """Follow the changes after `version`."""
         while True:
             query = {
                 "watch": "true",
@@ -163,12 +158,7 @@ class Changes:
 
 
 def _take(line: bytes, changed: Counter[Key]) -> str:
-    """Count a change and return the resourceVersion that it led to.
-
-    Raises:
-        TemporaryError: The server does not know any more what happened, or the line is none of
-            a watch: cut off, or of something else in between.
-    """
+    """Count a change and return the resourceVersion that it led to."""
     try:
         event = from_json(line)
         kind, thing = event["type"], event["object"]

@@ -161,12 +161,7 @@ class JobManagerPod:
                 await asyncio.sleep(_POLL if waited < PENDING_LIMIT else _SLOW_POLL)
 
     async def _check_pending(self, pods: FlinkPods) -> bool:
-        """Return whether what kept the pod from running was just removed.
-
-        Raises:
-            PodsPendingError: Something keeps it that stays, and waiting on would only delay the
-                news.
-        """
+        """Return whether what kept the pod from running was just removed."""
         for pod in await self._pods():
             if results_of(pod) != self._results:
                 continue  # one of before, that goes

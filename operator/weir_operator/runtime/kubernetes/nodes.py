@@ -83,7 +83,6 @@ class NodeNotices:
         return frozenset().union(*self._threatened.values())
 
     async def _find(self, namespace: str | None, going: Collection[str]) -> frozenset[Key]:
-        """Return those of one namespace, or of all."""
         place = "" if namespace is None else f"/namespaces/{namespace}"
         try:
             found = [

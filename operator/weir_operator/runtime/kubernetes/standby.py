@@ -316,7 +316,6 @@ def _is_same(found: Body, wanted: Body) -> bool:
 
 
 def _compared_parts(workload: Body) -> tuple[object, ...]:
-    """Return of a ReplicaSet what `_is_same` compares."""
     spec = workload["spec"]
     template = spec["template"]
     labels, volumes = template["metadata"]["labels"], template["spec"]["volumes"]

@@ -244,7 +244,6 @@ class TaskManagerPods:
             await asyncio.sleep(_POLL)
 
     async def _alive(self) -> tuple[Body, ...]:
-        """Return the replicas that their ReplicaSets count."""
         return tuple(pod for pod in await self._all() if is_alive(pod))
 
     async def _members(self, group: Group) -> tuple[Body, ...]:

@@ -168,11 +168,7 @@ class LocalJobManager:
         return identity
 
     async def _answers(self, identity: ProcessIdentity) -> bool:
-        """Wait until it answers; return False where it has ended instead.
-
-        Raises:
-            TemporaryError: It did neither in time, and was ended.
-        """
+        """Wait until it answers; return False where it has ended instead."""
         limit = self._settings.start_limit
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit

@@ -144,7 +144,6 @@ def advance(
 
 
 def _no_more_than(needed: Parallelism, measured: Measurement) -> Parallelism:
-    """Return what is needed, of no operator more than it has."""
     return tuple(min(pair) for pair in zip(needed, measured.parallelism, strict=True))
 
 

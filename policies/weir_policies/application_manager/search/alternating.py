@@ -99,7 +99,6 @@ class AlternatingSearch:
             self._best = trial, outcome
 
     def _begin_phase(self) -> bool:
-        """Begin the next phase; return whether there is one."""
         phase = next(self._phases, None)
         if phase is None or self._best is None:
             return False

@@ -171,12 +171,6 @@ def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
 
     Four links are added at a time, one after the other, so that the row is read and written less
     often. The row is filled up to whole multiples of `WIDTH`, for the processor to sum in pairs.
-
-    Args:
-        own: The planner's.
-        state: The state of the rate.
-        later: Values of each state and point at the end of the block.
-        row: Filled.
     """
     width = np.uint64((own.front_used + WIDTH - 1) // WIDTH * WIDTH)
     weights, to = own.link_weight, own.link_to

@@ -268,12 +268,6 @@ def _find_worth_restart(o: int, view: View, own: PlannerMemory, need: float) -> 
 
     What it saves is its difference in price for as long as its capacity, less `HEADROOM`, will be
     enough: `STAYS` of the time for which it would have been enough so far.
-
-    Args:
-        o: Row of the operator.
-        view: What is known of it.
-        own: The planner's.
-        need: Records/s that the candidate must carry.
     """
     violations = view.model[o].weight_violation * violations_of_restart(own)
     per_price = view.model[o].weight_resources / view.model[o].top_cost
@@ -867,11 +861,6 @@ def _plan_delay(o: int, view: View, block: int) -> int:
     A controller ticks StreamApps at different moments of the interval. Plans are spread over a
     block by that moment, so that StreamApps that started together do not all plan in one interval.
     Experiments tick at whole intervals: 0.
-
-    Args:
-        o: Row of the operator.
-        view: Tells the time.
-        block: Intervals in a block.
     """
     interval = view.seen[o].interval
     if not interval > 0:
@@ -967,7 +956,6 @@ def is_beyond_levels(o: int, view: View, own: PlannerMemory) -> bool:
 
 @compiled_apart
 def _end_block(o: int, view: View, own: PlannerMemory) -> None:
-    """Learn from a whole block."""
     note_excess(own)
     if own.blocks == 0:
         own.floor = _floor(own)
