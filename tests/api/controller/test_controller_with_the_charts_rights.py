@@ -101,7 +101,7 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     bench, beside = bench_with_the_charts_rights, bench_beside
     names = [bench.kube.namespace, beside.kube.namespace]
     made = await grant(bench.kube, rights(names[0], watched=names))
-    one = bench.start(namespaces=names[1:], limits=Limits(oldest_pass=10.0))
+    one = bench.start(namespaces=names[1:], limits=Limits(oldest_pass=15.0))
     await bench.create("trips")
     await beside.create("rides")
     await bench.until_ready(name="trips")
@@ -120,7 +120,7 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     await bench.create("late")
     await bench.until_ready(name="late")
     # For longer than a watch lasts, than kopf's own nine tries, and than a pass may be old.
-    await asyncio.sleep(max(0.0, refused + 15.0 - time.monotonic()))
+    await asyncio.sleep(max(0.0, refused + 20.0 - time.monotonic()))
     await bench.create("later")
     await bench.until_ready(name="later")
     assert one.failure is None
