@@ -58,13 +58,6 @@ LATENCY_BUCKET = f"{OPERATOR}le_weir_latency_bucket"
 """Records no later than the label `le`, milliseconds; cumulative, `LATENCY_N` being the last."""
 
 GC_MS = "flink_taskmanager_Status_JVM_GarbageCollector_All_Time"
-HEAP_USED = "flink_taskmanager_Status_JVM_Memory_Heap_Used"
-CACHE_HITS = f"{OPERATOR}rocksdb_block_cache_hit"
-CACHE_MISSES = f"{OPERATOR}rocksdb_block_cache_miss"
-STALL_US = f"{OPERATOR}rocksdb_stall_micros"
-"""Of RocksDB and, by the same names, of ForSt: blocks that state was read from, and for how long
-writes were held back. They are there where `spec.flink.config` switches them on, as with
-`state.backend.rocksdb.metrics.block-cache-miss`, which costs 4 to 5 % of the CPU of a read."""
 
 RESTARTS = f"{JOB}numRestarts"
 CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"
@@ -96,10 +89,6 @@ NAMES = frozenset(
         LATENCY_US2,
         LATENCY_BUCKET,
         GC_MS,
-        HEAP_USED,
-        CACHE_HITS,
-        CACHE_MISSES,
-        STALL_US,
         RESTARTS,
         CHECKPOINT_SIZE,
         CHECKPOINT_MS,

@@ -70,10 +70,6 @@ def measure_replica(
         ),
         gc_share=_busiest(map(counter_rise, scope.get(names.GC_MS, ()))).rate * MS,
         poisoned=tuple(name for name in required if any(map(is_poisoned, scope.get(name, ())))),
-        heap_held=_lowest(scope.get(names.HEAP_USED, ())),
-        cache_hits=_sum(counter_rise(each).amount for each in scope.get(names.CACHE_HITS, ())),
-        cache_misses=_sum(counter_rise(each).amount for each in scope.get(names.CACHE_MISSES, ())),
-        stalled=_busiest(map(counter_rise, scope.get(names.STALL_US, ()))).rate * US,
     )
 
 
@@ -150,12 +146,6 @@ def _add(series: Iterable[Series]) -> Rise:
     if not rises:
         return UNKNOWN
     return Rise(sum(rise.amount for rise in rises), max(rise.seconds for rise in rises))
-
-
-def _lowest(series: Iterable[Series]) -> float:
-    """Return the least value of all samples, NaN without any."""
-    values = [value for each in series for value in each.values if math.isfinite(value)]
-    return min(values, default=math.nan)
 
 
 def _total(series: Iterable[Series]) -> float:

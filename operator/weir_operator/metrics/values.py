@@ -62,15 +62,6 @@ class ReplicaMeasurement:
     """Share of time that its JVM spent collecting garbage."""
     poisoned: tuple[str, ...]
     """Required series that held NaN or infinity after a number."""
-    heap_held: float = math.nan
-    """Bytes of heap in use when least were: what collections left, or more. Flink does not say what
-    a full collection left."""
-    cache_hits: float = math.nan
-    """Blocks of state read from RocksDB's or ForSt's cache; NaN where it does not tell."""
-    cache_misses: float = math.nan
-    """Blocks of state that were read from files."""
-    stalled: float = math.nan
-    """Share of time for which writes to state were held back, of the function held back most."""
 
     @property
     def reports(self) -> bool:

@@ -407,30 +407,3 @@ def test_scaling_all_counters_scales_the_rates_and_no_time(factor):
         assert other.response_time == pytest.approx(operator.response_time, nan_ok=True)
     assert scaled.end_to_end.throughput == pytest.approx(plain.end_to_end.throughput * factor)
     assert scaled.end_to_end.p95 == pytest.approx(plain.end_to_end.p95)
-
-
-def test_a_replica_tells_what_it_made_of_its_memory():
-    layout = a_layout()
-    window = a_window(layout, STEADY)
-    labels = next(each.labels for each in window.series if is_of("match", names.GC_MS)(each))
-    times = (1000.0, 1030.0, 1060.0)
-    window = replace(
-        window,
-        series=(
-            *window.series,
-            a_counter(names.CACHE_HITS, {**labels, "task_id": "match"}, 30.0, times),
-            a_counter(names.CACHE_MISSES, {**labels, "task_id": "match"}, 10.0, times),
-            a_counter(names.STALL_US, {**labels, "task_id": "match"}, 20_000.0, times),
-            Series(name=names.HEAP_USED, labels=labels, times=times, values=(9e6, 3e6, 5e6)),
-        ),
-    )
-
-    (replica,) = measure(window, layout).operators["match"].replicas
-    (other,) = measure(window, layout).operators["count"].replicas
-
-    assert replica.cache_hits == pytest.approx(1800)
-    assert replica.cache_misses == pytest.approx(600)
-    assert replica.stalled == pytest.approx(0.02)
-    assert replica.heap_held == 3e6
-    assert math.isnan(other.cache_hits)
-    assert math.isnan(other.cache_misses)
