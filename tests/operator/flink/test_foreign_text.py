@@ -6,6 +6,7 @@ of the controller waits for it.
 
 import contextlib
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -29,7 +30,7 @@ def size_by(text):
     size_task_manager({"taskmanager.memory.jvm-metaspace.size": text}, process=1024)
 
 
-READERS = {
+READERS: dict[str, Callable[[str], object]] = {
     "cause": root_cause,
     "log": cause_in_log,
     "passing": _PASSING.search,

@@ -20,7 +20,7 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
     names = tuple(f"team-{number}" for number in range(10))
     took = []
 
-    async def run_controller(settings, *, api, changes, **_):
+    async def run_controller(settings, *, api, changes, **others):
         watching = asyncio.create_task(changes.watch())
         await until(lambda: len(server.watched) == 3 * len(names))
         began = time.monotonic()

@@ -133,7 +133,9 @@ async def test_only_namespaces_that_are_looked_after_are_asked_about():
 
 
 @pytest.mark.usefixtures("without_cache")
-async def test_a_namespace_that_is_refused_hides_no_threat_in_another_and_is_asked_again():
+async def test_a_namespace_that_is_refused_hides_no_threat_in_another_and_is_asked_again(
+    monkeypatch,
+):
     cluster = Cluster()
     lists, refused = cluster.list, {"north"}
 
@@ -142,7 +144,7 @@ async def test_a_namespace_that_is_refused_hides_no_threat_in_another_and_is_ask
             raise RefusedByKubernetesError("pods is forbidden", 403)
         return await lists(path, labels, fields)
 
-    cluster.list = list_what_is_allowed
+    monkeypatch.setattr(cluster, "list", list_what_is_allowed)
     notices = NodeNotices(cluster, ["north", "south"])
 
     without = await notices.threatened()
