@@ -80,11 +80,11 @@ PROCESSES := 2
 PARALLEL := -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: $(READY_DEV) jars ## Run the tests, those on real Flink too (ARGS="-k journal -x" goes to pytest)
+test: $(READY_DEV) jars kernels ## Run the tests, those on real Flink too (ARGS="-k journal -x" goes to pytest)
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 .PHONY: test-all
-test-all: $(READY_DEV) jars ## Run the long tests too: more jobs, more versions of Flink, before a release
+test-all: $(READY_DEV) jars kernels ## Run the long tests too: more jobs, more versions of Flink, before a release
 	$(BIN)/python -m pytest $(PARALLEL) -m "not cluster and not pyflink" $(ARGS)
 
 .PHONY: test-fast

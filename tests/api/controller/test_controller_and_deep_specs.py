@@ -43,7 +43,7 @@ async def ready_of(bench, name):
     return condition and condition["reason"]
 
 
-@pytest.mark.parametrize("levels", [100, 600, 3000, 9000])
+@pytest.mark.parametrize("levels", [100, 3000, pytest.param(9000, marks=pytest.mark.long)])
 async def test_a_deep_app_is_refused_by_its_status_and_others_come_up(bench, send, levels):
     bench.start()
     manifest = a_manifest(flink=a_flink())

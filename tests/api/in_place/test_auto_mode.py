@@ -157,6 +157,7 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
     assert list(auto.terms[0].prices) == ["taskmanagers/1"]
 
 
+@pytest.mark.long
 async def test_a_change_that_makes_the_response_time_worse_is_taken_back(
     api, kube, flink_deployments, adaptive_flink, scored_jar, tmp_path, monkeypatch
 ):

@@ -146,6 +146,7 @@ async def test_a_job_is_scaled_out_and_in_and_every_record_counts_once(
     assert list(own["fieldsV1"]["f:spec"]["f:flinkConfiguration"]) == [f"f:{OVERRIDES}"]
 
 
+@pytest.mark.long
 async def test_a_change_for_which_there_are_no_slots_is_taken_back(
     api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_path
 ):
@@ -166,6 +167,7 @@ async def test_a_change_for_which_there_are_no_slots_is_taken_back(
     assert failed.deployment == end.target
 
 
+@pytest.mark.long
 async def test_a_change_that_was_interrupted_is_continued(
     api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_path, monkeypatch
 ):

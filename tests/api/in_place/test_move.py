@@ -319,6 +319,7 @@ async def test_a_job_moves_to_a_streamapp_and_back_and_every_record_is_written_o
     assert await cast.written() == list(range(RECORDS))
 
 
+@pytest.mark.long
 async def test_without_a_savepoint_no_streamapp_is_created_and_the_job_runs_again(
     kube, flink_deployments, shell, tmp_path
 ):

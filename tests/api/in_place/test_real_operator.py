@@ -36,7 +36,12 @@ from weir_operator.flink.jars import REPOSITORY, build_jar, find_java
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
 
-pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.kubernetes_api,
+    pytest.mark.flink,
+    pytest.mark.timeout(900),
+]
 
 RUNNABLE = "1.7.0"
 """The newest release of the operator that is in Maven Central as a program."""

@@ -77,6 +77,7 @@ async def until(probe):
     assert await wait_until(ask, clock=SystemClock(), timeout=LIMIT, period=0.5)
 
 
+@pytest.mark.long
 async def test_every_record_is_in_kafka_once_over_rescales_with_idle_readers(broker, payments):
     written = 0
 

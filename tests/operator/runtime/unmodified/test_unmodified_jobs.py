@@ -247,6 +247,7 @@ def ids(topology):
     return {name: [each.id for each in all_] for name, all_ in topology.vertices.items()}
 
 
+@pytest.mark.long
 async def test_flinks_own_example_is_pinned_and_rescaled_from_savepoints(
     open_cluster, agent, example_jar
 ):
@@ -318,6 +319,7 @@ async def until_measured(cluster, operator, *, least=200):
     return await until(measured)
 
 
+@pytest.mark.long
 async def test_an_unmodified_query_counts_every_row_once_over_rescales(
     open_cluster, agent, sql_jar, tmp_path
 ):
