@@ -72,7 +72,7 @@ async def test_a_controller_that_reaches_no_api_server_is_not_ready(far_bench, p
         if running.controller is None or running.controller.port is None:
             return None
         answer = await far_bench.ask(running, "readyz")
-        return answer if "could not be read" in answer else None
+        return answer if "could not be written" in answer else None
 
     await far_bench.until(unready, "expected a controller that says what it cannot reach")
     proxy.heal()
