@@ -7,6 +7,7 @@ import json
 import threading
 from collections import defaultdict
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import kopf
 from aiohttp import web
@@ -22,7 +23,7 @@ KINDS = {
 """What kopf asks for before it watches."""
 
 
-def an_app(namespace, name, **meta):
+def an_app(namespace: str, name: str, **meta: object) -> dict[str, Any]:
     """Return a StreamApp as the API server has it."""
     kept = {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}"}
     return {

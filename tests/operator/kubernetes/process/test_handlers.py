@@ -27,7 +27,8 @@ async def test_deletions_that_wait_keep_no_other_streamapp_from_being_handled(se
 
 
 async def test_a_streamapp_that_is_kept_keeps_its_spec_and_nothing_of_kopfs():
-    shown = an_app("streams", "trips") | {"status": {"controller": {}}}
+    shown = an_app("streams", "trips")
+    shown["status"] = {"controller": {}}
 
     kept = Resource.of(kopf.Body(shown)).detached()
 
