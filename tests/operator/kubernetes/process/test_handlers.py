@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from typing import cast
 
 import kopf
 
@@ -30,7 +31,7 @@ async def test_a_streamapp_that_is_kept_keeps_its_spec_and_nothing_of_kopfs():
     shown = an_app("streams", "trips")
     shown["status"] = {"controller": {}}
 
-    kept = Resource.of(kopf.Body(shown)).detached()
+    kept = Resource.of(kopf.Body(cast("kopf.RawBody", shown))).detached()
 
     assert (type(kept.spec), kept.spec) == (dict, {"mode": "Auto"})
     assert kept.detached() is kept
