@@ -501,7 +501,7 @@ class ApplicationController:
         if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
-        waiting = describe_waiting(found.waiting, shared.pool_limits)
+        waiting = describe_waiting(found.waiting, shared.pool_limits, shared.max_operators)
         if not found.busy:
             self._notices.report_while("VerticesBusy", waiting)
             return None

@@ -34,6 +34,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import ALL_OTHERS, WHOLE_JOB, Operator
+from weir_operator.streamapp.rules import MAX_PAIRS
 from weir_operator.streamapp.section import LONGEST_NAME
 
 Vertices = dict[str, tuple[str, ...]]
@@ -110,6 +111,7 @@ def share_operators(
     return SharedOperators(
         vertices=shared,
         separate=partial(separate_vertices, app, plan),
+        max_operators=MAX_PAIRS // max(1, world.count_node_types(app)),
         pool_limits={
             pool.name: pool.max_replicas
             for pool in app.spec.node_pools
