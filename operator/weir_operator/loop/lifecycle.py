@@ -411,12 +411,23 @@ class Lifecycle:
 
     async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
         return await came_to_its_end(
-            job, jobs=self._jobs, runtime=self._runtime, stop_asked=status.stop_asked == job
+            job,
+            status,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            stop_asked=status.stop_asked == job,
         )
 
     async def _restore_point(self, job: str) -> str | None:
+        status = self._store.load()
         return await find_restore_point(
-            job, self._store.load(), jobs=self._jobs, runtime=self._runtime
+            job,
+            status,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            stop_asked=status.stop_asked == job,
         )
 
     def _use(self, revision: Revision | None) -> None:

@@ -504,7 +504,7 @@ class Rescaler:
         if await self._came_to_its_end(job):
             # Begun again, it would emit everything once more.
             return self._give_up(journal, OWN_END)
-        restore = await self._restore_point(job)
+        restore = await self._restore_point(journal)
         left = await self._retained(job, journal)
         return self._stopped(journal.model_copy(update={"superseded": left}), restore)
 
@@ -512,8 +512,16 @@ class Rescaler:
         return tuple(dict.fromkeys((*journal.superseded, *await self.retained(job))))
 
     async def _came_to_its_end(self, job: str) -> bool:
+        status = self._store.load()
         return await self._retried(
-            lambda: came_to_its_end(job, jobs=self._jobs, runtime=self._runtime, stop_asked=True)
+            lambda: came_to_its_end(
+                job,
+                status,
+                jobs=self._jobs,
+                runtime=self._runtime,
+                clock=self._clock,
+                stop_asked=True,
+            )
         )
 
     async def _was_stopped(self, journal: RescaleJournal) -> bool:
@@ -524,12 +532,22 @@ class Rescaler:
         return await self._retried(lambda: was_stopped(job, jobs=self._jobs, runtime=self._runtime))
 
     async def _newest(self, job: str) -> str | None:
-        return await find_newest(job, jobs=self._jobs, runtime=self._runtime)
+        return await find_newest(
+            job, jobs=self._jobs, runtime=self._runtime, clock=self._clock, stop_asked=False
+        )
 
-    async def _restore_point(self, job: str) -> str | None:
-        status = self._store.load()
+    async def _restore_point(self, journal: RescaleJournal) -> str | None:
+        job, status = _required(journal.old_job), self._store.load()
+        only_cancels = self._settings.via == "Checkpoint" and journal.kind is Kind.RESCALE
         return await self._retried(
-            lambda: find_restore_point(job, status, jobs=self._jobs, runtime=self._runtime)
+            lambda: find_restore_point(
+                job,
+                status,
+                jobs=self._jobs,
+                runtime=self._runtime,
+                clock=self._clock,
+                stop_asked=not only_cancels,
+            )
         )
 
     def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:
@@ -611,7 +629,7 @@ class Rescaler:
             elif lives or await self._came_to_its_end(job):
                 # A savepoint still being written may end the job later; the next check finds it.
                 return journal.at(Step.ABANDONED, self._clock.now())
-            restore = await self._restore_point(job)
+            restore = await self._restore_point(journal)
         return journal.at(
             Step.SUBMIT,
             self._clock.now(),

@@ -268,7 +268,12 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
 
         status = stage.store.load()
         state = await find_restore_point(
-            status.job_id, status, jobs=JobsOf(stage.world), runtime=stage.world
+            status.job_id,
+            status,
+            jobs=JobsOf(stage.world),
+            runtime=stage.world,
+            clock=stage.clock,
+            stop_asked=True,
         )
         assert took < 100, (at, took)
         assert stage.world.running() == [], at
