@@ -332,13 +332,16 @@ class Lifecycle:
         status = self._store.load()
         self._use(status.revision or asked.revision)
         if asked.suspended and status.job_id is None and not await self._runtime.replicas():
+            if not status.suspended:
+                await self._store.save(status.model_copy(update={"suspended": True}))
             return Health.SUSPENDED
         restarted = await self._runtime.ensure_job_manager()
         status = await self._match_running_job()
         if asked.suspended:
             return await self._keep_suspended(status)
         # A job that was suspended may be another program's by now: its start looks at that.
-        if self._check_operators is not None and not (status.suspended or status.finished):
+        was_stopped_before = status.job_id is not None and (status.suspended or status.finished)
+        if self._check_operators is not None and not was_stopped_before:
             await self._check_operators(status, self._wanted(status))
         if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.

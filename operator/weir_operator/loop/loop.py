@@ -364,7 +364,10 @@ class ApplicationController:
         budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
         tick = Tick(
             snapshot=snapshot,
-            violated=snapshot.violates(settings.bound, settings.statistic, settings.paths),
+            # Of a job that is not to run, nothing is expected.
+            violated=None
+            if directives.suspended
+            else snapshot.violates(settings.bound, settings.statistic, settings.paths),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},

@@ -87,11 +87,13 @@ async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(stage):
     await lifecycle.bring_up()
 
     assert stage.store.load().job_id is None
+    assert stage.store.load().suspended  # else the status would say that it runs
 
     stage.directives = Directives()
     await lifecycle.heal()
 
     assert len(stage.world.running()) == 1
+    assert not stage.store.load().suspended
 
 
 async def test_a_job_that_had_ended_is_suspended_at_its_newest_checkpoint(stage):

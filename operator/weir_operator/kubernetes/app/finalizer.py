@@ -236,7 +236,9 @@ async def _keep(
                 "for a newer one in the storage.",
             )
             return False
-    if path is None:
+    if path is None and status.job_id is None:
+        reporter.report("NeverRan", "The job never ran, so there is no state to keep")
+    elif path is None:
         reporter.report("EndedWithoutSavepoint", "The job has left no state")
     else:
         reporter.report(
