@@ -57,14 +57,7 @@ def is_of(path: str, job: str) -> bool:
 
 
 async def _list(job: str, *, runtime: Runtime, clock: Clock, stop_asked: bool) -> tuple[str, ...]:
-    """Return what the storage has of a job that has ended, oldest first.
-
-    Args:
-        job: The job.
-        runtime: Knows the storage.
-        clock: Where to wait for a savepoint that is not listed.
-        stop_asked: There may be one, because Weir has asked for a stop.
-    """
+    """Return what the storage has of a job that has ended, oldest first, a late savepoint too."""
     stored = await runtime.snapshots(job)
     if stop_asked and not (stored and is_savepoint(stored[-1])):
         log.warning("savepoint not listed, the storage is asked again", job=job, in_=LISTED_WITHIN)
@@ -88,7 +81,7 @@ async def came_to_its_end(
         status: What is known of it.
         jobs: Flink.
         runtime: Knows the storage.
-        clock: See `_list`.
+        clock: Where to wait for a savepoint that is listed late.
         stop_asked: Weir asked for a stop of it, which decides where the savepoint does not.
 
     Raises:
@@ -141,7 +134,7 @@ async def find_newest(
         job: The job.
         jobs: Flink.
         runtime: Knows the storage.
-        clock: See `_list`.
+        clock: Where to wait for a savepoint that is listed late.
         stop_asked: Weir asked for a stop of it.
 
     Returns:
@@ -183,7 +176,7 @@ async def find_restore_point(
         status: What is known of it.
         jobs: Flink.
         runtime: Knows the storage.
-        clock: See `_list`.
+        clock: Where to wait for a savepoint that is listed late.
         stop_asked: Weir asked for a stop of it.
 
     Raises:

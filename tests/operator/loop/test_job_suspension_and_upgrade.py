@@ -13,6 +13,7 @@ from tests.operator.loop.job_stage import (
     asking_for,
 )
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import ControllerDied, JobsOf
 from weir_operator.errors import WeirError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
@@ -20,7 +21,6 @@ from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.stopping import find_restore_point
-from weir_operator.rescale.testing import ControllerDied, JobsOf
 from weir_operator.runtime.revision import Revision
 
 
