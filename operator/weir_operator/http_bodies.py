@@ -2,7 +2,9 @@
 
 The owner of a job decides what its processes answer, and the controller has the jobs of many
 owners. So bytes are also counted after decompression, which stops at the limit: 150 MB of zeros
-arrive as 150 KB. Work on a large body belongs in a thread, see `work_on`.
+arrive as 150 KB. A large body is decompressed and worked on in a thread, and only one at a time in
+the whole process, see `work_on`: what is made of it takes several times its memory, and whoever has
+ten StreamApps would have ten times as much.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +24,7 @@ T = TypeVar("T")
 
 INLINE = 256 * 1024
 """Bytes of a body that is worked on in the event loop, which takes a millisecond or so."""
+_LARGE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="weir-large-answer")
 _GZIP = 31  # window bits of zlib for a gzip member
 
 
@@ -73,24 +77,6 @@ async def read_raw(
     return Raw(bytes(content), response.headers.get("Content-Encoding", "").lower())
 
 
-async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return the body of an answer, decompressed.
-
-    Args:
-        response: The answer to a session of `open_session`, unread.
-        most: Bytes that it may have, compressed or not.
-
-    Raises:
-        TooLargeError: There are more.
-        ValueError: It is compressed in a way that was not asked for, or damaged.
-    """
-    raw = await read_raw(response, most)
-    try:
-        return decompress(raw, INLINE)
-    except TooLargeError:
-        return await asyncio.to_thread(decompress, raw, most)
-
-
 def decompress(raw: Raw, most: int) -> bytes:
     """Return a body as it was before it was compressed.
 
@@ -116,9 +102,24 @@ def decompress(raw: Raw, most: int) -> bytes:
     return body
 
 
-async def work_on(body: bytes, work: Callable[[bytes], T]) -> T:
-    """Return `work(body)`, done in a thread where the body is large."""
-    return work(body) if len(body) <= INLINE else await asyncio.to_thread(work, body)
+async def work_on(raw: Raw, most: int, work: Callable[[bytes], T]) -> T:
+    """Return `work` of a body, decompressed; of a large one in a thread, after all others' before.
+
+    Args:
+        raw: The body.
+        most: Bytes that it may have.
+        work: Is done once.
+
+    Raises:
+        TooLargeError: It has more.
+        ValueError: It is compressed in a way that was not asked for, or damaged.
+    """
+    try:
+        body = decompress(raw, INLINE)
+    except TooLargeError:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_LARGE, lambda: work(decompress(raw, most)))
+    return work(body)
 
 
 def _too_large(maximum: int) -> TooLargeError:

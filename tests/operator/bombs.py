@@ -22,7 +22,9 @@ def gzipped(megabytes: int, line: bytes = b"0" * 64) -> bytes:
     return b"".join(member.compress(block) for _ in range(megabytes)) + member.flush()
 
 
-async def peak_memory_of(work: Awaitable[object], error: type[Exception], sentence: str) -> int:
+async def peak_memory_of(
+    work: Awaitable[object], error: type[Exception] | tuple[type[Exception], ...], sentence: str
+) -> int:
     """Do what must fail with a sentence, and return the bytes of memory at its peak."""
     tracemalloc.start()
     try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -78,10 +78,10 @@ class ExternalJob:
     @property
     def deployments(self) -> DeploymentMap:
         """Replicas per operator and node type."""
-        return {
-            name: dict(Counter(each.node_type for each in self.replicas if each.operator == name))
-            for name in self.topology.operators
-        }
+        counted: dict[str, Counter[str]] = {name: Counter() for name in self.topology.operators}
+        for replica in self.replicas:
+            counted[replica.operator][replica.node_type] += 1
+        return {name: dict(counts) for name, counts in counted.items()}
 
     def replica_at(self, vertex_id: str, subtask: str) -> str | None:
         """Return the id of the replica that is this subtask, or `None`."""
@@ -204,13 +204,20 @@ def join_forward(job: JobDetails, named: Mapping[str, str]) -> dict[str, str]:
         job: The job, its vertices in topological order.
         named: The name of each vertex by its id.
     """
-    joined = dict(named)
+    beside: dict[str, list[str]] = {vertex.id: [] for vertex in job.vertices}
     for edge in job.edges:
         if edge.ship_strategy == FORWARD:
-            names = {joined[edge.source], joined[edge.target]}
-            first = next(joined[v.id] for v in job.vertices if joined[v.id] in names)
-            joined = {id_: first if name in names else name for id_, name in joined.items()}
-    return joined
+            beside[edge.source].append(edge.target)
+            beside[edge.target].append(edge.source)
+    joined: dict[str, str] = {}
+    for vertex in job.vertices:
+        unseen = [vertex.id]
+        while unseen:
+            found = unseen.pop()
+            if found not in joined:
+                joined[found] = joined.get(vertex.id, named[vertex.id])
+                unseen += beside[found]
+    return {vertex.id: joined[vertex.id] for vertex in job.vertices}
 
 
 def external_app(
@@ -290,15 +297,18 @@ def name_vertices(job: JobDetails) -> tuple[str, ...]:
     Of vertices with one name, the first has it, and the others a number that no name ends in.
     """
     plain = [plain_name(vertex.name, longest=LONGEST_NAME) for vertex in job.vertices]
-    used: set[str] = set()
+    taken = set(plain)
+    numbers: dict[str, Iterator[int]] = {}  # of each name that there is again
     names = []
     for name in plain:
-        endings = (f"-{number}" for number in count(2))
+        if name not in numbers:
+            numbers[name] = count(2)
+            names.append(name)
+            continue
+        endings = (f"-{number}" for number in numbers[name])
         free = (name[: LONGEST_NAME - len(each)].strip("-") + each for each in endings)
-        if name in used:
-            name = next(each for each in free if each not in used.union(plain))
-        used.add(name)
-        names.append(name)
+        names.append(next(each for each in free if each not in taken))
+        taken.add(names[-1])
     return tuple(names)
 
 

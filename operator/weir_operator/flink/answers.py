@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from weir_operator.errors import PermanentError
 from weir_operator.flink.causes import root_cause
 from weir_operator.flink.transport import Json
 
 FINISHED = "FINISHED"
 """Status of a subtask that has come to its own end."""
+MAX_VERTICES = 1000
+"""Of a job. The largest known have some hundreds, and each may become an operator."""
 
 
 class JobState(StrEnum):
@@ -206,7 +209,16 @@ def read_jobs(answer: Json) -> tuple[JobSummary, ...]:
 
 
 def read_job(answer: Json) -> JobDetails:
-    """Read `GET /jobs/:id`."""
+    """Read `GET /jobs/:id`.
+
+    Raises:
+        PermanentError: The job has more vertices than Weir manages.
+    """
+    if len(answer["vertices"]) > MAX_VERTICES:
+        raise PermanentError(
+            f"Expected a job of at most {MAX_VERTICES:,} vertices, got "
+            f"{len(answer['vertices']):,}; split the job"
+        )
     return JobDetails(
         id=answer["jid"],
         name=answer["name"],

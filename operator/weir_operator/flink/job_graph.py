@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink.answers import MAX_VERTICES
 
 _BY_AGENT = "agent-"
 _VERTEX = re.compile(r"vertex (\S+) ([0-9a-f]{32}) (\d+) (\d+) (.*)")
@@ -82,9 +83,19 @@ class Plan(BaseModel):
 
 
 def parse_plan(lines: Sequence[str]) -> Plan:
-    """Return what the lines of `dev.weir.ReadGraph` tell of operators."""
+    """Return what the lines of `dev.weir.ReadGraph` tell of operators.
+
+    Raises:
+        PermanentError: The job has more vertices than Weir manages.
+    """
     groups = {line.split(" ")[1] for line in lines if re.fullmatch(r"slot \S+ (true|false)", line)}
     said = [line.removeprefix("agent ") for line in lines if line.startswith("agent ")]
+    vertices = [found for line in lines if (found := _VERTEX.fullmatch(line)) is not None]
+    if len(vertices) > MAX_VERTICES:
+        raise PermanentError(
+            f"spec.flink.job: expected a program of at most {MAX_VERTICES:,} vertices, got "
+            f"{len(vertices):,}; split the job"
+        )
     uids: dict[str, list[str]] = {}
     for line in lines:
         if line.startswith("uid "):
@@ -102,8 +113,7 @@ def parse_plan(lines: Sequence[str]) -> Plan:
                 name=found[5],
                 uids=tuple(uids.get(found[2], ())),
             )
-            for line in lines
-            if (found := _VERTEX.fullmatch(line)) is not None
+            for found in vertices
         ),
         edges=tuple(
             (source, target)

@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 DURATIONS = frozenset(
     {
@@ -158,17 +159,29 @@ SIZES = frozenset(
 )
 """Keys that hold a size of memory or of a file."""
 
+FRESH = frozenset(
+    {
+        "metrics.fetcher.update-interval",
+        "rest.cache.checkpoint-statistics.timeout",
+        "rest.cache.execution-graph.timeout",
+        "web.refresh-interval",
+    }
+)
+"""Durations for which Flink goes on telling what a job was: Weir would take a job that runs for one
+that does not start, and roll back each change."""
+_MAX_STALE = 1.0
+"""Seconds of such a duration; it is added to the gap of each change."""
+
 _UNITS_OF_TIME = {
-    **dict.fromkeys(("d", "day", "days"), 86_400),
-    **dict.fromkeys(("h", "hour", "hours"), 3600),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
-    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1),
-    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1e-9),
 }
-"""Seconds, or 1 for what is shorter: only what no number of 64 bits holds is refused for its
-length."""
+"""Seconds."""
 _UNITS_OF_SIZE = {
     **dict.fromkeys(("", "b", "bytes"), 1),
     **dict.fromkeys(("k", "kb", "kibibytes"), 2**10),
@@ -176,8 +189,13 @@ _UNITS_OF_SIZE = {
     **dict.fromkeys(("g", "gb", "gibibytes"), 2**30),
     **dict.fromkeys(("t", "tb", "tebibytes"), 2**40),
 }
+_Unit = TypeVar("_Unit", int, float)
 _QUANTITY = re.compile(r"([0-9]+)\s*(.*)", re.DOTALL)
-_ISO = re.compile(r"p[-+0-9.dthms]+", re.IGNORECASE)
+_ISO = re.compile(
+    r"([-+]?)p(?:([-+]?\d+)d)?"
+    r"(t(?=[-+\d])(?:([-+]?\d+)h)?(?:([-+]?\d+)m)?(?:([-+]?\d+(?:[.,]\d{0,9})?)s)?)?",
+    re.IGNORECASE | re.ASCII,
+)
 """A duration such as `PT3S`, which Flink leaves to Java."""
 _MAXIMUM = 2**63 - 1
 
@@ -205,6 +223,11 @@ def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
                 key, value, "a duration as Flink reads it",
                 "write a whole number and its unit, such as 3 s, 500 ms or 2 min",
             )  # fmt: skip
+        elif key in FRESH and not 0 < (read_duration(value) or 0.0) <= _MAX_STALE:
+            yield RefusedValue(
+                key, value, f"more than 0 and at most {_MAX_STALE:g} s",
+                "leave it out, because Weir would see changes of the job too late",
+            )  # fmt: skip
         elif key in SIZES and not is_size(value):
             yield RefusedValue(
                 key, value, "a size as Flink reads it",
@@ -215,19 +238,36 @@ def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
 
 def is_duration(text: str) -> bool:
     """Return whether Flink reads `text` as a duration."""
-    return _is_quantity(text, _UNITS_OF_TIME) or _ISO.fullmatch(text.strip()) is not None
+    return read_duration(text) is not None
+
+
+def read_duration(text: str) -> float | None:
+    """Return the seconds that Flink reads; `None` where it reads no duration."""
+    if (quantity := _read_quantity(text, _UNITS_OF_TIME)) is not None:
+        number, unit = quantity
+        # Only what no number of 64 bits holds is refused for its length.
+        return None if number * max(1, int(unit)) > _MAXIMUM else number * unit
+    found = _ISO.fullmatch(text.strip())
+    if found is None or not (found[2] or found[3]) or len(text) > 100:
+        return None
+    parts = (float((part or "0").replace(",", ".")) for part in found.group(2, 4, 5, 6))
+    units = (86_400.0, 3600.0, 60.0, 1.0)
+    seconds = sum(part * unit for part, unit in zip(parts, units, strict=True))
+    return -seconds if found[1] == "-" else seconds
 
 
 def is_size(text: str) -> bool:
     """Return whether Flink reads `text` as a size."""
-    return _is_quantity(text, _UNITS_OF_SIZE)
+    quantity = _read_quantity(text, _UNITS_OF_SIZE)
+    return quantity is not None and quantity[0] * quantity[1] <= _MAXIMUM
 
 
-def _is_quantity(text: str, units: Mapping[str, int]) -> bool:
+def _read_quantity(text: str, units: Mapping[str, _Unit]) -> tuple[int, _Unit] | None:
+    """Return the number and its unit; `None` where there is neither."""
     found = _QUANTITY.fullmatch(text.strip())
-    if found is None or (unit := found[2].strip().lower()) not in units:
-        return False
-    return len(found[1]) < 100 and int(found[1]) * units[unit] <= _MAXIMUM
+    if found is None or (unit := found[2].strip().lower()) not in units or len(found[1]) >= 100:
+        return None
+    return int(found[1]), units[unit]
 
 
 def _find_collectors(config: Mapping[str, str]) -> Iterator[RefusedValue]:

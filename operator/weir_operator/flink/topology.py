@@ -164,29 +164,18 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
     entering = {edge.target for edge in between} | {v.id for v in job.vertices} - fed
     leaving = {edge.source for edge in between}
     ends = {v.id for v in job.vertices} - feeding
-    own = {
-        operator: frozenset(v.id for v in job.vertices if operator_of[v.id] == operator)
-        for operator in operators
-    }
+    vertices: dict[str, list[Vertex]] = {operator: [] for operator in operators}
+    for vertex in job.vertices:
+        vertices[operator_of[vertex.id]].append(vertex)
+    own = {operator: frozenset(v.id for v in parts) for operator, parts in vertices.items()}
     return Topology(
         entries={operator: ids & entering for operator, ids in own.items()},
         exits={operator: ids & leaving or ids & ends for operator, ids in own.items()},
         operators=operators,
-        vertices={
-            operator: tuple(v for v in job.vertices if operator_of[v.id] == operator)
-            for operator in operators
-        },
+        vertices={operator: tuple(parts) for operator, parts in vertices.items()},
         edges=_edges_between(job, operator_of),
-        sources=tuple(
-            operator
-            for operator in operators
-            if any(v.id not in fed and operator_of[v.id] == operator for v in job.vertices)
-        ),
-        sinks=tuple(
-            operator
-            for operator in operators
-            if any(v.id not in feeding and operator_of[v.id] == operator for v in job.vertices)
-        ),
+        sources=tuple(each for each in operators if own[each] - fed),
+        sinks=tuple(each for each in operators if own[each] & ends),
     )
 
 

@@ -22,7 +22,7 @@ import structlog
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.causes import root_cause
-from weir_operator.http_bodies import TooLargeError, open_session, read_body, work_on
+from weir_operator.http_bodies import TooLargeError, open_session, read_raw, work_on
 
 log = structlog.get_logger()
 
@@ -30,8 +30,14 @@ T = TypeVar("T")
 Json: TypeAlias = Any
 """What a JSON text holds; the one place where Flink's answers are not yet typed."""
 
-MAX_ANSWERED = 8 * 2**20
-"""Bytes of an answer. A job of a thousand subtasks takes one MiB."""
+MAX_ANSWERED = 2**20
+"""Bytes of an answer."""
+MAX_OF_SUBTASKS = 8 * 2**20
+"""Bytes of an answer about single subtasks or TaskManagers; a thousand of them take one MiB."""
+MAX_VALUES = 500_000
+"""Values of an answer, at most: 8 MiB of `[],[],` are three million objects, and 200 MB of memory.
+A thousand subtasks have 75,000."""
+_OF_SUBTASKS = re.compile(r"/taskmanagers|/jobs/[0-9a-f]{32}(/vertices/.*)?")
 _LOGGED = 200
 """Characters of an answer that the log quotes."""
 _PASSING = re.compile(
@@ -97,7 +103,9 @@ class FlinkTransport:
         """
         limit = self._timeout if timeout is None else timeout
         url = f"{self.base_url}{path}"
-        what = what or f"{method} {path.partition('?')[0]}"
+        plain = path.partition("?")[0]
+        most = MAX_OF_SUBTASKS if _OF_SUBTASKS.fullmatch(plain) else MAX_ANSWERED
+        what = what or f"{method} {plain}"
         if self._guard is not None and method != "GET":
             await self._guard()
         try:
@@ -109,8 +117,9 @@ class FlinkTransport:
                 timeout=aiohttp.ClientTimeout(total=limit),
                 allow_redirects=False,
             ) as response:
-                status, content = response.status, await read_body(response, MAX_ANSWERED)
+                status, raw = response.status, await read_raw(response, most)
             self._logged_failure = ""
+            return await work_on(raw, most, lambda body: _understand(what, status, body, parse))
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
         except TooLargeError as error:
@@ -123,7 +132,6 @@ class FlinkTransport:
             raise TemporaryError(f"Flink cannot be reached for {what}: {_reason(error)}") from error
         except ValueError as error:
             raise _not_flink(what, f"a damaged answer ({error})", b"") from error
-        return await work_on(content, lambda each: _understand(what, status, each, parse))
 
     async def close(self) -> None:
         """Release the connections."""
@@ -144,11 +152,26 @@ def _understand(what: str, status: int, content: bytes, parse: Callable[[Json], 
     if status >= 300:
         raise _not_flink(what, f"a redirect ({status})", content)
     try:
-        return parse(json.loads(content))
+        return parse(_read_json(content))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _not_flink(what, f"something else ({type(error).__name__})", content) from error
     except RecursionError as error:
         raise _not_flink(what, "one with too many levels of nesting", content) from error
+
+
+def _read_json(content: bytes) -> Json:
+    """Return what a JSON text holds.
+
+    Raises:
+        TooLargeError: It holds more values than are read.
+        ValueError: It is none.
+        RecursionError: It has too many levels.
+    """
+    # Each value but the first of its list or object has a comma before it. Those in texts count,
+    # too: the longest stack traces have some thousand.
+    if sum(content.count(sign) for sign in (b"[", b"{", b",")) > MAX_VALUES:
+        raise TooLargeError(f"it has more than {MAX_VALUES:,} values")
+    return json.loads(content)
 
 
 def _not_flink(what: str, got: str, content: bytes) -> PermanentError:
@@ -197,7 +220,7 @@ def _reported(content: bytes) -> str | None:
     `None` for what is no such list.
     """
     try:
-        answer = json.loads(content)
+        answer = _read_json(content)
     except (RecursionError, ValueError):
         return None
     errors = answer.get("errors") if isinstance(answer, dict) else None

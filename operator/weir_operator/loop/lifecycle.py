@@ -287,10 +287,13 @@ class Lifecycle:
             return ""
 
     async def suspend(self) -> RescaleJournal | None:
-        """Stop the job with a savepoint; `None` where none runs."""
+        """Stop the job with a savepoint; `None` where none runs.
+
+        A change under way goes no further than it has to: nobody is there to wait for it.
+        """
         async with self._busy:
             await self._reach()
-            await self._resume_unfinished()
+            await self._resume_unfinished(to_stop=True)
             return await self._suspend()
 
     async def reach(self) -> None:
@@ -309,8 +312,14 @@ class Lifecycle:
         status = self._store.load()
         if status.job_id is None or status.suspended:
             return None
-        progress = await self._jobs.progress(status.job_id)
+        job = status.job_id
+        progress = await self._jobs.progress(job)
         if progress is None or progress.state not in LIVE_STATES:
+            return None
+        if status.stop_asked == job and await was_stopped(
+            job, jobs=self._jobs, runtime=self._runtime
+        ):
+            await self._jobs.cancel(job)  # its savepoint is newer than what it was restored from
             return None
         return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
 
@@ -323,13 +332,16 @@ class Lifecycle:
         status = self._store.load()
         self._use(status.revision or asked.revision)
         if asked.suspended and status.job_id is None and not await self._runtime.replicas():
+            if not status.suspended:
+                await self._store.save(status.model_copy(update={"suspended": True}))
             return Health.SUSPENDED
         restarted = await self._runtime.ensure_job_manager()
         status = await self._match_running_job()
         if asked.suspended:
             return await self._keep_suspended(status)
         # A job that was suspended may be another program's by now: its start looks at that.
-        if self._check_operators is not None and not (status.suspended or status.finished):
+        was_stopped_before = status.job_id is not None and (status.suspended or status.finished)
+        if self._check_operators is not None and not was_stopped_before:
             await self._check_operators(status, self._wanted(status))
         if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
@@ -402,12 +414,23 @@ class Lifecycle:
 
     async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
         return await came_to_its_end(
-            job, jobs=self._jobs, runtime=self._runtime, stop_asked=status.stop_asked == job
+            job,
+            status,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            stop_asked=status.stop_asked == job,
         )
 
     async def _restore_point(self, job: str) -> str | None:
+        status = self._store.load()
         return await find_restore_point(
-            job, self._store.load(), jobs=self._jobs, runtime=self._runtime
+            job,
+            status,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            stop_asked=status.stop_asked == job,
         )
 
     def _use(self, revision: Revision | None) -> None:
@@ -421,11 +444,14 @@ class Lifecycle:
             return None if asked is None else status.revision
         return asked.knowing(status.revision)
 
-    async def _resume_unfinished(self) -> None:
+    async def _resume_unfinished(self, *, to_stop: bool = False) -> None:
         """Finish a change that was interrupted, before anything else is checked.
 
         By a controller that died, or by this one when the disk did not take the journal. A first
         start that comes to nothing, because its processes are gone, is started again by `bring_up`.
+
+        Args:
+            to_stop: The job is to be stopped next, for good: the change goes no further than that.
         """
         journal = self._store.load().rescale
         if journal is None or journal.step.is_end:
@@ -435,15 +461,18 @@ class Lifecycle:
             # Nothing of it runs yet, and the manifest may have been mended since it was planned.
             await self._rescaler.drop(journal)
             return
-        journal = await self._redirect(journal)
+        if to_stop:
+            journal = await self._only_stop(journal)
+        else:
+            journal = await self._redirect(journal)
         self._report(
             "ChangeResumed",
             f"Weir continues the change ({journal.reason!r}) at step {journal.step}",
         )
         try:
-            await self._execute(journal)
+            await self._execute(journal, to_stop=to_stop)
         except JobFailedError as error:
-            if journal.kind is not Kind.START:
+            if journal.kind is not Kind.START and not to_stop:
                 raise
             self._report("StartRestarted", str(error))
 
@@ -601,6 +630,15 @@ class Lifecycle:
         await self._store.save(status.model_copy(update={"rescale": redirected}))
         return redirected
 
+    async def _only_stop(self, journal: RescaleJournal) -> RescaleJournal:
+        """Return a change that was about to stop the job as one that does nothing else."""
+        if journal.step is not Step.STOP or journal.kind is Kind.SUSPEND:
+            return journal
+        status = self._store.load()
+        only = journal.model_copy(update={"kind": Kind.SUSPEND, "revision": None, "target": {}})
+        await self._store.save(status.model_copy(update={"rescale": only}))
+        return only
+
     async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
         """Return whether an upgrade, which stops the job first, would find no place to run."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
@@ -690,13 +728,13 @@ class Lifecycle:
                     raise
                 self._report("PoolFull", f"{error}; Weir tries the next best place")
 
-    async def _execute(self, journal: RescaleJournal) -> RescaleJournal:
+    async def _execute(self, journal: RescaleJournal, *, to_stop: bool = False) -> RescaleJournal:
         if journal != self._store.load().rescale:  # it is not one that is resumed
             journal = journal.model_copy(update={"edition": self._directives().edition})
         self._on_change(journal)
         self._changing = True
         try:
-            end = await self._rescaler.execute(journal, self._is_asked_for)
+            end = await self._rescaler.execute(journal, self._is_asked_for, to_stop=to_stop)
         finally:
             self._changing = False
             self._losses.forget()

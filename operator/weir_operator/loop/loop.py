@@ -364,7 +364,10 @@ class ApplicationController:
         budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
         tick = Tick(
             snapshot=snapshot,
-            violated=snapshot.violates(settings.bound, settings.statistic, settings.paths),
+            # Of a job that is not to run, nothing is expected.
+            violated=None
+            if directives.suspended
+            else snapshot.violates(settings.bound, settings.statistic, settings.paths),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
@@ -501,7 +504,7 @@ class ApplicationController:
         if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
-        waiting = describe_waiting(found.waiting, shared.pool_limits)
+        waiting = describe_waiting(found.waiting, shared.pool_limits, shared.max_operators)
         if not found.busy:
             self._notices.report_while("VerticesBusy", waiting)
             return None

@@ -71,6 +71,8 @@ class SharedOperators:
     vertices: Mapping[str, Mapping[str, str]]
     """By operator: the name of each vertex by its id in Flink."""
     separate: Separate
+    max_operators: int
+    """That there may be, those that exist included."""
     pool_limits: Mapping[str, int] = field(default_factory=dict)
     """Most replicas over all operators, by pool that has a limit."""
 
@@ -87,17 +89,24 @@ class SharedOperators:
         if not busy:
             return None
         names, work = tuple(busy), self._find_work(measured)
-        for count in range(len(names), 0, -1):
+        found = Separation(busy={}, waiting=busy, target=deployments, vertices={}, scales_in=False)
+        # Every vertex more takes some room, so that not each number of them has to be tried.
+        fitting, left = 0, len(names)
+        while fitting < left:
+            count = (fitting + left + 1) // 2
             target, vertices = self.separate(deployments, work, names[:count])
-            if self._has_room(deployments, target):
-                return Separation(
-                    busy={name: busy[name] for name in names[:count]},
-                    waiting={name: busy[name] for name in names[count:]},
-                    target=target,
-                    vertices=vertices,
-                    scales_in=self._scales_in(deployments, target, vertices),
-                )
-        return Separation(busy={}, waiting=busy, target=deployments, vertices={}, scales_in=False)
+            if not self._has_room(deployments, target):
+                left = count - 1
+                continue
+            fitting = count
+            found = Separation(
+                busy={name: busy[name] for name in names[:count]},
+                waiting={name: busy[name] for name in names[count:]},
+                target=target,
+                vertices=vertices,
+                scales_in=self._scales_in(deployments, target, vertices),
+            )
+        return found
 
     def find_busy(self, measured: Mapping[str, float]) -> dict[str, float]:
         """Return the busy vertices by name, the busiest first; several subtasks may exceed 1.
@@ -122,7 +131,7 @@ class SharedOperators:
 
     def _has_room(self, deployments: DeploymentMap, target: DeploymentMap) -> bool:
         before, after = _count_by_pool(deployments), _count_by_pool(target)
-        return all(
+        return len(target) <= self.max_operators and all(
             after.get(pool, 0) <= max(limit, before.get(pool, 0))
             for pool, limit in self.pool_limits.items()
         )
@@ -176,18 +185,22 @@ def describe_busy(busy: Mapping[str, float], interval: float) -> str:
     )
 
 
-def describe_waiting(waiting: Mapping[str, float], limits: Mapping[str, int]) -> str:
+def describe_waiting(
+    waiting: Mapping[str, float], limits: Mapping[str, int], max_operators: int
+) -> str:
     """Return why busy vertices keep sharing, a sentence without a full stop; empty without any.
 
     Args:
         waiting: Seconds of work per second, by vertex.
         limits: Most replicas over all operators, by pool that has a limit.
+        max_operators: That there may be.
     """
     if not waiting:
         return ""
     pools = ", ".join(f"{pool} {limit}" for pool, limit in limits.items())
+    replicas = f" and nodePools' maxReplicas ({pools})" if limits else ""
     return (
-        f"No room for an operator of their own within nodePools' maxReplicas ({pools}): "
+        f"No room for an operator of their own within {max_operators} operators{replicas}: "
         f"{_list_busy(waiting)}"
     )
 

@@ -49,6 +49,7 @@ from weir_operator.rescale.rollback import (
     WITH_A_WAY_BACK,
     StepFailure,
     WithdrawnError,
+    is_between_jobs,
     never_stopped,
     plan_rollback,
 )
@@ -127,6 +128,7 @@ class Rescaler:
         self._resumed = False  # it goes on with what an earlier one left
         self._earlier: tuple[float, Reading] | None = None  # when, by the monotonic clock, and what
         self._is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True
+        self._to_stop = False
 
     def can_resume(self, journal: RescaleJournal) -> bool:
         """Return whether it can continue a change that an earlier controller left half-done.
@@ -139,6 +141,8 @@ class Rescaler:
         self,
         journal: RescaleJournal,
         is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
+        *,
+        to_stop: bool = False,
     ) -> RescaleJournal:
         """Execute the remaining steps of `journal`, and return it at its end.
 
@@ -146,6 +150,7 @@ class Rescaler:
             journal: The change.
             is_asked_for: Whether the spec still asks for it. A rescale that it does not ask for is
                 given up as long as that costs nothing: until the job is stopped.
+            to_stop: The job is to be stopped for good: what waits for a start fails instead.
 
         Raises:
             TemporaryError: The status could not be written; nothing was done since.
@@ -161,8 +166,12 @@ class Rescaler:
         }
         self._resumed = self._store.load().rescale == journal
         self._earlier = None
-        self._is_asked_for = is_asked_for
+        self._is_asked_for, self._to_stop = is_asked_for, to_stop
         while not journal.step.is_end:
+            if to_stop and is_between_jobs(journal):
+                why = "The job is to be stopped"
+                journal = journal.at(Step.FAILED, self._clock.now(), failure=why, withdrawn=True)
+                break
             await self._write(journal)
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
             revision = journal.revision_of_processes(self._store.load().revision)
@@ -388,8 +397,9 @@ class Rescaler:
         return PodsPendingError(f"{absence}; {before}", absence.groups) if before else absence
 
     def _withdraw_if_unasked(self, journal: RescaleJournal) -> None:
-        runs = journal.kind is Kind.RESCALE and not (journal.is_back or journal.by_checkpoint)
-        if runs and not self._is_asked_for(journal):
+        runs = journal.kind is Kind.RESCALE and not journal.is_back
+        unasked = not (journal.by_checkpoint or self._is_asked_for(journal))
+        if runs and (self._to_stop or unasked):
             raise WithdrawnError("The StreamApp asks for another deployment now")
 
     async def _stop(self, journal: RescaleJournal) -> RescaleJournal:
@@ -494,7 +504,7 @@ class Rescaler:
         if await self._came_to_its_end(job):
             # Begun again, it would emit everything once more.
             return self._give_up(journal, OWN_END)
-        restore = await self._restore_point(job)
+        restore = await self._restore_point(journal)
         left = await self._retained(job, journal)
         return self._stopped(journal.model_copy(update={"superseded": left}), restore)
 
@@ -502,8 +512,16 @@ class Rescaler:
         return tuple(dict.fromkeys((*journal.superseded, *await self.retained(job))))
 
     async def _came_to_its_end(self, job: str) -> bool:
+        status = self._store.load()
         return await self._retried(
-            lambda: came_to_its_end(job, jobs=self._jobs, runtime=self._runtime, stop_asked=True)
+            lambda: came_to_its_end(
+                job,
+                status,
+                jobs=self._jobs,
+                runtime=self._runtime,
+                clock=self._clock,
+                stop_asked=True,
+            )
         )
 
     async def _was_stopped(self, journal: RescaleJournal) -> bool:
@@ -514,12 +532,22 @@ class Rescaler:
         return await self._retried(lambda: was_stopped(job, jobs=self._jobs, runtime=self._runtime))
 
     async def _newest(self, job: str) -> str | None:
-        return await find_newest(job, jobs=self._jobs, runtime=self._runtime)
+        return await find_newest(
+            job, jobs=self._jobs, runtime=self._runtime, clock=self._clock, stop_asked=False
+        )
 
-    async def _restore_point(self, job: str) -> str | None:
-        status = self._store.load()
+    async def _restore_point(self, journal: RescaleJournal) -> str | None:
+        job, status = _required(journal.old_job), self._store.load()
+        only_cancels = self._settings.via == "Checkpoint" and journal.kind is Kind.RESCALE
         return await self._retried(
-            lambda: find_restore_point(job, status, jobs=self._jobs, runtime=self._runtime)
+            lambda: find_restore_point(
+                job,
+                status,
+                jobs=self._jobs,
+                runtime=self._runtime,
+                clock=self._clock,
+                stop_asked=not only_cancels,
+            )
         )
 
     def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:
@@ -601,7 +629,7 @@ class Rescaler:
             elif lives or await self._came_to_its_end(job):
                 # A savepoint still being written may end the job later; the next check finds it.
                 return journal.at(Step.ABANDONED, self._clock.now())
-            restore = await self._restore_point(job)
+            restore = await self._restore_point(journal)
         return journal.at(
             Step.SUBMIT,
             self._clock.now(),

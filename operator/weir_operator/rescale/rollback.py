@@ -96,6 +96,12 @@ def never_stopped(journal: RescaleJournal) -> bool:
     return journal.kind in WITH_A_WAY_BACK and str(Step.REMOVE) not in journal.times
 
 
+def is_between_jobs(journal: RescaleJournal) -> bool:
+    """Return whether the job has ended, and the next one has yet to be submitted."""
+    has_ended = journal.has_submitted or not never_stopped(journal)
+    return journal.step in (Step.REMOVE, Step.START) and has_ended
+
+
 def _may_be_submitted(journal: RescaleJournal) -> bool:
     """Return whether the job may run under its new id; a rescale knows that from its stop on."""
     first = Step.SUBMIT if journal.kind is Kind.UPGRADE else Step.REMOVE

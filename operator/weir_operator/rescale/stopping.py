@@ -14,17 +14,27 @@ order:
 
 A job that had snapshots and has none any more is not started from older state: its sinks would emit
 records a second time. Then a person decides.
+
+A storage may list late: a directory cache of NFS holds for up to a minute. So where Weir has asked
+for a stop, a listing without its savepoint is believed only if it says so twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import structlog
+
+from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError
 from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Runtime
 
+log = structlog.get_logger()
+
+LISTED_WITHIN = 90.0
+"""Seconds after which a storage lists what was written to it."""
 REMEDY = (
     "to start it from a savepoint or checkpoint of your choice, set "
     "spec.flink.job.initialSavepoint to its path, or to null for empty state, and change "
@@ -46,7 +56,19 @@ def is_of(path: str, job: str) -> bool:
     return f"/{job}/chk-" in path or f"/savepoint-{job[:6]}-" in path
 
 
-async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked: bool) -> bool:
+async def _list(job: str, *, runtime: Runtime, clock: Clock, stop_asked: bool) -> tuple[str, ...]:
+    """Return what the storage has of a job that has ended, oldest first, a late savepoint too."""
+    stored = await runtime.snapshots(job)
+    if stop_asked and not (stored and is_savepoint(stored[-1])):
+        log.warning("savepoint not listed, the storage is asked again", job=job, in_=LISTED_WITHIN)
+        await clock.sleep(LISTED_WITHIN)
+        stored = await runtime.snapshots(job)
+    return stored
+
+
+async def came_to_its_end(
+    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
+) -> bool:
     """Return whether the job finished without being stopped.
 
     A JobManager that was started after a job's end may still list it as finished, from the results
@@ -56,11 +78,14 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
 
     Args:
         job: The job.
+        status: What is known of it.
         jobs: Flink.
         runtime: Knows the storage.
+        clock: Where to wait for a savepoint that is listed late.
         stop_asked: Weir asked for a stop of it, which decides where the savepoint does not.
 
     Raises:
+        StateMissingError: It had state and was asked to stop, and there is no savepoint.
         TemporaryError: Flink or the storage does not answer.
         PermanentError: The storage cannot be read.
     """
@@ -70,8 +95,13 @@ async def came_to_its_end(job: str, *, jobs: Jobs, runtime: Runtime, stop_asked:
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:
         return not newest.stopped
-    stored = await runtime.snapshots(job)
+    stored = await _list(job, runtime=runtime, clock=clock, stop_asked=stop_asked)
     if not stored or not is_savepoint(stored[-1]):
+        if stop_asked and status.checkpointed is not None and status.checkpointed.job == job:
+            raise StateMissingError(
+                f"Job {job} finished after it was asked to stop, and its savepoint is not in the "
+                f"storage; {REMEDY}; last seen: {status.checkpointed.path}"
+            )
         return True
     stopped = await runtime.savepoint_stopped_job(stored[-1])
     return not (stop_asked if stopped is None else stopped)
@@ -95,8 +125,17 @@ async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
     return bool(stored) and is_savepoint(stored[-1])
 
 
-async def find_newest(job: str, *, jobs: Jobs, runtime: Runtime) -> str | None:
+async def find_newest(
+    job: str, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
+) -> str | None:
     """Return the newest complete savepoint or checkpoint that the job wrote.
+
+    Args:
+        job: The job.
+        jobs: Flink.
+        runtime: Knows the storage.
+        clock: Where to wait for a savepoint that is listed late.
+        stop_asked: Weir asked for a stop of it.
 
     Returns:
         Its path; `None` where it wrote none, or Flink deleted them because the job came to its end.
@@ -108,7 +147,7 @@ async def find_newest(job: str, *, jobs: Jobs, runtime: Runtime) -> str | None:
     known = await jobs.newest(job)
     if known is not None and known.seen_complete:
         return known.path
-    stored = await runtime.snapshots(job)
+    stored = await _list(job, runtime=runtime, clock=clock, stop_asked=stop_asked)
     if stored:
         return stored[-1]
     return known.path if known is not None and is_of(known.path, job) else None
@@ -128,16 +167,24 @@ async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str,
 
 
 async def find_restore_point(
-    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime
+    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
 ) -> str | None:
     """Return from where the ended `job` should resume; `None` starts it with empty state.
+
+    Args:
+        job: The job.
+        status: What is known of it.
+        jobs: Flink.
+        runtime: Knows the storage.
+        clock: Where to wait for a savepoint that is listed late.
+        stop_asked: Weir asked for a stop of it.
 
     Raises:
         StateMissingError: It had state of its own, which is not in the storage.
         TemporaryError: Flink or the storage does not answer.
         PermanentError: The storage cannot be read.
     """
-    newest = await find_newest(job, jobs=jobs, runtime=runtime)
+    newest = await find_newest(job, jobs=jobs, runtime=runtime, clock=clock, stop_asked=stop_asked)
     if newest is not None:
         return newest
     if status.checkpointed is not None and status.checkpointed.job == job:

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from weir_operator.errors import TemporaryError
+from weir_operator.flink.options import read_duration
 from weir_operator.flink.rest import FlinkRest
 
 FORGOTTEN_WITHIN = 60.0
 """Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
 address refuses heartbeats. If a pod's address does not answer, it takes `heartbeat.timeout`, at
 most Flink's 50 s; a change that gives up before would be rolled back for nothing."""
+_BEYOND_HEARTBEATS = 10.0
 _POLL = 0.02
 """Seconds between two questions; while they are asked, no record leaves the job."""
 
@@ -30,9 +32,13 @@ async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset
     )
 
 
-async def wait_unregistered(
-    rest: FlinkRest, ids: Collection[str], *, timeout: float = FORGOTTEN_WITHIN
-) -> None:
+def forgotten_within(config: Mapping[str, str]) -> float:
+    """Return the seconds until Flink has forgotten a TaskManager, by the user's keys."""
+    heartbeats = read_duration(config.get("heartbeat.timeout", "")) or 0.0
+    return max(FORGOTTEN_WITHIN, heartbeats + _BEYOND_HEARTBEATS)
+
+
+async def wait_unregistered(rest: FlinkRest, ids: Collection[str], *, timeout: float) -> None:
     """Wait until Flink has forgotten these TaskManagers.
 
     A JobManager that does not answer has no TaskManagers: after its next start, it begins empty.

@@ -13,6 +13,9 @@ from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
 from weir_operator.streamapp.section import Name, Replicas, Rule, validations
 from weir_simulator.validation import Mistake, Section, refuse
 
+MIN_INTERVAL = 1.0
+"""Seconds between two decisions: at a millisecond, one StreamApp takes half of a core."""
+
 
 class Policy(Section):
     """Which algorithm decides for an operator."""
@@ -27,11 +30,29 @@ class Policy(Section):
 class OperatorManager(Section):
     """The fast loop: one for each operator."""
 
+    model_config = Section.model_config | {
+        "json_schema_extra": validations(
+            Rule(
+                rule="duration(self.interval) >= duration('1s')",
+                field=".interval",
+                expected="at least 1s",
+                got="self.interval",
+                remedy="lengthen it",
+            )
+        )
+    }
+
     interval: Duration = Field(default=Duration("1m"), examples=["1m"])
-    """Time between two decisions. If unset, defaults to 1m. Format: duration."""
+    """Time between two decisions. If unset, defaults to 1m. Minimum: 1s. Format: duration."""
 
     policy: Policy = Policy()
     """The algorithm that decides. If unset, defaults to `{name: planner}`."""
+
+    @model_validator(mode="after")
+    def _check_interval(self) -> Self:
+        if self.interval.seconds < MIN_INTERVAL:
+            refuse([Mistake(("interval",), self.interval.text, "at least 1s", "lengthen it")])
+        return self
 
 
 class RestartBudget(Section):

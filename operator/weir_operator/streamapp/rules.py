@@ -39,6 +39,12 @@ _NODE_TYPE_EXISTS = (
 """Of the map key `k`. Splitting it costs the API server's estimator less than joining pool and
 size."""
 
+MAX_PAIRS = 1000
+"""Operators times node types (pools' sizes): what is made for each pair, and looked at in each
+decision, is made in the controller of everybody."""
+_EXPECTED_PAIRS = f"at most {MAX_PAIRS} pairs of an operator and a size of a pool"
+_REMEDY_FOR_PAIRS = "remove sizes or pools, or let operators share their TaskManagers"
+
 _EXPECTED_POOL = "at least one node pool"
 _REMEDY_FOR_POOL = "add one, such as nodePools: [{name: small}]"
 _EXPECTED_MODE = "Advise or Off, because spec.flink.ref names a Deployment"
@@ -100,6 +106,13 @@ CEL_RULES = (
         field=".operators",
         expected="pools to name node pools of spec.nodePools",
         remedy="choose one of them, or add the pool",
+    ),
+    Rule(
+        rule="!has(self.operators) || !has(self.nodePools) || self.operators.size()"
+        f" * self.nodePools.map(p, p.sizes.size()).sum() <= {MAX_PAIRS}",
+        field=".operators",
+        expected=_EXPECTED_PAIRS,
+        remedy=_REMEDY_FOR_PAIRS,
     ),
     _node_type_rule("fixed"),
     _node_type_rule("initial"),
@@ -227,6 +240,20 @@ def each_vertex_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
 def each_window_once(windows: Sequence[Window]) -> Iterator[Mistake]:
     """Refuse a second window of one name."""
     yield from _repeated("windows", windows)
+
+
+def pairs_are_few(
+    node_pools: Sequence[NodePool], operators: Sequence[Operator]
+) -> Iterator[Mistake]:
+    """Refuse more pairs of operators and node types than one controller of many should hold."""
+    node_types = sum(len(pool.sizes) for pool in node_pools)
+    if len(operators) * node_types > MAX_PAIRS:
+        yield Mistake(
+            ("operators",),
+            f"{len(operators)} operators and {node_types} sizes",
+            _EXPECTED_PAIRS,
+            _REMEDY_FOR_PAIRS,
+        )
 
 
 def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
@@ -370,6 +397,7 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     each_name_once,
     each_vertex_once,
     each_window_once,
+    pairs_are_few,
     several_pools_have_prices,
     operators_use_known_pools,
     operators_fit_their_pools,

@@ -79,6 +79,11 @@ def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
     )
 
 
+def count_node_types(app: StreamApp) -> int:
+    """Return how many node types there are, whoever may use them."""
+    return sum(len(pool.sizes) for pool in app.spec.node_pools)
+
+
 def speedup_is_given(app: StreamApp, pool_name: str) -> bool:
     """Return whether the user stated the pool's speedup; otherwise Weir learns it.
 

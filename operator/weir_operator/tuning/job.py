@@ -15,7 +15,6 @@ import asyncio
 import base64
 import copy
 import hashlib
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -120,7 +119,9 @@ class JobTuner:
                 f"Expected input of at most {LARGEST_WORK} bytes in a ConfigMap, got "
                 f"{len(packed) * 4 // 3}; fit to fewer days"
             )
-        full = f"weir-tuning-{zlib.crc32(self._app.encode()):08x}-{name}"
+        # Of a digest that nobody can aim at: all StreamApps' Jobs are in this namespace.
+        app = hashlib.sha256(self._app.encode()).hexdigest()[:16]
+        full = f"weir-tuning-{app}-{name}"
         path = f"{self._jobs}/{full}"
         try:
             await self._begin(full, packed)
@@ -145,7 +146,13 @@ class JobTuner:
             job = await self._api.create(self._jobs, self._job(full, digest))
         except ConflictError:
             job = await self._api.get(f"{self._jobs}/{full}")
-        if job["metadata"].get("annotations", {}).get(_DIGEST) != digest:
+        annotations = job["metadata"].get("annotations", {})
+        if annotations.get(_APP) != self._app:  # never deleted: it is not this StreamApp's
+            raise TemporaryError(
+                f"Expected the Job {full} to be of {self._app}, got one of "
+                f"{annotations.get(_APP) or 'nobody'}; delete it"
+            )
+        if annotations.get(_DIGEST) != digest:
             raise TuningLostError(
                 f"Expected the Job {full} to have this tuning's input, got another's"
             )

@@ -34,6 +34,7 @@ from weir_operator.tuning.protocol import Tuner, TuningLostError
 from weir_operator.tuning.requests import (
     WARM_STARTS,
     Terms,
+    check_answer,
     find_shortness,
     make_request,
     resembles,
@@ -267,10 +268,15 @@ class TuningLoop:
         name = f"v{self._next_number}"
         for _ in range(TRIES - 1):
             try:
-                return await self._tuner.tune(request, name=name)
+                return await self._answer(request, name)
             except TuningLostError as error:
                 log.warning("tuning lost, it is made again", failure=str(error))
-        return await self._tuner.tune(request, name=name)
+        return await self._answer(request, name)
+
+    async def _answer(self, request: TuningRequest, name: str) -> TuningResult:
+        result = await self._tuner.tune(request, name=name)
+        check_answer(result, request)
+        return result
 
     def _take(self, result: TuningResult, fit: Fit) -> None:
         """Put the best in force if it is better by the simulator, with confidence."""

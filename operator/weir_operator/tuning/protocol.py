@@ -1,7 +1,7 @@
 """The request and the answer of a tuning, between the controller and a process or a Kubernetes Job.
 
 The request has everything, including the trace; the worker decides where to store it. An incomplete
-answer, or one of another version or for other operators, is rejected.
+answer, or one of another version, is rejected here; what it says, by `requests.check_answer`.
 
 A pod's log needs no permission, no volume and no open port. But others write to it too, its lines
 have a limited length, and it is rotated. So an answer is compressed and cut into short numbered

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.tuning.protocol import TuningLostError
 from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.model.objective import Statistic
 from weir_policies.model.season import Season
@@ -29,7 +30,7 @@ from weir_simulator.experiment import (
 from weir_simulator.fitting.description import contract
 from weir_simulator.fitting.fit import Fit
 from weir_simulator.fitting.refit import with_seasons
-from weir_simulator.tuning.order import Constraints, TuningRequest
+from weir_simulator.tuning.order import Constraints, TuningRequest, TuningResult
 from weir_simulator.tuning.warm_starts import adapt_tuning
 
 TRACE = Path("trace.txt")
@@ -191,6 +192,35 @@ def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, 
         for each, counts in zip(experiment.operators, begun, strict=True)
     )
     return maximum if fits else None
+
+
+def check_answer(result: TuningResult, request: TuningRequest) -> None:
+    """Refuse a result that cannot be the request's, whoever wrote it.
+
+    Raises:
+        TuningLostError: The best has budgets for other operators, one that no point of this request
+            may have, or weights that weigh nothing.
+    """
+    best, experiment = result.best, request.experiment
+    names = {operator.name for operator in experiment.operators}
+    if best.budgets.keys() != names:
+        raise TuningLostError(
+            f"Expected the result of a tuning to have budgets for {sorted(names)}, "
+            f"got {sorted(best.budgets)}"
+        )
+    given = (request.incumbent, *request.warm_starts)
+    known = [budget for point in given if point is not None for budget in point.budgets.values()]
+    longest = max(experiment.objective.response_time, *known, 0.0)
+    if max(best.budgets.values()) > longest:
+        raise TuningLostError(
+            f"Expected the result of a tuning to have budgets of at most {longest:g} s, "
+            f"got {max(best.budgets.values()):g} s"
+        )
+    if not 0 < sum(astuple(best.weights)) < math.inf:
+        raise TuningLostError(
+            "Expected the result of a tuning to have weights with a sum above 0, "
+            f"got {astuple(best.weights)}"
+        )
 
 
 def unfold(budgets: Mapping[str, float], fit: Fit) -> dict[str, float]:

@@ -31,6 +31,7 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.flink import Job
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import Operator
+from weir_operator.streamapp.rules import MAX_PAIRS
 from weir_operator.tuning.loop import TuningSettings
 from weir_operator.tuning.requests import Terms
 from weir_policies import registry
@@ -263,9 +264,16 @@ def operator_managers(
         seasons: What usually arrives, by operator; as far as that is known.
 
     Raises:
+        PermanentError: The job, as it was found, has too many operators for its node types.
         UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
+    operators, node_types = len(app.spec.operators), world.count_node_types(app)
+    if operators * node_types > MAX_PAIRS:
+        raise PermanentError(
+            f"spec.nodePools: expected at most {MAX_PAIRS // operators} sizes, because the job has "
+            f"{operators} operators, got {node_types}; remove some of them"
+        )
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
     falls_back = trained_first and registry.learns_by_trying(name)

@@ -34,6 +34,7 @@ from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import ALL_OTHERS, WHOLE_JOB, Operator
+from weir_operator.streamapp.rules import MAX_PAIRS
 from weir_operator.streamapp.section import LONGEST_NAME
 
 Vertices = dict[str, tuple[str, ...]]
@@ -110,6 +111,7 @@ def share_operators(
     return SharedOperators(
         vertices=shared,
         separate=partial(separate_vertices, app, plan),
+        max_operators=MAX_PAIRS // max(1, world.count_node_types(app)),
         pool_limits={
             pool.name: pool.max_replicas
             for pool in app.spec.node_pools
@@ -192,9 +194,10 @@ def group_vertices(plan: Plan, operators: Sequence[Operator], alone: Collection[
             of_vertex.setdefault(vertex, vertex)
     rest = [vertex for vertex in plan.operators if vertex not in of_vertex]
     _refuse_circle(plan, of_vertex)
+    reached = _downstream(plan, of_vertex)
     behind: dict[frozenset[str], list[str]] = {}
     for vertex in rest:
-        before = frozenset(of_vertex.get(each, "") for each in _upstream(plan, vertex)) - {""}
+        before = frozenset(name for name, found in reached.items() if vertex in found)
         behind.setdefault(before, []).append(vertex)
     for shared in behind.values():
         name = _name_shared(shared, whole=len(shared) == len(plan.operators))
@@ -267,16 +270,23 @@ def _describe_joined(plan: Plan, vertex: str) -> str:
     return f" ({' and '.join(map(repr, chains))} have to share slots)" if len(chains) > 1 else ""
 
 
-def _upstream(plan: Plan, vertex: str) -> set[str]:
-    """Return the vertices from which records reach this one."""
-    found: set[str] = set()
-    unseen = [vertex]
-    while unseen:
-        target = unseen.pop()
-        before = {source for source, to in plan.edges if to == target} - found
-        found |= before
-        unseen += before
-    return found
+def _downstream(plan: Plan, of_vertex: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the vertices that records of each operator reach, which has some vertices already."""
+    after: dict[str, list[str]] = {}
+    for source, target in plan.edges:
+        after.setdefault(source, []).append(target)
+    unseen: dict[str, list[str]] = {}
+    for vertex, operator in of_vertex.items():
+        unseen.setdefault(operator, []).append(vertex)
+    reached: dict[str, set[str]] = {}
+    for operator, ahead in unseen.items():
+        found = reached[operator] = set()
+        while ahead:
+            for target in after.get(ahead.pop(), ()):
+                if target not in found:
+                    found.add(target)
+                    ahead.append(target)
+    return reached
 
 
 def _refuse_circle(plan: Plan, of_vertex: Mapping[str, str]) -> None:

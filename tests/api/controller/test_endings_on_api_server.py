@@ -98,3 +98,19 @@ async def test_a_streamapp_whose_job_came_to_its_end_goes_at_once_and_names_no_s
     events = await bench.events()
     assert "finished" in events["EndedWithoutSavepoint"]
     assert "FinalSavepoint" not in events
+
+
+async def test_a_streamapp_that_is_suspended_from_the_beginning_says_so_and_never_ran(bench):
+    bench.start()
+    await bench.create(state="Suspended")
+    await bench.until_ready("Suspended")
+    conditions = {each["type"]: each for each in (await bench.app())["status"]["conditions"]}
+
+    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
+    await bench.until_gone()
+
+    events = await bench.events()
+    assert conditions["Ready"]["status"] == "False"
+    assert conditions["ObjectiveMet"]["status"] == "Unknown"
+    assert "never ran" in events["NeverRan"]
+    assert "EndedWithoutSavepoint" not in events

@@ -1,14 +1,16 @@
 """A stock job as Weir sees it, from what Flink 2.3 answered for one."""
 
+import itertools
 import json
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink import read_counters
 from weir_operator.external.view import (
     PodPlace,
@@ -240,3 +242,46 @@ def test_a_job_whose_graph_flink_has_not_read_yet_is_looked_at_again():
 
     with pytest.raises(TemporaryError):
         view_job(job, {}, {}, pools=an_app().spec.node_pools, url="http://flink")
+
+
+def a_large_job(number, *, names, forward=False):
+    """Return the job of so many vertices in a row."""
+    ids = [f"{index:032x}" for index in range(number)]
+    return replace(
+        a_job(),
+        vertices=tuple(
+            replace(a_job().vertices[0], id=each, name=names[index % len(names)])
+            for index, each in enumerate(ids)
+        ),
+        edges=tuple(
+            answers.Edge(
+                source=source, target=target, ship_strategy="FORWARD" if forward else "HASH"
+            )
+            for source, target in itertools.pairwise(ids)
+        ),
+    )
+
+
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("names", [["Map"], ["m" * 90], [f"{'m' * 90}{n}" for n in range(9)]])
+def test_the_largest_job_is_seen_at_once_whatever_its_names(names, forward):
+    job = a_large_job(answers.MAX_VERTICES, names=names, forward=forward)
+    tasks = answers.read_subtasks(recorded("vertex-score"))
+    subtasks = dict.fromkeys((vertex.id for vertex in job.vertices), tasks)
+    places = {"tm-a": PodPlace(pool="small", cores=1.0, started=0.0)}
+
+    began = time.thread_time()
+    view = view_job(
+        job, subtasks, places, pools=an_app().spec.node_pools, url="http://flink", in_place=forward
+    )
+    assert len(view.deployments) == (1 if forward else len(job.vertices))
+
+    assert time.thread_time() - began < 0.5
+
+
+def test_a_job_with_more_vertices_is_refused_before_anything_is_made_of_it():
+    answer = recorded("job")
+    answer["vertices"] = answer["vertices"][:1] * (answers.MAX_VERTICES + 1)
+
+    with pytest.raises(PermanentError, match="at most 1,000 vertices, got 1,001"):
+        answers.read_job(answer)

@@ -12,10 +12,12 @@ from weir_operator.flink.configuration import RECOMMENDED
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.options import (
     DURATIONS,
+    FRESH,
     SIZES,
     find_refused_values,
     is_duration,
     is_size,
+    read_duration,
 )
 
 READ_DURATIONS = [
@@ -56,6 +58,37 @@ def test_what_is_no_size_of_flinks_is_refused(text):
 def test_what_weir_recommends_is_read():
     assert list(find_refused_values(RECOMMENDED)) == []
     assert len(DURATIONS & RECOMMENDED.keys()) > 8
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3 s", 3), ("250", 0.25), ("2 min", 120), ("PT1M3.5S", 63.5), ("-p1d", -86_400), ("0", 0)],
+)
+def test_a_duration_is_read_in_seconds(text, seconds):
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["p", "pt", "ptt", "p--", "pt1", "pt1s1m", "p1h"])
+def test_what_java_does_not_read_is_no_duration(text):
+    assert read_duration(text) is None
+
+
+@pytest.mark.parametrize("key", sorted(FRESH))
+@pytest.mark.parametrize(
+    ("value", "is_refused"),
+    [
+        ("60000", True),
+        ("1001 ms", True),
+        ("PT1M", True),
+        ("0", True),
+        ("1 s", False),
+        ("50", False),
+    ],
+)
+def test_no_view_of_the_job_may_be_older_than_a_change_waits_for(key, value, is_refused):
+    refused = list(find_refused_values({key: value}))
+
+    assert [each.expected for each in refused] == ["more than 0 and at most 1 s"] * is_refused
 
 
 def test_keys_that_are_not_known_pass():

@@ -1,6 +1,7 @@
 """Errors of Flink's REST interface, against a server that answers as Flink 2.3.0 did."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -16,7 +17,7 @@ from aiohttp.test_utils import TestServer
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.rescale.fakes import FakeClock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.flink import answers
+from weir_operator.flink import answers, transport
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import warm_up_id
 from weir_operator.flink.rest import FlinkRest
@@ -174,7 +175,7 @@ async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limi
     flink.headers = {"Content-Encoding": "gzip"}
     async with FlinkRest(flink.url, timeout=60.0) as rest:
         peak = await peak_memory_of(
-            rest.jobs(), TemporaryError, "cannot read .*: it has more than 8 MiB"
+            rest.jobs(), TemporaryError, "cannot read .*: it has more than 1 MiB"
         )
 
     assert peak < 32 * 2**20
@@ -182,17 +183,66 @@ async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limi
 
 async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(answers, "read_jobs", noting_threads(answers.read_jobs, threads))
-    job: dict[str, str | int] = {"jid": JOB, "name": "n" * 100, "state": "RUNNING"}
-    job |= {"start-time": 1, "last-modification": 1}
-    text = json.dumps({"jobs": [job] * 20_000})
-    flink.given["GET", "/jobs/overview"] = (200, text.encode())
+    monkeypatch.setattr(answers, "read_subtasks", noting_threads(answers.read_subtasks, threads))
+    task = {"subtask": 0, "status": "RUNNING", "taskmanager-id": "t" * 100}
+    flink.give("GET", f"/jobs/{JOB}/vertices/v", body={"subtasks": [task] * 20_000})
     async with FlinkRest(flink.url, timeout=60.0) as rest:
-        found = await rest.jobs()
+        found = await rest.subtasks(JOB, "v")
 
     assert len(found) == 20_000
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+ASKED = {
+    "/jobs/overview": lambda rest: rest.jobs(),
+    "/jars": lambda rest: rest.jars(),
+    "/taskmanagers": lambda rest: rest.task_managers(),
+    f"/jobs/{JOB}": lambda rest: rest.job(JOB),
+    f"/jobs/{JOB}/checkpoints": lambda rest: rest.checkpoints(JOB),
+    f"/jobs/{JOB}/exceptions": lambda rest: rest.root_exception(JOB),
+    f"/jobs/{JOB}/vertices/v": lambda rest: rest.subtasks(JOB, "v"),
+}
+
+
+LONG = {"/taskmanagers", f"/jobs/{JOB}", f"/jobs/{JOB}/vertices/v"}
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b'{"a":1},', b"[[[[[[[[]]]]]]]],", b"1,"])
+@pytest.mark.parametrize("path", ASKED)
+async def test_no_answer_costs_many_times_its_bytes(flink, path, piece, status):
+    size = transport.MAX_OF_SUBTASKS if path in LONG else transport.MAX_ANSWERED
+    pieces = piece * ((size - 50) // len(piece))
+    flink.given["GET", path] = (status, b'{"errors":[' + pieces + b"0]}")
+    async with FlinkRest(flink.url, timeout=60.0) as rest:
+        peak = await peak_memory_of(
+            ASKED[path](rest), (TemporaryError, PermanentError), "Weir cannot read|Flink"
+        )
+
+    assert peak < 64 * 2**20
+
+
+async def test_large_answers_of_many_streamapps_are_read_one_after_the_other(flink, monkeypatch):
+    at_once, most = 0, 0
+
+    def read(answer):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.02)
+        at_once -= 1
+        return ()
+
+    monkeypatch.setattr(answers, "read_task_managers", read)
+    flink.give("GET", "/taskmanagers", body={"taskmanagers": ["x" * 2**20]})
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(FlinkRest(flink.url, timeout=60.0)) for _ in range(8)
+        ]
+        await asyncio.gather(*(each.task_managers() for each in clients))
+
+    assert most == 1
 
 
 async def test_a_cause_that_is_wrapped_a_million_times_is_told_at_once(flink, rest):

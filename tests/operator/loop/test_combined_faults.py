@@ -87,6 +87,17 @@ FAULTS = [
 ]
 
 
+def lists_late(world):
+    """The node of JobManager and storage client is lost, and the new one's listings are old."""
+    world.lose_job_manager(recovers=False)
+    world.lists_late_until = world.clock.now() + 45
+
+
+def keeps_results_and_lists_late(world):
+    world.lose_job_manager(recovers=False, keeps_results=True)
+    world.lists_late_until = world.clock.now() + 45
+
+
 async def rescale(stage, lifecycle):
     await lifecycle.change(TWO, "more")
 
@@ -204,7 +215,11 @@ async def count_points(change, **timing):
 
 
 @pytest.mark.parametrize("controller", ["dies", "lives"])
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize(
+    "fault",
+    [*FAULTS, lists_late, keeps_results_and_lists_late],
+    ids=lambda fault: fault.__name__,
+)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize(
     ("via", "savepoint_takes", "end_takes"),

@@ -1,18 +1,26 @@
 """A job is suspended and goes on; another revision of it is an upgrade by savepoint."""
 
+import contextlib
+import itertools
+
 import pytest
 
 from tests.operator.loop.job_stage import (
     SUSPENDED,
+    TWO,
     Stage,
     a_revision,
     asking_for,
 )
 from tests.operator.rescale.bench import ONE
+from tests.operator.rescale.fakes import ControllerDied, JobsOf
+from weir_operator.errors import WeirError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
+from weir_operator.rescale.settings import RescaleSettings
+from weir_operator.rescale.stopping import find_restore_point
 from weir_operator.runtime.revision import Revision
 
 
@@ -79,11 +87,13 @@ async def test_a_job_that_is_suspended_from_the_beginning_is_not_started(stage):
     await lifecycle.bring_up()
 
     assert stage.store.load().job_id is None
+    assert stage.store.load().suspended  # else the status would say that it runs
 
     stage.directives = Directives()
     await lifecycle.heal()
 
     assert len(stage.world.running()) == 1
+    assert not stage.store.load().suspended
 
 
 async def test_a_job_that_had_ended_is_suspended_at_its_newest_checkpoint(stage):
@@ -207,3 +217,67 @@ async def test_a_node_that_is_drained_need_not_wait_for_an_upgrade_that_no_node_
 
     assert leaving not in stage.world.alive
     assert stage.exact()
+
+
+async def to_two(stage, lifecycle):
+    await lifecycle.change(TWO, "more")
+
+
+async def to_another_program(stage, lifecycle):
+    stage.directives = asking_for("--new")
+    await lifecycle.heal()
+
+
+async def to_one_that_fails(stage, lifecycle):
+    stage.world.broken_totals = {2}
+    await lifecycle.change(TWO, "more")
+
+
+async def to_another_program_that_fails(stage, lifecycle):
+    stage.world.broken_totals = {1}
+    stage.directives = asking_for("--new")
+    await lifecycle.heal()
+
+
+@pytest.mark.parametrize(
+    "change", [to_two, to_another_program, to_one_that_fails, to_another_program_that_fails]
+)
+async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoint(change):
+    settings = RescaleSettings(provisioning={"small": 1800.0})
+    for at in itertools.count(1):
+        stage = Stage(settings)
+        stage.directives = asking_for("--old")
+        lifecycle = await stage.running()
+        stage.world.checkpoint()
+        await lifecycle.heal()
+        deeds = itertools.count(1)
+
+        def die(deeds=deeds, at=at):
+            if next(deeds) == at:
+                raise ControllerDied
+
+        stage.world.on_deed = stage.store.on_save = die
+        with contextlib.suppress(ControllerDied, WeirError):
+            await change(stage, lifecycle)
+        stage.world.on_deed = stage.store.on_save = lambda: None
+        if next(deeds) <= at:
+            break
+        stage.world.full_pools = {"small": 0}  # until 1,800 s are over
+        began = stage.clock.time
+        with contextlib.suppress(WeirError):
+            await stage.lifecycle().suspend()
+        took = stage.clock.time - began
+
+        status = stage.store.load()
+        state = await find_restore_point(
+            status.job_id,
+            status,
+            jobs=JobsOf(stage.world),
+            runtime=stage.world,
+            clock=stage.clock,
+            stop_asked=True,
+        )
+        assert took < 100, (at, took)
+        assert stage.world.running() == [], at
+        assert stage.world.positions[state] >= max(to for _, _, to in stage.world.committed), at
+    assert at > 5

@@ -273,6 +273,7 @@ async def test_a_suspended_app_decides_nothing(stage_of):
     [tick] = await stage.ticks(1)
 
     assert "spec.state" in tick.held
+    assert tick.violated is None
     assert tick.proposals == {}
 
 

@@ -33,7 +33,7 @@ def separate(deployments, work, names):
 
 
 SHARED = SharedOperators(
-    vertices={"match": {"v-match": "parse", "v-idle": "side"}}, separate=separate
+    vertices={"match": {"v-match": "parse", "v-idle": "side"}}, separate=separate, max_operators=9
 )
 
 
@@ -159,5 +159,29 @@ def test_the_reason_names_each_vertex_with_its_work_and_the_time_it_was_measured
 
 
 def test_what_waits_for_room_is_named_with_the_limits_and_nothing_without():
-    assert "(any 8): count 20%" in describe_waiting({"count": 0.2}, {"any": 8})
-    assert describe_waiting({}, {"any": 8}) == ""
+    assert "(any 8): count 20%" in describe_waiting({"count": 0.2}, {"any": 8}, 9)
+    assert describe_waiting({}, {"any": 8}, 9) == ""
+
+
+@pytest.mark.parametrize("max_operators", [1, 2, 7, 500, 999, 5000])
+def test_of_many_busy_vertices_as_many_leave_as_there_is_room_for_after_a_few_tries(max_operators):
+    tries = []
+
+    def counted(deployments, work, names):
+        tries.append(len(names))
+        target = {name: {"small/1": 1} for name in (*names, "match")}
+        return target, {name: (name,) for name in target}
+
+    names = {f"v{n}": f"n{n}" for n in range(1000)}
+    shared = SharedOperators(
+        vertices={"match": names | {"v-match": "match"}},
+        separate=counted,
+        max_operators=max_operators,
+    )
+
+    found = shared.find_separation({"match": {"small/1": 1}}, dict.fromkeys(names, 0.5))
+
+    assert found is not None
+    assert len(found.busy) == min(max_operators - 1, 1000)  # the rest is an operator, too
+    assert len(found.busy) + len(found.waiting) == 1000
+    assert len(tries) <= 10

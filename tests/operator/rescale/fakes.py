@@ -101,6 +101,7 @@ class FakeWorld:
         self.nodes: tuple[str, ...] = ()
         """Where TaskManagers run, a new one where the fewest do; empty has no nodes at all."""
         self.full_pools: dict[str, int] = {}
+        self.lists_late_until = -math.inf
         """Pools with so many places: further TaskManagers stay pending."""
         self.nodes_added_at = math.inf
         """When a node autoscaler has made room in full pools."""
@@ -262,7 +263,8 @@ class FakeWorld:
         if self.storage_away:
             raise TemporaryError("The storage cannot be listed")
         self._advance()
-        return tuple(self.stored.get(job_id, ()))
+        stored = tuple(self.stored.get(job_id, ()))
+        return stored[:-1] if self.clock.now() < self.lists_late_until else stored
 
     async def savepoint_stopped_job(self, path: str) -> bool | None:
         """Return what the savepoint says of itself."""

@@ -8,7 +8,11 @@ from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import TaskManager
 from weir_operator.flink.configuration import RECOMMENDED
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.registration import FORGOTTEN_WITHIN, wait_unregistered
+from weir_operator.runtime.registration import (
+    FORGOTTEN_WITHIN,
+    forgotten_within,
+    wait_unregistered,
+)
 
 FLINKS_TIMEOUT = 50.0
 """`heartbeat.timeout` of Flink 2.3.0, seconds."""
@@ -33,8 +37,19 @@ def test_one_whose_address_answers_nobody_is_waited_for_until_flink_gives_it_up(
     assert FORGOTTEN_WITHIN > FLINKS_TIMEOUT
 
 
+@pytest.mark.parametrize(
+    ("timeout", "seconds"),
+    [("5 min", 300), ("180000", 180), ("PT2M", 120), ("50 s", 50), ("1 s", 1), ("soon", 0)],
+)
+def test_who_gives_flink_more_time_is_waited_for_longer(timeout, seconds):
+    limit = forgotten_within({"heartbeat.timeout": timeout})
+
+    assert limit >= FORGOTTEN_WITHIN
+    assert limit > seconds
+
+
 async def test_others_that_are_listed_are_not_waited_for():
-    await wait_unregistered(Listing(["a", "b"], ["b"]), ["a"])
+    await wait_unregistered(Listing(["a", "b"], ["b"]), ["a"], timeout=60.0)
 
 
 async def test_who_is_still_listed_after_the_time_is_named():

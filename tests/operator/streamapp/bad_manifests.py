@@ -10,6 +10,9 @@ from dataclasses import dataclass
 SMALL = {"name": "small", "sizes": ["250m", "500m"], "price": 0.04}
 LARGE = {"name": "large", "sizes": ["1", "2"], "price": 0.05, "maxReplicas": 3}
 TWO_POOLS = [SMALL, LARGE]
+MANY_POOLS = [
+    {"name": f"p{n}", "sizes": [str(size) for size in range(1, 9)], "price": 0.05} for n in range(4)
+]
 WINDOW = {"name": "peak", "schedule": "0 17 * * 1-5", "duration": "2h"}
 
 REF: dict[str, object] = {"kind": "FlinkDeployment", "name": "trips"}
@@ -44,6 +47,11 @@ def a_flink(**fields: object) -> dict[str, object]:
 
 
 TABLE = [
+    Bad("an interval in which nothing changes", {"operatorManager": {"interval": "999ms"}},
+        "spec.operatorManager.interval", "'999ms'", "lengthen it"),
+    Bad("too many operators for the sizes",
+        {"nodePools": MANY_POOLS, "operators": [{"name": f"o{i}"} for i in range(32)]},
+        "spec.operators", "'32 operators and 32 sizes'", "remove sizes or pools"),
     Bad("an unknown pool", operators({"name": "match", "pools": ["lrge"]}),
         "spec.operators[0].pools[0]", "'lrge'", "did you mean 'large'?"),
     Bad("an unknown pool in fixed", operators({"name": "match", "fixed": {"huge/1": 1}}),

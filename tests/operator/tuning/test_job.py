@@ -126,12 +126,12 @@ class Cluster:
         return [path for path in self.objects if path.startswith(JOBS)]
 
 
-def tuner_on(cluster, *, clock=None, deadline=600.0):
+def tuner_on(cluster, *, clock=None, deadline=600.0, app="streams/trips"):
     return JobTuner(
         cluster,
         TEMPLATE,
         namespace="weir",
-        app="streams/trips",
+        app=app,
         deadline=deadline,
         clock=clock or FakeClock(),
     )
@@ -205,6 +205,37 @@ async def test_a_job_that_has_other_work_gives_way_to_the_next_attempt():
         await tuner_on(cluster).tune(a_request(), name="v1")
 
     assert await tuner_on(cluster).tune(a_request(), name="v1") == ANSWER
+
+
+# The second has the same CRC-32 as streams/trips.
+OTHERS = ["streams/trips2", "evil/acaccaccacacacacaaccaaaaaaccacacaaaaaaaaaaaa"]
+
+
+@pytest.mark.parametrize("app", OTHERS)
+async def test_streamapps_tune_at_once_whatever_their_names(app):
+    cluster = Cluster(RUNNING)
+    with pytest.raises(PermanentError, match="died"):
+        await tuner_on(Dying(cluster)).tune(a_request(slots=100), name="v1")
+    (first,) = cluster.jobs
+    cluster.ends = COMPLETE
+
+    assert await tuner_on(cluster, app=app).tune(a_request(), name="v1") == ANSWER
+
+    assert cluster.jobs == [first]
+
+
+@pytest.mark.parametrize("owner", [{"weir.dev/streamapp": "evil/trips"}, {}])
+async def test_a_job_of_somebody_else_is_left_alone_whatever_its_name(owner):
+    cluster = Cluster(RUNNING)
+    with pytest.raises(PermanentError, match="died"):
+        await tuner_on(Dying(cluster)).tune(a_request(), name="v1")
+    (job,) = cluster.jobs
+    cluster.objects[job]["metadata"]["annotations"] = owner
+
+    with pytest.raises(TemporaryError, match="to be of streams/trips"):
+        await tuner_on(cluster).tune(a_request(), name="v1")
+
+    assert cluster.jobs == [job]
 
 
 async def test_work_that_was_left_over_is_replaced():

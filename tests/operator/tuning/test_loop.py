@@ -28,6 +28,7 @@ from weir_operator.tuning.store import Standing, TuningStore
 from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import Statistic
+from weir_policies.policy import CostWeights
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
@@ -478,3 +479,35 @@ async def _waits_of(setting, *, maximum):
     running.cancel()
     await asyncio.wait({running})
     return waits
+
+
+NOTHING = CostWeights(violation=0, resources=0, reconfiguration=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"budgets": {"other": 0.1}}, "budgets for"),
+        ({"budgets": {"match": 0.1}}, "budgets for"),
+        ({"budgets": {**BUDGETS, "third": 0.1}}, "budgets for"),
+        ({"budgets": {}}, "budgets for"),
+        ({"budgets": {"match": 0.1, "count": 1e300}}, "at most 0.5 s"),
+        ({"budgets": {"match": 0.1, "count": 0.51}}, "at most 0.5 s"),
+        ({"weights": NOTHING}, "weights with a sum above 0"),
+        ({"weights": replace(NOTHING, violation=1e308, resources=1e308)}, "weights"),
+    ],
+)
+@pytest.mark.parametrize("better", [True, False])
+async def test_an_answer_that_cannot_be_the_requests_changes_nothing(
+    setting_of, wrong, told, better
+):
+    right = an_answer(BUDGETS, better=better)
+    setting = setting_of(right.model_copy(update={"best": replace(right.best, **wrong)}))
+
+    await setting.loop.attempt()
+
+    assert len(setting.tuner.calls) == 2  # the second for the case that the first was damaged
+    assert setting.reasons == ["TuningFailed"]
+    assert told in setting.loop.view.failure
+    assert setting.sharing.tuned == UNTUNED
+    assert setting.loop.view.version == 0

@@ -3,6 +3,8 @@
 import pytest
 
 from tests.operator.streamapp.builders import a_stream_app
+from weir_operator.errors import PermanentError
+from weir_operator.streamapp.operators import Operator
 from weir_operator.wiring import assembly
 
 PYTHON = {"image": "trips:1", "job": {"python": {"file": "/opt/flink/usrlib/job.py"}}}
@@ -31,3 +33,12 @@ def test_other_jobs_keep_the_short_deadlines():
 
     assert (settings.savepoint_deadline, settings.submit_deadline) == (10.0, 30.0)
     assert not assembly.loop_settings(app).python
+
+
+def test_a_job_that_is_found_to_have_too_many_operators_for_its_sizes_gets_no_loops():
+    app = a_stream_app(nodePools=[{"name": "small", "sizes": ["250m", "500m", "1", "2"]}])
+    found = tuple(Operator(name=f"v{n}") for n in range(251))
+    app = app.model_copy(update={"spec": app.spec.model_copy(update={"operators": found})})
+
+    with pytest.raises(PermanentError, match="at most 3 sizes, because the job has 251 operators"):
+        assembly.operator_managers(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink.answers import MAX_VERTICES
 from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
@@ -330,3 +332,15 @@ def test_operators_never_form_a_circle_and_the_same_status_gives_the_same_ones(d
     assert sorted(owner) == sorted(plan.operators)
     assert all(vertices[name] == (name,) for name in busy)
     tuple(TopologicalSorter(feeders).static_order())  # which refuses a circle
+
+
+def test_the_largest_program_is_divided_at_once_however_its_vertices_are_connected():
+    names = [f"v{number}" for number in range(MAX_VERTICES)]
+    edges = [(source, to) for i, source in enumerate(names) for to in names[i + 1 : i + 9]]
+    plan = a_plan(*edges)
+
+    began = time.thread_time()
+    vertices = group_vertices(plan, (), {names[100], names[500]})
+
+    assert len(vertices) == 5
+    assert time.thread_time() - began < 0.5

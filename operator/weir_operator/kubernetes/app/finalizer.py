@@ -124,7 +124,7 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
                 if app.spec.deletion_policy is DeletionPolicy.DELETE:
                     await _discard(stores, loops, reporter, context)
                 else:
-                    kept = await _keep(stores, loops, reporter, hurried=hurried)
+                    kept = await _keep(stores, loops, reporter, context, hurried=hurried)
                 await loops.runtime.close()
         if kept is not None and stores.store.load().job_id is not None:
             context.telemetry.final_savepoints.labels("Done" if kept else "Failed").inc()
@@ -187,7 +187,12 @@ def _with_the_default_policy(app: StreamApp) -> StreamApp:
 
 
 async def _keep(
-    stores: AppStores, loops: Loops, reporter: StatusReporter, *, hurried: bool
+    stores: AppStores,
+    loops: Loops,
+    reporter: StatusReporter,
+    context: ControllerContext,
+    *,
+    hurried: bool,
 ) -> bool:
     """Stop the job with a last savepoint and say where it is; return whether nothing failed."""
     came = True
@@ -213,7 +218,12 @@ async def _keep(
     if not status.suspended and status.job_id is not None:
         try:
             path = await find_restore_point(
-                status.job_id, status, jobs=loops.jobs, runtime=loops.runtime
+                status.job_id,
+                status,
+                jobs=loops.jobs,
+                runtime=loops.runtime,
+                clock=context.clock,
+                stop_asked=status.stop_asked == status.job_id,
             )
         except WeirError as error:
             if not hurried:
@@ -226,7 +236,9 @@ async def _keep(
                 "for a newer one in the storage.",
             )
             return False
-    if path is None:
+    if path is None and status.job_id is None:
+        reporter.report("NeverRan", "The job never ran, so there is no state to keep")
+    elif path is None:
         reporter.report("EndedWithoutSavepoint", "The job has left no state")
     else:
         reporter.report(

@@ -25,7 +25,11 @@ def send_logs_to_stderr(*, as_json: bool) -> None:
     last: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # The renderer's own choice prints local variables, which hold users' secrets.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
     if not as_json:
         shared.pop()  # the renderer for people shows stack traces itself

@@ -176,7 +176,8 @@ def _ready(facts: Facts) -> Aspect:
         sentence = f"{facts.mistake}; if the job is running, it continues unchanged"
         return Aspect("Ready", "False", "InvalidSpec", sentence)
     if facts.suspended is not None:
-        sentence = f"The job is suspended; its state is in {facts.suspended}"
+        state = f"its state is in {facts.suspended}" if facts.suspended else "it has no state yet"
+        sentence = f"The job is suspended; {state}"
         return Aspect("Ready", "False", "Suspended", sentence)
     look, tick = facts.troubles.get(Loop.HEALTH_CHECK), facts.troubles.get(Loop.TICK)
     if facts.ready.status == "True" and look is not None:
@@ -209,6 +210,8 @@ def figures_of(facts: Facts) -> dict[str, float]:
     """Return the numbers that the status shows: records/s, seconds, currency per hour."""
     tick, settings = facts.tick, facts.settings
     figures = {"rate": math.nan, "response": math.nan, "cost": math.nan}
+    if facts.suspended is not None:
+        return figures  # what was measured last is of a job that has ended
     if settings is not None and facts.deployments:
         figures["cost"] = cost_per_hour(
             facts.deployments,

@@ -9,6 +9,7 @@ resumes from its newest state, as after any loss (`rescale.stopping`).
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from weir_operator.runtime.kubernetes.configuration import (
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_states import (
     cannot_take_up,
+    find_refusal,
     is_alive,
     process_of,
     url,
@@ -162,15 +164,22 @@ class JobManagerPod:
 
     async def _check_pending(self, pods: FlinkPods) -> bool:
         """Return whether what kept the pod from running was just removed."""
-        for pod in await self._pods():
+        found = await self._pods()
+        for pod in found:
             if results_of(pod) != self._results:
                 continue  # one of before, that goes
-            reason = waiting_for(pod)
+            reason = waiting_for(pod, time.time())
             if reason and cannot_take_up(pod) and _may_forget(pods):
                 await self._forget_jobs(pods)
                 return True
             if reason:
                 raise PodsPendingError(f"The JobManager of {pods.app} is not running: {reason}", ())
+        made = await self._objects.find("Deployment", pods.job_manager, group=_APPS)
+        refusal = find_refusal(made)
+        if refusal is not None and not any(map(is_alive, found)):
+            raise PodsPendingError(
+                f"The cluster rejects the JobManager of {pods.app}: {refusal}", ()
+            )
         return False
 
     async def _forget_jobs(self, pods: FlinkPods) -> None:

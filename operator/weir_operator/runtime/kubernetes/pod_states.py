@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -22,10 +23,15 @@ from weir_operator.runtime.kubernetes.pods import (
 from weir_operator.runtime.protocol import Replica
 
 _CAUSED_BY = "Caused by:"  # before each cause of a Java exception, the innermost last
-EVICTED = "EvictionByEvictionAPI"
-"""Reason of the condition that the API server gives a pod which it evicts, before it deletes it."""
+MOVED_IN_TIME = frozenset(
+    {"EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"}
+)
+"""Reasons of the condition that a pod is given before it is deleted in favour of another one, or of
+its node, and while it still works."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """What a container waits for in the normal course of things."""
+_READY_WITHIN = 60.0
+"""Seconds in which a node attaches and mounts a pod's volumes; images are fetched afterwards."""
 
 
 def is_alive(pod: Body) -> bool:
@@ -35,7 +41,7 @@ def is_alive(pod: Body) -> bool:
 
 
 def is_held(pod: Body, now: float) -> bool:
-    """Return whether the pod is evicted but still works, until its operator has been moved.
+    """Return whether the pod has to go but still works, until its operator has been moved.
 
     Its ReplicaSet has replaced it. One that Weir removed, or that ends for another reason, is not
     held: its slot is free, or nobody moves it.
@@ -49,18 +55,20 @@ def is_held(pod: Body, now: float) -> bool:
     return (
         deadline is not None
         and now < _unix(deadline)  # later, only its node could say that it ended, and may be lost
-        and (target.get("status"), target.get("reason")) == ("True", EVICTED)
-        and "running" in _main_status(pod).get("state", {})
+        and target.get("status") == "True"
+        and target.get("reason") in MOVED_IN_TIME
+        and _runs(_main_status(pod))
     )
 
 
-def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
+def replica(pod: Body, pods: FlinkPods, *, terminating: str, now: float) -> Replica:
     """Return the TaskManager that a pod is.
 
     Args:
         pod: As the API server has it.
         pods: What the StreamApp's pods are made of.
         terminating: Why its node is about to go; empty where it is not.
+        now: Unix time.
     """
     labels = pod["metadata"]["labels"]
     address = pod.get("status", {}).get("podIP")
@@ -71,7 +79,8 @@ def replica(pod: Body, pods: FlinkPods, *, terminating: str) -> Replica:
         size=pods.size_of(labels[POOL], cpu_of(pod)),
         started=_unix(pod["metadata"]["creationTimestamp"]),
         metrics_url=url(address, METRICS_PORT, "/metrics") if address else "",
-        pending=waiting_for(pod),
+        # One whose Flink runs has its place, whatever becomes of the user's containers beside it.
+        pending="" if _runs(_main_status(pod)) else waiting_for(pod, now),
         terminating=_disruption(pod) or terminating,
         evicted="deletionTimestamp" in pod["metadata"],
         revision=labels.get(REVISION, ""),
@@ -98,18 +107,55 @@ def cpu_of(pod: Body) -> str:
     return str(pod["metadata"].get("annotations", {}).get(SIZE, "1"))
 
 
-def waiting_for(pod: Body) -> str:
-    """Return why the pod does not run, one sentence; empty where it does, or is on its way."""
+def waiting_for(pod: Body, now: float) -> str:
+    """Return why the pod does not run, one sentence; empty where it does, or is on its way.
+
+    Args:
+        pod: As the API server has it.
+        now: Unix time.
+    """
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}".strip()
-    waiting = _main_status(pod).get("state", {}).get("waiting", {})
+    status = pod.get("status", {})
+    containers = (status.get(f"{kind}ontainerStatuses") or () for kind in ("initC", "c"))
+    for each in itertools.chain.from_iterable(containers):
+        if told := _obstacle(each):
+            return told
+    ready = condition(pod, "PodReadyToStartContainers")
+    since = _unix(ready.get("lastTransitionTime"))
+    if ready.get("status") == "False" and now - since > _READY_WITHIN:
+        names = ", ".join(sorted(_foreign_volumes(pod))) or "its network"
+        return f"ContainerCreating: not ready on {pod['spec'].get('nodeName')}: {names}"
+    return ""
+
+
+def _obstacle(container: Body) -> str:
+    """Return what keeps a container from running, one sentence; empty without."""
+    waiting = container.get("state", {}).get("waiting", {})
     reason = waiting.get("reason", "")
     if not reason or reason in _STARTING:
         return ""
-    last = _last_end(pod)
+    last = container.get("lastState", {}).get("terminated", {})
     told = _cause(last.get("message", "")) or waiting.get("message", "")
-    return f"{reason}: {told}".rstrip(": ")
+    whose = "" if container["name"] == CONTAINER else f"Container {container['name']}: "
+    return f"{whose}{reason}: {told}".rstrip(": ")
+
+
+def _foreign_volumes(pod: Body) -> Iterator[str]:
+    """Yield the objects that a pod mounts, as the user knows them."""
+    for volume in pod["spec"].get("volumes") or ():
+        for kind, key in (
+            ("persistentVolumeClaim", "claimName"),
+            ("secret", "secretName"),
+            ("configMap", "name"),
+        ):
+            if name := volume.get(kind, {}).get(key):
+                yield f"{kind} {name}"
+
+
+def _runs(status: Body) -> bool:
+    return "running" in status.get("state", {})
 
 
 def cannot_take_up(pod: Body) -> bool:

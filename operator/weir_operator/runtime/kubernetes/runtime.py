@@ -39,7 +39,7 @@ from weir_operator.runtime.kubernetes.resize import resize
 from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
-from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import StreamApp
 
@@ -312,7 +312,8 @@ class KubernetesRuntime:
                 self._seen = None
         if ids:
             async with FlinkRest(self.rest_url) as rest:
-                await wait_unregistered(rest, ids)
+                limit = forgotten_within(self._pods.make.config)
+                await wait_unregistered(rest, ids, timeout=limit)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.

@@ -72,7 +72,7 @@ class TaskManagerPods:
         """Return those that are alive or about to be, and those that are held, ordered by id."""
         going, now = await self._nodes.going(), time.time()
         return tuple(
-            replica(pod, pods, terminating=going.get(pod["spec"].get("nodeName", ""), ""))
+            replica(pod, pods, terminating=going.get(pod["spec"].get("nodeName", ""), ""), now=now)
             for pod in await self._all()
             if is_alive(pod) or is_held(pod, now)
         )

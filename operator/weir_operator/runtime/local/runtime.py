@@ -23,7 +23,7 @@ from weir_operator.runtime.local.folders import AppFolder, AppLock
 from weir_operator.runtime.local.job_manager import LocalJobManager
 from weir_operator.runtime.local.task_managers import LocalTaskManagers
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
-from weir_operator.runtime.registration import wait_unregistered
+from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
 
@@ -173,7 +173,8 @@ class LocalRuntime:
                 await self._task_managers.until_ended()
                 return
         async with FlinkRest(self.rest_url) as rest:
-            await wait_unregistered(rest, ids)
+            limit = forgotten_within(self._settings.config)
+            await wait_unregistered(rest, ids, timeout=limit)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place.

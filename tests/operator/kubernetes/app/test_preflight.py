@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.streamapp.builders import a_manifest, a_stream_app
-from weir_operator.errors import InvalidStreamAppError
+from weir_operator.errors import InvalidStreamAppError, PermanentError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.preflight import find_refusals, read_app
 from weir_policies import registry
@@ -152,3 +152,28 @@ def test_an_object_over_which_weir_fails_is_refused_by_kind_and_place(monkeypatc
         read_app(a_resource())
 
     assert "271828" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "registry.refuse_parameters",
+        "assembly.refuse_operators",
+        "assembly.job_spec",
+        "assembly.application_manager",
+        "assembly.tuning_settings",
+        "find_refused_values",
+        "split_job_manager",
+        "size_memory",
+        "job_manager_files",
+    ],
+)
+def test_what_any_step_refuses_is_told_as_it_says_it_and_never_called_a_defect(step, monkeypatch):
+    def refuse(*_, **__):
+        raise PermanentError("spec.nodePools: expected another size; change it")
+
+    monkeypatch.setattr(f"weir_operator.kubernetes.app.preflight.{step}", refuse)
+    with pytest.raises(InvalidStreamAppError) as refusal:
+        read_app(a_resource(**a_policy(catch_up=60.0), flink={"image": "trips:1"}))
+
+    assert str(refusal.value) == "spec.nodePools: expected another size; change it"

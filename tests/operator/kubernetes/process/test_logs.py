@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import logging, structlog
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
@@ -41,3 +43,17 @@ def test_lines_for_people_have_no_colours_where_nobody_watches_a_terminal():
 
     assert "streams/trips" in run.stderr
     assert "\x1b" not in run.stderr
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_no_line_has_the_values_of_variables(as_json):
+    """They hold what users keep secret: each StreamApp's configuration and environment."""
+    script = SCRIPT.replace("as_json=True", f"as_json={as_json}").replace(
+        "try:\n    1 / 0",
+        "def read(app, /):\n    1 / len({})\ntry:\n    read(''.join(['hun', 'ter2']))",
+    )
+
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert "ZeroDivisionError" in run.stderr
+    assert "hunter2" not in run.stderr

@@ -6,6 +6,7 @@ import asyncio
 import math
 import uuid
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from weir_operator.kubernetes.status.conditions import Aspect, judge_tuning
 from weir_operator.kubernetes.status.store import StatusClient
 from weir_operator.kubernetes.status.view import (
     Facts,
+    figures_of,
     first_facts,
     format_per_second,
     format_seconds,
@@ -97,6 +99,25 @@ def test_a_suspended_job_says_where_its_state_is(facts):
     assert condition(status, "Ready").reason == "Suspended"
     assert "s3://states/1" in condition(status, "Ready").message
     assert status.replicas == 0
+
+
+def test_a_job_that_is_suspended_from_the_beginning_is_not_said_to_run(facts):
+    ready = Aspect("Ready", "True", "JobRunning", "The job is running")
+    status = render_status(replace(facts, ready=ready, suspended=""), StreamAppStatus(), now=0.0)
+
+    assert condition(status, "Ready").reason == "Suspended"
+    assert condition(status, "Ready").message == "The job is suspended; it has no state yet"
+
+
+def test_nothing_is_shown_of_what_a_suspended_job_did_before(facts):
+    snapshot = SimpleNamespace(app=None, response=lambda statistic: 499.0)
+    facts = replace(facts, tick=SimpleNamespace(snapshot=snapshot))
+    running, suspended = (
+        figures_of(each) for each in (facts, replace(facts, suspended="s3://states/1"))
+    )
+
+    assert running["response"] == 499.0
+    assert all(map(math.isnan, suspended.values()))
 
 
 def test_a_tick_that_fails_is_no_deciding_and_leaves_the_job_ready(facts):

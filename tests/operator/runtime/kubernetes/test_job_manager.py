@@ -264,6 +264,31 @@ async def test_a_pod_that_no_node_takes_is_told_instead_of_waited_for(
         await job_manager.ensure(pods)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        'pods "trips-" is forbidden: exceeded quota: q, requested: pods=1',
+        'pods "trips-" is forbidden: error looking up service account streams/nobody',
+        'admission webhook "guard" denied the request',
+    ],
+)
+async def test_what_refuses_its_pod_is_told_in_the_servers_words(
+    job_manager, pods, cluster, monkeypatch, refusal
+):
+    await job_manager.ensure(pods)
+    monkeypatch.setattr(Flink, "silent", True)
+    monkeypatch.setattr(job_manager_module, "PENDING_LIMIT", 0.0)
+    failure = {"type": "ReplicaFailure", "status": "True", "message": refusal}
+    deployment = cluster.objects[DEPLOYMENT]
+    deployment["metadata"]["generation"] = 1
+    deployment["status"] = {"observedGeneration": 1, "conditions": [failure]}
+
+    with pytest.raises(PodsPendingError, match="rejects the JobManager") as raised:
+        await job_manager.ensure(pods)
+
+    assert refusal in str(raised.value)
+
+
 async def test_a_silence_without_a_reason_ends(job_manager, pods, monkeypatch):
     monkeypatch.setattr(Flink, "silent", True)
     monkeypatch.setattr(job_manager_module, "START_LIMIT", 0.0)
