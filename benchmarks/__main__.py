@@ -64,7 +64,6 @@ def list_table(benchmarks: Iterable[Benchmark]) -> Table:
 
 
 def figures_table(figures: Iterable[Figure]) -> Table:
-    """Return the figures as a table for people."""
     table = Table("figure", "value", "unit", "goal", "holds")
     table.columns[1].justify = "right"
     for figure in figures:

@@ -20,8 +20,6 @@ class FigureError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One measured number."""
-
     figure: str
     """What was measured, in words, unique within its benchmark."""
     value: float | None

@@ -21,8 +21,6 @@ Line = tuple[NDArray[np.int64] | NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axes:
-    """What stands at the axes."""
-
     title: str
     across: str
     up: str

@@ -35,7 +35,6 @@ class Benchmark:
 
 
 def find_benchmarks() -> dict[str, Benchmark]:
-    """Return all benchmarks by name, in order of name."""
     found: dict[str, Benchmark] = {}
     for path in sorted(FOLDER.glob("*/**/*.py"), key=lambda path: path.stem):
         parts = path.relative_to(FOLDER).with_suffix("").parts
@@ -55,7 +54,6 @@ def find_benchmarks() -> dict[str, Benchmark]:
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return one benchmark."""
     benchmarks = find_benchmarks()
     if name not in benchmarks:
         raise BenchmarkError(f"Expected a benchmark out of {list(benchmarks)}, got {name!r}")

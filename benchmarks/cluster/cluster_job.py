@@ -177,7 +177,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         )
 
     async def replica(self, operator: str) -> Replica:
-        """Return the one replica of an operator."""
         [found] = [each for each in await self.runtime.replicas() if each.operator == operator]
         return found
 

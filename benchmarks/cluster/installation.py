@@ -53,6 +53,5 @@ def install_chart(
 
 
 def run_helm(*arguments: str, namespace: str, helm: str | Path = "helm") -> None:
-    """Run Helm in a namespace."""
     command = [str(helm), *arguments, "--namespace", namespace]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

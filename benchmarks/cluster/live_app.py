@@ -20,11 +20,9 @@ class LiveApp:
 
     @property
     def path(self) -> str:
-        """Of the StreamApp."""
         return f"{collection(self.namespace)}/{self.name}"
 
     async def create(self, manifest: Mapping[str, object]) -> None:
-        """Apply the manifest."""
         await self.api.create(collection(self.namespace), dict(manifest))
 
     async def change(self, **spec: object) -> None:

@@ -34,8 +34,6 @@ _ANY_SIZE = {"storage": "1Gi"}  # a folder has no size: claim and volume only ha
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a job lives."""
-
     api: KubernetesApi
     namespace: str
     owner_uid: str
@@ -145,7 +143,6 @@ def _claim(volume: str, name: str) -> Body:
 
 
 async def is_gone(api: KubernetesApi, path: str) -> bool:
-    """Return whether there is nothing at `path`."""
     try:
         await api.get(path)
     except NotFoundError:

@@ -61,8 +61,6 @@ JOB = Wanted(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resized:
-    """A resize, as Unix times."""
-
     asked: float
     granted: float
     """When the node said that it has given the size."""

@@ -70,8 +70,6 @@ for package in ("weir_policies", "weir_simulator", "weir_operator", "weir_pipeli
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """Something that an image is for."""
-
     what: str
     script: str
     """What a shell in it runs; it ends with 0."""
@@ -148,7 +146,6 @@ def run() -> list[Figure]:
 
 
 def build(target: str) -> str:
-    """Build an image; return its name."""
     name = f"localhost/weir-{target}:bench"
     given = os.environ.get("IMAGE_BUILD")
     # As for `make images`: the name, the context and options follow. buildah's order is another.
@@ -232,7 +229,6 @@ def count_written(container: str, target: str) -> Figure:
 
 
 def own(folder: Path, user: int) -> None:
-    """Give a folder and what is in it to a user."""
     for path in (folder, *folder.rglob("*")):
         os.chown(path, user, user)
 

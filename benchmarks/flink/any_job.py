@@ -93,7 +93,6 @@ class JobOutcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether it ended as it should."""
         if self.job in REFUSED:
             return bool(self.refused)
         return self.done == CHANGES and self.same_ids and (self.lost is None or self.is_exact)
@@ -137,7 +136,6 @@ def _all_of(figure: str, found: Sequence[bool]) -> Figure:
 
 
 def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
-    """Return what the outcomes come to."""
     scaled = [each for each in outcomes if each.job not in REFUSED]
     unwanted = [each for each in outcomes if each.job in REFUSED]
     counted = [each for each in scaled if each.lost is not None]

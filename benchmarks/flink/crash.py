@@ -29,15 +29,12 @@ LIMIT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the controller dies."""
-
     step: Step
     direction: Direction
     before: bool = False
     """Before the step is written: what the step before it came to is not known."""
 
     def __str__(self) -> str:
-        """Return it in words."""
         return f"{'before' if self.before else 'at'} {self.direction} {self.step}"
 
 
@@ -52,7 +49,6 @@ POINTS = (
 
 
 def run() -> list[Figure]:
-    """Run all faults."""
     return asyncio.run(_run())
 
 
@@ -134,10 +130,7 @@ async def _until_checkpointed(cluster: TripsCluster) -> None:
 
 
 async def _outlast_every_deadline() -> list[Figure]:
-    """Give up a change whose savepoint is still being written, and lose both processes then.
-
-    No savepoint of this job takes as long as the deadlines, so the deadlines are made short.
-    """
+    """Give up a change whose savepoint is still being written, and lose both processes then."""
     job = replace(
         the_job(broken=False),
         name="crash-late",
@@ -181,7 +174,6 @@ async def _fail_over_in_a_full_pool() -> list[Figure]:
 
 
 async def _kill_processes() -> list[Figure]:
-    """Kill a TaskManager, then the JobManager."""
     job = Trips(
         name="crash-processes",
         rates=[20.0],

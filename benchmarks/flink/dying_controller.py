@@ -54,11 +54,7 @@ def the_job(*, broken: bool, root: Path = BUILD) -> Trips:
 
 
 class DyingStore(FileStatusStore):
-    """Kills its own process when it writes one step in one direction.
-
-    After the write, the step is known and was not taken. Before it, the step before was taken, and
-    what came of it, such as the path of a savepoint, is not known.
-    """
+    """Kills its own process when it writes one step in one direction."""
 
     def __init__(self, path: Path, *, step: Step, direction: Direction, before: bool) -> None:
         super().__init__(path)

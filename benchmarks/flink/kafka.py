@@ -48,13 +48,10 @@ CLIENT: Mapping[str, str | int | bool] = MappingProxyType({"log_level": 0})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Broker:
-    """A broker that runs."""
-
     servers: str
     """Where clients find it, `host:port`."""
 
     def create_topic(self, name: str, *, partitions: int) -> None:
-        """Create a topic and wait until it is there."""
         admin = self.admin()  # held: its requests end with it
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=START_LIMIT)
 

@@ -26,8 +26,6 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A record at the sink."""
-
     id: int
     due: float
     """Its event time, Unix seconds."""

@@ -39,7 +39,6 @@ def digest_of(files: Iterable[Path], properties: Mapping[str, str] = MappingProx
 
 
 def run_maven(pom: Path, *arguments: str) -> None:
-    """Run Maven on a file."""
     maven = shutil.which("mvn")
     if maven is None:
         raise RuntimeError("No mvn on PATH: install Maven (on Debian maven)")

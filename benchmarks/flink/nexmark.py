@@ -48,8 +48,6 @@ CONFIG = {"execution.checkpointing.interval": "1 s"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryOutcome:
-    """What a query came to."""
-
     query: str
     done: int
     """Changes that succeeded."""
@@ -64,7 +62,6 @@ class QueryOutcome:
 
 
 def run() -> list[Figure]:
-    """Run the chosen queries."""
     queries = choose_some("NEXMARK_QUERIES", QUERIES)
     jar = build_example("nexmark")
     outcomes = []
@@ -75,7 +72,6 @@ def run() -> list[Figure]:
 
 
 def figures_of(outcomes: Sequence[QueryOutcome]) -> Iterator[Figure]:
-    """Yield what the queries come to."""
     done, wanted = sum(each.done for each in outcomes), CHANGES * len(outcomes)
     yield Figure(
         figure="changes that succeeded",

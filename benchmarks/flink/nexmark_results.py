@@ -66,8 +66,6 @@ class Person:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Auction:
-    """What a person sells."""
-
     id: int
     time: int
     seller: int
@@ -77,8 +75,6 @@ class Auction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bid:
-    """An offer for an auction."""
-
     auction: int
     time: int
     bidder: int

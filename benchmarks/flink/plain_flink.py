@@ -69,7 +69,6 @@ class PlainFlink:
 
     @property
     def url(self) -> str:
-        """Of the REST interface."""
         return f"http://{LOOPBACK}:{self.ports[0]}"
 
     def task_managers(self) -> Mapping[str, ProcessIdentity]:
@@ -103,7 +102,6 @@ class PlainFlink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End all processes."""
         await processes.end(self.started, grace=5.0)
 
     async def _start_all(self) -> None:
@@ -139,7 +137,6 @@ class PlainFlink:
                 )
 
     def _names(self) -> Sequence[str]:
-        """Return the names of the TaskManagers' folders."""
         return [TASK_MANAGER, *(f"{TASK_MANAGER}-{number}" for number in range(2, self.count + 1))]
 
     def _prepare(self, name: str, role: str = TASK_MANAGER) -> Path:

@@ -164,10 +164,7 @@ def prepare_kafka(stack: ExitStack, folder: Path) -> Prepared:
 
 
 def prepare_kinds(stack: ExitStack, folder: Path) -> Prepared:
-    """Sources of three kinds, asynchronous calls, co-location, a side output and two sinks.
-
-    The count by key passes its records on one to one to a second count, whose keys are the same.
-    """
+    """Sources of three kinds, asynchronous calls, co-location, a side output and two sinks."""
     numbers, windows = folder / "numbers", folder / "windows"
 
     def join(plan: Plan) -> Joined:
@@ -295,7 +292,6 @@ def build_kinds(home: Path) -> Path:
 
 
 def is_flink_1(home: Path) -> bool:
-    """Return whether the Flink in this folder is older than 2.0."""
     [dist] = (home / "lib").glob("flink-dist-*.jar")
     return dist.name.startswith("flink-dist-1.")
 

@@ -67,8 +67,6 @@ THREE = deployments({"large/1": 1}, {"large/1": 3})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rescaled:
-    """A change, and what it wrote."""
-
     journal: RescaleJournal
     way: str
     bytes_read: int
@@ -199,10 +197,7 @@ async def _rescale(cluster: TripsCluster, way: str) -> Rescaled:
 async def _checkpoint(
     cluster: TripsCluster, job_id: str, *, newest: bool, since: float = 0.0
 ) -> Mapping[str, Any]:
-    """Return the newest or the oldest of a job's latest checkpoints, once there is one.
-
-    Flink remembers ten of them. Those that began before `since`, Unix seconds, do not count.
-    """
+    """Return the newest or the oldest of a job's latest checkpoints, once there is one."""
 
     async def complete() -> Mapping[str, Any] | None:
         url = f"{cluster.runtime.rest_url}/jobs/{job_id}/checkpoints"

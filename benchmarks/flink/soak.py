@@ -77,7 +77,6 @@ QUANTITIES = (
 
 
 def thirds(samples: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
-    """Return the first and the last third."""
     length = len(samples) // 3
     return samples[:length], samples[len(samples) - length :]
 
@@ -138,7 +137,6 @@ SUSPEND_LIMIT = 90.0
 
 
 def run() -> list[Figure]:
-    """Run as many rescales as are asked for."""
     return asyncio.run(_run(int(os.environ.get("SOAK_RESCALES", "500"))))
 
 

@@ -84,16 +84,11 @@ class Trips:
         return self.folder / "committed"
 
     def transactional(self) -> Trips:
-        """Return the same job with a transactional sink beside its ledger.
-
-        The ledger lies in the job's state: where a job goes back to older state, so does the
-        ledger, and only committed files show it.
-        """
+        """Return the same job with a transactional sink beside its ledger."""
         return replace(self, arguments=(*self.arguments, "--commit", str(self.committed)))
 
     @property
     def status_path(self) -> Path:
-        """The status of the StreamApp."""
         return self.folder / "status.json"
 
     def clear(self) -> None:
@@ -124,10 +119,7 @@ class Trips:
 
 
 class TripsCluster(SteeredJob[LocalRuntime]):
-    """One controller's hold on the job; an async context manager.
-
-    Leaving it ends every process; `detach` before leaves them to the next one.
-    """
+    """One controller's hold on the job; an async context manager."""
 
     runtime: LocalRuntime
     spec: JobSpec

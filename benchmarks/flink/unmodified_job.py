@@ -140,5 +140,4 @@ class UnmodifiedJob(SteeredJob[LocalRuntime]):
 
 
 def deployments(sizes: Mapping[str, int]) -> DeploymentMap:
-    """Return deployments with so many replicas of each operator."""
     return {name: {NODE_TYPE: size} for name, size in sizes.items()}

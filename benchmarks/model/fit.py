@@ -69,8 +69,6 @@ LONGEST = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriftFigures:
-    """What came of the days."""
-
     delays: Sequence[int]
     """Intervals until a drift of 20 % was noticed, one per day; `LONGEST` where it was not."""
     early: int
@@ -130,7 +128,6 @@ def find_alarm(detector: DriftDetector, intervals: Sequence[IntervalSample]) -> 
 def draw_day(
     factors: Floats, rng: np.random.Generator, *, passed: Floats | None = None
 ) -> list[IntervalSample]:
-    """Return a day of intervals."""
     rates = scale_to_maximum(synthesise(TraceKind.TAXI, slots=DAY, rng=rng), maximum=PEAK)
     machine = {name: _wander(rng) for name in SERVICE}
     # Draws of their own: those of the service times are the same with the edge and without.

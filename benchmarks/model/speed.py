@@ -76,7 +76,6 @@ print(int(peak.split()[1]) / 1024)
 
 
 def run() -> list[Figure]:
-    """Measure all speeds."""
     a3 = describe(A3)
     seconds = {policy: time_loop(a3, policy) for policy in TABULAR}
     slots = arrival_rates(a3.trace).size

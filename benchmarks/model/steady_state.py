@@ -47,7 +47,6 @@ class Point:
 
     @property
     def error(self) -> float:
-        """Relative to what was measured."""
         return abs(self.predicted - self.measured) / self.measured
 
 

@@ -40,8 +40,6 @@ GIVEN = {"violations": 0.6, "resources": 0.2, "reconfigurations": 0.2}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Application:
-    """One of the settings."""
-
     name: Name
     types: int
     """Node types of infrastructure A."""

@@ -71,7 +71,6 @@ class SearchOutcome:
 
     @property
     def replicas(self) -> int:
-        """Replicas in all."""
         return sum(self.parallelism)
 
 
@@ -102,10 +101,7 @@ def search_latency(
     old: Trained | None = None,
     bootstrap_runs: bool = True,
 ) -> SearchOutcome:
-    """Run PLO from a parallelism that carries the rate, the bootstrap set run for real.
-
-    Where the start has more replicas than the rate needs, TO goes down to pi^t first.
-    """
+    """Run PLO from a parallelism that carries the rate, the bootstrap set run for real."""
     rng = np.random.default_rng([seed, 11])
     down = throughput.begin(truth.measure(start, rate), truth.bounds)
     while down.target != start and not down.over:
@@ -191,8 +187,6 @@ def score(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """A backlog to be worked off."""
-
     records: float
     age_bound: float
     """L_e, seconds."""
@@ -297,7 +291,6 @@ BACKLOG_RATE = 24.2e3
 
 
 def run() -> list[Figure | Row]:
-    """Run the experiments."""
     return [
         *_case_studies(),
         *_throughput(),

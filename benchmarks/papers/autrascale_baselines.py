@@ -46,7 +46,6 @@ def allocate(
     bound: float,
     most: Parallelism,
 ) -> Parallelism:
-    """Return the replicas of one round."""
     replicas = [
         min(int(demand / rate) + 1, top)
         for demand, rate, top in zip(demands, rates, most, strict=True)

@@ -24,8 +24,6 @@ from weir_simulator.result import Result
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One batch of runs."""
-
     name: str
     """Of its file."""
     policy: str
@@ -49,8 +47,6 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOutcome:
-    """What came of one seed."""
-
     seed: int
     average_cost: float
     violations: float
@@ -66,8 +62,6 @@ class RunOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartOutcome:
-    """What came of a part."""
-
     part: Part
     runs: tuple[RunOutcome, ...]
     seconds: float
@@ -112,7 +106,6 @@ def run_batches(
 
 
 def run_part(part: Part) -> PartOutcome:
-    """Run a part in this process."""
     [outcome] = run_batch([part])
     return outcome
 
@@ -166,7 +159,6 @@ def read_part(part: Part, folder: Path) -> PartOutcome | None:
 
 
 def write_part(outcome: PartOutcome, folder: Path) -> None:
-    """Keep what came of a part."""
     path = _path_of(outcome.part, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(

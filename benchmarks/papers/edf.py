@@ -205,7 +205,6 @@ def _average(measured: Sequence[Measured]) -> Measured:
 
 
 def describe(setting: str, *, bucket: bool, load: Path) -> Experiment:
-    """Return the experiment of a setting."""
     experiment = load_experiment(EXPERIMENT, trace=load)
     kind, _, detail = setting.rpartition(" ")
     if kind.startswith("TH"):
@@ -247,7 +246,6 @@ def write_loads() -> None:
 
 
 def read_published() -> dict[Key, Line]:
-    """Return Table 1."""
     lines = {}
     with PUBLISHED.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -290,7 +288,6 @@ def label_of(key: Key) -> str:
 
 
 def format_line(line: Line, slots: Slots) -> str:
-    """Return a line as the table has it."""
     over: Measured = getattr(line, slots)
     return (
         f"{over.mean:.0f} / {over.p50:.0f} / {over.p95:.0f} / {over.replicas:.2f} / "

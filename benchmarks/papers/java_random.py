@@ -18,7 +18,6 @@ class JavaRandom:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def next_double(self) -> float:
-        """Return a number from [0, 1)."""
         return ((self._next(26) << 27) + self._next(27)) / (1 << 53)
 
     def _next(self, bits: int) -> int:

@@ -84,8 +84,6 @@ KEPT = BUILD / "reproduce-am"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """One tuning of a figure."""
-
     figure: str
     application: Application
     algorithm: Algorithm
@@ -109,7 +107,6 @@ class Case:
 
     @property
     def judged_on(self) -> tuple[int, int]:
-        """The stretch that judges."""
         return FRESH if self.figure == REPLAYED else JUDGED_ON
 
     def __str__(self) -> str:
@@ -158,7 +155,6 @@ class Judged:
 
     @property
     def naive_keeps(self) -> bool:
-        """Whether the naive point is."""
         return self.naive.keeps(self.case.limits)
 
 
@@ -184,11 +180,7 @@ def run() -> list[Figure | Row]:
 
 
 def summarise(name: str, judged: Sequence[Judged]) -> list[Figure]:
-    """Return the figures of one of the paper's figures.
-
-    Money is compared with the naive baseline's where that keeps the constraints; where it breaks
-    them it is no price of the same thing, so those settings are also counted without.
-    """
+    """Return the figures of one of the paper's figures."""
     runs = [saving for each in judged for saving in each.savings]
     fair = [saving for each in judged if each.naive_keeps for saving in each.savings]
     means = [fmean(each.savings) for each in judged]

@@ -201,11 +201,7 @@ def deep_cells(tables: Sequence[int] = TABLES) -> list[Cell]:
 
 
 def list_batches() -> list[list[Part]]:
-    """Return what is computed together: a policy on A and on B, with so many node types.
-
-    Table 2 comes last: it has the workload of Table 3 and the most replicas of Table 4. Otherwise
-    the fewest node types come first, which take the least time.
-    """
+    """Return what is computed together: a policy on A and on B, with so many node types."""
     batches: dict[tuple[bool, int, int, str], list[Part]] = {}
     for cell in deep_cells():
         table, types = cell.setting.table, cell.setting.types

@@ -74,8 +74,6 @@ MDP = Controller("mdp", CENTRALISED)
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """What a year cost."""
-
     cost: float
     """Mean per slot."""
     violations: int
@@ -88,8 +86,6 @@ class Year:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A row of table 1."""
-
     cost: float
     violations: int
     reconfigurations: int
@@ -134,8 +130,6 @@ ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class SimulatedYear:
-    """A year to simulate."""
-
     label: str
     controller: Controller
     path: int
@@ -262,7 +256,6 @@ def walk(chain: Floats, start: int, slots: int, seed: int) -> Counts:
 
 
 def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
-    """Return the figures with goals."""
     cost = {label: fmean(year.cost for year in found) for label, found in years.items()}
     rows = compare_table(years)
     figures = [
@@ -311,7 +304,6 @@ def judge(years: Mapping[str, Sequence[Year]]) -> list[Figure]:
 
 
 def compare_table(years: Mapping[str, Sequence[Year]]) -> list[Row]:
-    """Return table 1, number by number."""
     rows = []
     for label, (_, published) in TABLE_1.items():
         found = years[label]

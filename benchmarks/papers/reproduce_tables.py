@@ -196,10 +196,7 @@ def equals_cell(ours: Numbers, cell: Cell) -> bool:
 
 
 def equals_published(ours: str, published: str) -> bool:
-    """Return whether a printed number is the published one; `<0.1` is printed for less than that.
-
-    A difference of one in the last digit where rounding could go either way counts as different.
-    """
+    """Return whether a printed number is the published one; `<0.1` stands for less than that."""
     if published.startswith("<"):
         return float(ours) <= float(published[1:])
     return ours == published

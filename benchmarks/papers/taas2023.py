@@ -44,8 +44,6 @@ MAX_RATE = {"taxi": 650, "tweets": 9000}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
-    """One column of the tables."""
-
     workload: Workload
     max_replicas: int
     infrastructure: Infrastructure
@@ -53,7 +51,6 @@ class Setting:
 
     @property
     def table(self) -> int:
-        """The paper's table that it is in."""
         return {("taxi", 10): 2, ("taxi", 20): 3, ("tweets", 10): 4, ("tweets", 20): 5}[
             self.workload, self.max_replicas
         ]
@@ -86,7 +83,6 @@ class Rerun:
 
 
 def settings() -> Iterator[Setting]:
-    """Yield the 24 settings, in the order of the tables."""
     for workload in ("taxi", "tweets"):
         for max_replicas in (10, 20):
             for infrastructure in ("A", "B"):
@@ -138,7 +134,6 @@ def _setting_of(row: Mapping[str, str]) -> Setting:
 
 
 def trace_file(name: str) -> Path:
-    """Return where a published trace lies."""
     path = TRACES / f"{name}.txt"
     if not path.exists():
         raise BenchmarkError(
@@ -163,7 +158,6 @@ def normaliser_of(setting: Setting) -> float:
 
 
 def describe(setting: Setting, *, first_type: int = 0, **more: Any) -> Experiment:
-    """Return the experiment of a setting."""
     taxi = setting.workload == "taxi"
     trace: dict[str, Any] = {"file": str(trace_file(setting.workload))}
     if taxi:

@@ -27,13 +27,10 @@ FIRST = date(2026, 3, 2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """Applications and how many operators each has."""
-
     operators: Sequence[int]
 
     @property
     def series(self) -> int:
-        """How many counters there are."""
         return sum(self.operators)
 
 

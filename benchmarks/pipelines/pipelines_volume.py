@@ -49,8 +49,6 @@ MEMORY = "3g"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run over a history."""
-
     samples: int
     seconds: float
     memory: float
@@ -58,7 +56,6 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Samples/s."""
         return self.samples / self.seconds
 
 

@@ -51,13 +51,7 @@ def run() -> list[Figure]:
 
 
 def manifest() -> dict[str, Any]:
-    """Return the StreamApp of the benchmarks' night, with the default policy.
-
-    The slow loop is fast; there are fewer records, and more work for each.
-
-    Response times of that night are tens of milliseconds, of which the scheduling of a busy machine
-    is a good part. Here they are hundreds, so that what is measured is the job.
-    """
+    """Return the StreamApp of the benchmarks' night, with the default policy."""
     app = demo_manifest()
     spec = app["spec"]
     del spec["operatorManager"]["policy"]

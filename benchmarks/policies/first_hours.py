@@ -67,12 +67,10 @@ class Case:
     hours: int
 
     def __str__(self) -> str:
-        """Return its name on the page."""
         return f"{self.arrivals}, {self.dataflow}, {self.world}, {self.hours} h"
 
 
 def list_cases() -> list[Case]:
-    """Return all cases."""
     every = product(ARRIVALS, DATAFLOWS, WORLDS, HOURS)
     return [
         Case(arrivals=arrivals, dataflow=dataflow, world=world, hours=hours)
@@ -135,7 +133,6 @@ def _compare(cases: list[Case], courses: Mapping[tuple[Case, str], Floats]) -> I
 
 
 def _cost_per_interval(case: Case, policy: str, folder: Path, seed: int) -> Floats:
-    """Return what each interval of a run cost."""
     experiment = describe(case, folder, seed)
     weights = experiment.weights
     history = simulate(experiment, seed=seed, policy=policy, history=True).history

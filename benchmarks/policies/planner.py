@@ -44,8 +44,6 @@ OWN, ONE_STEP = "each policy's own moves", "moves of one replica"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run to be made."""
-
     setting: Setting
     policy: str = "planner"
     one_step: bool = False
@@ -58,7 +56,6 @@ Costs = Mapping[Run, float | None]
 
 
 def run() -> list[Figure]:
-    """Run everything and compare."""
     columns = list(settings())
     others = competitors()
     costs = _run_all(
@@ -88,7 +85,6 @@ def competitors() -> tuple[str, ...]:
 
 
 def _run_all(wanted: Sequence[Run]) -> dict[Run, float | None]:
-    """Make all runs, on all cores."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         costs = pool.map(_run_one, wanted, chunksize=4)
         return dict(
@@ -195,5 +191,4 @@ def _compare_with_published(columns: Sequence[Setting], costs: Costs) -> Figure:
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
-    """Return the geometric mean."""
     return math.exp(fmean(math.log(ratio) for ratio in ratios))

@@ -95,10 +95,7 @@ def run() -> list[Figure]:
 
 
 def time_tunings() -> list[Figure]:
-    """Return how long tunings take on two processes, without their start.
-
-    The processor's time beside it does not depend on what else the machine does.
-    """
+    """Return how long tunings take on two processes, without their start."""
     pipeline = describe(PIPELINE)
     planner = pipeline.model_copy(
         update={"policy": pipeline.policy.model_copy(update={"name": "planner", "parameters": {}})}
@@ -147,12 +144,7 @@ def chain(pipeline: Experiment) -> Experiment:
 def time_tuning(
     experiment: Experiment, *, workers: int = 2, clock: Callable[[], float] = time.monotonic
 ) -> float:
-    """Return the seconds of a whole tuning, final comparison included, on processes that are warm.
-
-    The tuning gets `Workers` that wait, before it has them, until all processes have been started
-    and have simulated a short run of the same experiment, so that imports, trace and kernels are
-    loaded. The clock starts then; nothing of the tuning has been simulated yet.
-    """
+    """Return the seconds of a whole tuning, final comparison included, on warm processes."""
     began: list[float] = []
 
     class WarmWorkers(Workers):

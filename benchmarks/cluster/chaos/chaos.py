@@ -63,24 +63,17 @@ from weir_operator.kubernetes.api.objects import collection
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """A fault that is to come."""
-
     kind: str
     """Name of its class in `faults`."""
     seed: str
     """Of its own choices, such as which pod it strikes."""
 
     def generator(self) -> random.Random:
-        """Return the generator of its choices, at its beginning."""
         return random.Random(self.seed)
 
 
 def draw_faults(kinds: Sequence[str], count: int, seed: int) -> tuple[Drawn, ...]:
-    """Return `count` faults in the order in which they come.
-
-    Every kind comes as often as every other, but for one time: a run of 30 must not leave out what
-    is rare. The order is random within each round, so every kind meets others before it.
-    """
+    """Return `count` faults in the order in which they come."""
     generator = random.Random(seed)
     drawn: list[str] = []
     while len(drawn) < count:
@@ -125,7 +118,6 @@ def _seed() -> int:
 
 
 def run() -> list[Figure]:
-    """Run as many faults as are asked for."""
     kinds = choose_some("CHAOS_KINDS", tuple(FAULTS))
     drawn = draw_faults(kinds, int(os.environ.get("CHAOS_FAULTS", "30")), _seed())
     shutil.rmtree(EVIDENCE, ignore_errors=True)
@@ -171,10 +163,7 @@ async def _run(drawn: tuple[Drawn, ...]) -> list[Figure]:
 
 
 async def _strike(world: ChaosWorld, drawn: Drawn) -> FaultOutcome:
-    """Inject a fault, heal it, and wait until all is well.
-
-    One that cannot be injected counts as stuck: a run of many is not lost for it.
-    """
+    """Inject a fault, heal it, and wait until all is well."""
     fault = FAULTS[drawn.kind]()
     injected, failure = CLOCK.now(), ""
     try:

@@ -142,11 +142,6 @@ class Kill(Fault):
         return ""
 
     async def kill(self, world: ChaosWorld, pods: list[Body], draw: random.Random) -> None:
-        """Kill these.
-
-        The kubelet waits longer before each restart of a container, which says nothing of Weir: a
-        pod that has had some dies as a whole.
-        """
         with_pod = draw.random() < 0.5
         for pod in pods:
             await self.kill_one(world, pod, with_pod=with_pod or restarts(pod) >= MAX_RESTARTS)
@@ -164,10 +159,7 @@ class Kill(Fault):
 
 
 class ControllerKilled(Kill):
-    """Weir dies."""
-
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Kill it."""
         await self.kill(world, await world.controllers(), draw)
 
 
@@ -175,15 +167,11 @@ class JobManagerKilled(Kill):
     """Flink's JobManager dies."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Kill it."""
         await self.kill(world, await world.app.pods("jobmanager"), draw)
 
 
 class TaskManagersKilled(Kill):
-    """One or two TaskManagers die."""
-
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Kill them."""
         pods = await world.app.pods("taskmanager")
         await self.kill(world, draw.sample(pods, draw.randint(1, 2)), draw)
 
@@ -241,10 +229,7 @@ def restarts(pod: Body) -> int:
 
 
 def signal_processes(pod: Body, number: int) -> None:
-    """Send the processes of a pod's containers a signal, without a word to Kubernetes.
-
-    The cluster's nodes share this machine's kernel, so they are found by the containers' cgroups.
-    """
+    """Send the processes of a pod's containers a signal, without a word to Kubernetes."""
     for process in processes_of(pod):
         with suppress(ProcessLookupError):  # it ended by itself in between
             os.kill(process, number)
@@ -294,11 +279,7 @@ UNWRITTEN = "savepoint complete, its path not written"
 
 @dataclass
 class ControllerAndJobManagerKilled(MidChange):
-    """Weir and the JobManager die at once in the middle of a change.
-
-    Half of the times at the worst moment: the savepoint is complete, the job has ended, and Weir
-    has not written where the savepoint is. Flink's memory of it goes with the JobManager.
-    """
+    """Weir and the JobManager die at once in the middle of a change."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Wait for the moment, and kill both."""
@@ -378,11 +359,7 @@ FILLER = "filler"
 
 @dataclass
 class NodeCordoned(Fault):
-    """A node with a TaskManager takes no more pods: Weir is to leave it.
-
-    It stays so until all is well without it, at most `STAYS_AWAY` seconds; counts from its
-    beginning.
-    """
+    """A node with a TaskManager takes no more pods: Weir is to leave it."""
 
     node: str = ""
 
@@ -396,7 +373,6 @@ class NodeCordoned(Fault):
         await self.until_left(world)
 
     async def heal(self, world: ChaosWorld) -> None:
-        """Uncordon it."""
         if self.node:
             await self._mark(world, unschedulable=None)
 
@@ -414,7 +390,6 @@ class NodeCordoned(Fault):
         await wait_until(left, clock=CLOCK, timeout=STAYS_AWAY, period=0.5)
 
     def has(self, pod: Body) -> bool:
-        """Return whether a pod is on the node."""
         return bool(pod["spec"].get("nodeName") == self.node)
 
     async def _mark(self, world: ChaosWorld, *, unschedulable: bool | None) -> None:
@@ -465,7 +440,6 @@ class ApiServerAway(NetworkFault):
     """Nobody reaches the API server: connections are refused, or nobody answers."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Close its port."""
         port = urlsplit(api_server_url()).port or 443
         close_port(port, refuse=draw.random() < 0.5)
         await asyncio.sleep(AWAY)
@@ -512,7 +486,6 @@ class StorageFull(Fault):
         await asyncio.sleep(draw.uniform(15.0, 40.0))
 
     async def heal(self, world: ChaosWorld) -> None:
-        """Make room."""
         (world.place.state / FILLER).unlink(missing_ok=True)
         self.ended = CLOCK.now()
 

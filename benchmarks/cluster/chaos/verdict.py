@@ -52,10 +52,6 @@ class Committed:
 
 
 def read_committed(folder: Path, emitted: int) -> Committed:
-    """Return what stands in the files that were committed.
-
-    Files that begin with a dot are those in progress, which a reader passes over.
-    """
     counts = Counter(
         int(line)
         for path in folder.iterdir()

@@ -62,7 +62,6 @@ class ChaosWorld:
 
     @property
     def app(self) -> LiveApp:
-        """The StreamApp."""
         return LiveApp(self.place.api, self.place.namespace, NAME)
 
     @property
@@ -122,11 +121,7 @@ async def _small_volume(folder: Path, size: int) -> AsyncIterator[None]:
 
 
 def manifest(place: Place) -> dict[str, Any]:
-    """Return the StreamApp, once its files are on the volume.
-
-    Pool `any` may be on every node, so that a node's drain leaves a place to go to; `aggregate` is
-    fixed, so that a change of it can be asked for at a moment of one's own choice.
-    """
+    """Return the StreamApp, once its files are on the volume."""
     state = place.state
     shutil.copy(REPOSITORY / "build/jars/trips.jar", state / "trips.jar")
     rates = [20 - 10 * math.cos(2 * math.pi * slot / SLOTS) for slot in range(SLOTS)]
@@ -176,7 +171,6 @@ def manifest(place: Place) -> dict[str, Any]:
 
 
 def operators(*, aggregate: int) -> list[dict[str, Any]]:
-    """Return the operators with so many replicas of `aggregate`."""
     one = {f"any/{SIZE}": 1}
     return [
         {"name": "source", "maxReplicas": 1, "fixed": one},
@@ -194,8 +188,6 @@ def replicas_of(status: Body) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is to be surpassed."""
-
     records: int
     """Distinct ones at the sink, by the newest checkpoint."""
     time: float
@@ -206,7 +198,6 @@ class Before:
 
 
 async def look_back(world: ChaosWorld) -> Before:
-    """Return what holds now."""
     now = time.time()
     try:
         lease = (await world.place.api.get(world.lease_path))["metadata"]["resourceVersion"]
@@ -258,8 +249,6 @@ def records(world: ChaosWorld) -> int:
 
 @dataclass(slots=True)
 class JobsSeen:
-    """How many jobs were alive."""
-
     most: int = 0
     """At once."""
 

@@ -46,7 +46,6 @@ class ApiServer:
         self._set(away=True)
 
     def come_back(self) -> None:
-        """Answer as ever."""
         self._set()
 
     def longest_pause(self, since: float) -> float:
@@ -82,7 +81,6 @@ class _Relay:
                 writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect a client."""
         if self.away:
             writer.transport.abort()
             return

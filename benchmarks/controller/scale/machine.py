@@ -17,15 +17,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Process:
-    """What the kernel says of a process of Weir."""
-
     pid: int
     highest: float = 0.0
     """MiB resident, the most that was seen."""
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Return if it runs."""
         if self._words()[0] == "Z":
             raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
 
@@ -67,11 +64,7 @@ class Process:
 
 @contextmanager
 def memory_limit(mebibytes: int) -> Iterator[Callable[[int], None]]:
-    """Make a control group with a limit of memory while the block runs, as a pod has.
-
-    It takes root. Pages of files count where the process brings them into memory. Those that are
-    there already do not, so a restart is measured with too much memory.
-    """
+    """Make a control group with a limit of memory while the block runs, as a pod has."""
     v1_tree = Path("/sys/fs/cgroup/memory")  # version 1 has a tree for each resource
     has_v1 = v1_tree.is_dir()
     group = (v1_tree if has_v1 else v1_tree.parent) / f"weir-scale-{os.getpid()}"

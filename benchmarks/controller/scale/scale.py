@@ -115,8 +115,6 @@ class Stretch:
 
 
 class Bench:
-    """One run."""
-
     def __init__(
         self, plane: ControlPlane, server: ApiServer, folder: Path, *, port: int, apps: int
     ) -> None:
@@ -133,7 +131,6 @@ class Bench:
 
     @property
     def process(self) -> Process:
-        """The controller's."""
         if self._process is None:
             raise RuntimeError("Expected a controller that runs, got none")
         return self._process
@@ -157,10 +154,7 @@ class Bench:
             yield
 
     def page(self) -> str:
-        """Return the controller's metrics, empty while it does not answer.
-
-        Asked for as Prometheus does.
-        """
+        """Return the controller's metrics, empty while it does not answer."""
         try:
             url = f"http://127.0.0.1:{self._port}/metrics"
             asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
@@ -170,7 +164,6 @@ class Bench:
             return ""
 
     def read(self) -> Reading:
-        """Take a reading."""
         page = self.page()
         return Reading(
             time=time.monotonic(),
@@ -363,10 +356,7 @@ def lags_of(page: str) -> Mapping[float, float]:
 def quantile(
     before: Mapping[float, float], after: Mapping[float, float], part: float
 ) -> float | None:
-    """Return below which lag that part of the ticks between two readings began.
-
-    Linear within a bucket; `None` where nothing ticked, or a lag was beyond all buckets.
-    """
+    """Return below which lag that part of the ticks between two readings began."""
     bounds = sorted(after)
     counts = [after[each] - before.get(each, 0.0) for each in bounds]
     if not counts or counts[-1] <= 0:  # below zero after a term was lost: it counts anew

@@ -134,7 +134,6 @@ async def define_stream_apps(kube: Kube) -> None:
 
 
 async def create(kube: Kube, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Create an object; return it as it was stored."""
     answer = await kube.create(path, body)
     if answer.status != 201:
         raise RuntimeError(f"expected the API server to take {path}: {answer.message}")
@@ -199,8 +198,6 @@ def running_prometheus(
 
 
 async def until_answers(url: str) -> None:
-    """Wait until a server answers with 200."""
-
     async def answers() -> bool | None:
         try:
             page = await asyncio.to_thread(urllib.request.urlopen, url, None, 5.0)

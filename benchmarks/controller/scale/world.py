@@ -36,7 +36,6 @@ SWING = 0.33
 
 
 def name_of(number: int) -> str:
-    """Return the StreamApp's name."""
     return f"app-{number:04}"
 
 
@@ -63,10 +62,7 @@ def records_until(number: int, now: float) -> float:
 
 
 class Jobs:
-    """Answers for all of them."""
-
     def application(self) -> web.Application:
-        """Return what serves."""
         application = web.Application(client_max_size=2**26)
         application.router.add_get("/metrics/{number}", self.metrics)
         application.router.add_get("/flink/{address}/jars", self.jars)
@@ -91,7 +87,6 @@ class Jobs:
         return web.json_response({"files": [{"id": JAR_ID}, {"id": JAR}]})
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Take a jar."""
         await request.read()
         return web.json_response({"filename": f"/tmp/flink-web-upload/{JAR}"})
 
@@ -101,7 +96,6 @@ class Jobs:
         return web.json_response({"errors": [_GRAPH]}, status=400)
 
     async def delete(self, request: web.Request) -> web.Response:
-        """Delete a jar."""
         return web.json_response({})
 
     async def overview(self, request: web.Request) -> web.Response:
@@ -109,7 +103,6 @@ class Jobs:
         return web.json_response({"jobs": []})
 
     async def job(self, request: web.Request) -> web.Response:
-        """Tell of the job and its plan."""
         return web.json_response(
             {
                 "jid": request.match_info["job"],

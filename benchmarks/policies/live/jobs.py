@@ -133,17 +133,11 @@ TRACES = (*BEGIN, CROWD)
 
 
 def example_of(job: str) -> str:
-    """Return which example a job is."""
     return _EXAMPLES.get(job, job)
 
 
 def make_rates(kind: str, lines: int) -> Trace:
-    """Return rates as shares of the peak, shape `(lines,)`; a line, `INTERVAL` long, is a minute.
-
-    `taxi` and `tweets` are the minutes from `BEGIN` on, made up in their shape where the traces are
-    not beside the project. `crowd` is a slow wave, in the middle a flash crowd that doubles the
-    rate within a line and fades over twelve, and at three quarters a step down to a half.
-    """
+    """Return rates as shares of the peak; a line, `INTERVAL` long, is a minute of the trace."""
     if kind == CROWD:
         line = np.arange(lines)
         rates = 0.3 + 0.12 * np.sin(2 * np.pi * line / lines)
@@ -218,10 +212,7 @@ def _shorter(duration: str) -> str:
 
 
 def flink_configuration(app: App, folder: Path) -> dict[str, str]:
-    """Return the keys of the Flink that the autoscaler scales.
-
-    Everything but the scheduler is as Weir has it: the two sides differ in who scales.
-    """
+    """Return the keys of the Flink that the autoscaler scales."""
     return {
         **RECOMMENDED,
         **adaptive_scheduler(FASTER),

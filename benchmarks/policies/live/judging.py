@@ -41,7 +41,6 @@ class Judged:
 def judge(
     arrivals: Sequence[Arrival], *, start: float, interval: float, intervals: int, bound: float
 ) -> Judged:
-    """Return how a run went."""
     first: dict[int, Arrival] = {}
     for each in sorted(arrivals, key=lambda arrival: arrival.time):
         first.setdefault(each.id, each)
@@ -97,11 +96,7 @@ class Ratio:
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Return the ratio of the sums over pairs, with 95 % of the bootstrap resamples of the pairs.
-
-    Not by SciPy's `bootstrap`: it interpolates between resamples, and between a number and `inf`
-    there is none. The ends are resamples themselves.
-    """
+    """Return the ratio of the sums over pairs, with 95 % of bootstrap resamples of the pairs."""
     if not ours:
         raise ValueError("Expected at least one pair, got none")
     mine, other = np.array(ours, dtype=float), np.array(theirs, dtype=float)

@@ -26,12 +26,10 @@ PARTS: Mapping[str, Callable[[], Sequence[Figure | Row]]] = {
 
 
 def run() -> Sequence[Figure | Row]:
-    """Run the chosen part."""
     return PARTS[_part()]()
 
 
 def result_name() -> str:
-    """Return the name of the result, one for each part."""
     return f"live-{_part()}"
 
 

@@ -133,13 +133,11 @@ class MatchOutcome:
 
     @property
     def name(self) -> str:
-        """Which run it is."""
         side = SIDES.index(self.side)
         return f"{self.job}-{self.trace}-{self.repeat}-{self.seconds}-{side}"
 
     @property
     def pair(self) -> tuple[str, str, int]:
-        """What the sides are compared on."""
         return self.job, self.trace, self.repeat
 
 
@@ -168,7 +166,6 @@ def run() -> list[Figure | Row]:
 def run_side(
     side: str, job: str, trace: str, repeat: int, *, seconds: int, autoscaler: Path
 ) -> MatchOutcome:
-    """Run one side of a pair."""
     app, intervals = JOB_APPS[job], seconds // INTERVAL
     folder = FOLDER / "runs" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -329,7 +326,6 @@ def pairs_by_job(outcomes: Sequence[MatchOutcome]) -> dict[str, list[Pair]]:
 
 
 def rows_of(outcomes: Sequence[MatchOutcome]) -> list[Row]:
-    """Return a row for each pair."""
     return [
         Row(
             table=f"{job}: intervals over the bound / replicas requested / restarts / doubled",
@@ -352,7 +348,6 @@ def _format_outcome(outcome: MatchOutcome) -> str:
 
 
 def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:
-    """Yield the figures of each job, and of all jobs."""
     of_jobs = pairs_by_job(outcomes)
     if not of_jobs:
         return
@@ -390,7 +385,6 @@ def _verdict(pairs: Sequence[Pair]) -> bool | None:
 
 
 def _both(pairs: Sequence[Pair], field: str) -> tuple[list[float], list[float]]:
-    """Return a field of both sides."""
     ours, theirs = ([float(getattr(pair[place], field)) for pair in pairs] for place in (0, 1))
     return ours, theirs
 

@@ -112,7 +112,6 @@ def _figures(name: str, done: RecordedRun) -> list[Figure]:
 
 
 def share_over_bound(done: RecordedRun) -> float:
-    """Return the share of the intervals that were judged, in [0, 1]."""
     judged = [tick.violated for tick in done.ticks if tick.violated is not None]
     return sum(judged) / len(judged)
 

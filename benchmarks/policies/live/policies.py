@@ -142,7 +142,6 @@ def run() -> list[Figure]:
 
 
 def run_policy(policy: str) -> PolicyOutcome:
-    """Run a policy on the lines that are compared."""
     learned = None
     if policy == PLANNER:
         learned = measure_hours_before()
@@ -225,10 +224,7 @@ def run_rates(
 
 
 def copy_intervals(measured: Path, records: Path, *, end: float) -> None:
-    """Write the intervals of some records to others, as if they had ended at a Unix time.
-
-    Hours later, what is held out to judge a fit would mostly be the time since.
-    """
+    """Write the intervals of some records to others, as if they had ended at a Unix time."""
     source, copy = RecordStore(measured, read_only=True), RecordStore(records)
     try:
         intervals = source.intervals()
@@ -290,7 +286,6 @@ def describe(policy: str, folder: Path, initial: Mapping[str, int]) -> dict[str,
 
 
 def outcome_of(policy: str, done: RecordedRun, folder: Path) -> PolicyOutcome:
-    """Return what came of a run."""
     start = read_start(folder / "out")
     if done.summary is None or start is None:
         raise BenchmarkError(f"Expected a run of {policy} to its end, got none: see {folder}")
