@@ -67,6 +67,11 @@ def at_least(*, figure: str, value: float | None, unit: str, limit: float) -> Fi
     )
 
 
+def no_records(figure: str, value: float | None) -> Figure:
+    """Return a figure that holds when no record was lost, doubled or wrong."""
+    return at_most(figure=figure, value=value, unit="records", limit=0)
+
+
 NEAR = 0.1
 """Part by which two numbers may differ and still count as near."""
 EQUAL, WITHIN, NEITHER = "equal", f"within {100 * NEAR:.0f} %", "neither"

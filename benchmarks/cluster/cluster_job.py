@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,17 +56,7 @@ class Wanted:
     entry_class: str = TRIPS
     arguments: tuple[str, ...] = ()
     """Of the job, beside its trace and its folder."""
-    config: Mapping[str, str] = field(default_factory=dict)
-    """Flink's configuration beside Weir's."""
     pools: Sequence[Mapping[str, Any]] = POOLS
-    memory: str = "1Gi"
-    """Of every TaskManager."""
-    managed_memory: Mapping[str, str] = field(default_factory=dict)
-    """Of it, per operator, for state off the heap."""
-    savepoint_deadline: str = "10s"
-    """When a change stops waiting for a savepoint and takes the newest checkpoint."""
-    start_deadline: str = "180s"
-    """When it stops waiting for its pods: two cores may carry a dozen JVMs."""
 
     def app(self, place: Place) -> StreamApp:
         """Return the StreamApp, once its files are on the volume."""
@@ -81,7 +71,6 @@ class Wanted:
             "maxParallelism": 720,
             "storage": {"claim": CLAIM},
             "jobManager": {"cpu": "500m", "memory": "1Gi"},
-            "config": dict(self.config),
             "job": {
                 "jar": place.inside(jar),
                 "entryClass": self.entry_class,
@@ -99,23 +88,16 @@ class Wanted:
                 "spec": {
                     "flink": flink,
                     "objective": {"responseTime": "500ms"},
-                    "nodePools": [
-                        {"memory": self.memory, "price": 0.04, **pool} for pool in self.pools
-                    ],
-                    "operators": [self._operator(name) for name in self.initial],
+                    "nodePools": [{"memory": "1Gi", "price": 0.04, **pool} for pool in self.pools],
+                    "operators": [{"name": name, "maxReplicas": 12} for name in self.initial],
                     "savepoints": {"keep": 1},
                     "rescale": {
-                        "startDeadline": self.start_deadline,
+                        "startDeadline": "180s",  # two cores may carry a dozen JVMs
                         "submitDeadline": f"{SUBMIT_DEADLINE:g}s",
-                        "savepointDeadline": self.savepoint_deadline,
                     },
                 },
             }
         )
-
-    def _operator(self, name: str) -> dict[str, Any]:
-        managed = self.managed_memory.get(name)
-        return {"name": name, "maxReplicas": 12, **({"managedMemory": managed} if managed else {})}
 
 
 class ClusterJob(SteeredJob[KubernetesRuntime]):

@@ -18,16 +18,11 @@ from pathlib import Path
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.kubernetes.api.client import Body, KubernetesApi, NotFoundError
 from weir_operator.runtime.kubernetes.pods import STATE_MOUNT
-from weir_operator.streamapp.quantities import Cpu
 
 IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
 CLAIM = "state"
 OWNER = "owner"
 """Name of the ConfigMap that stands for the StreamApp, so that no definition need be installed."""
-LEFT = 0.1
-"""Cores of a full node that stay free: less than any size differs from the next."""
-LIMIT = 60.0
-"""Seconds until a node has taken the pod that fills it, and until it is gone."""
 _CORE = "/api/v1"
 _ANY_SIZE = {"storage": "1Gi"}  # a folder has no size: claim and volume only have to agree
 
@@ -148,64 +143,3 @@ async def is_gone(api: KubernetesApi, path: str) -> bool:
     except NotFoundError:
         return True
     return False
-
-
-@asynccontextmanager
-async def fill_node(place: Place, node: str) -> AsyncIterator[None]:
-    """Take the node's free CPU while the context lasts."""
-    pods = f"/api/v1/namespaces/{place.namespace}/pods"
-    cores = max(0.0, await _free_cores(place, node) - LEFT)
-    await place.api.create(pods, _pod(node, cores))
-
-    async def is_placed() -> bool | None:
-        placed = (await place.api.get(f"{pods}/filler"))["spec"].get("nodeName")
-        return True if placed else None
-
-    try:
-        if await wait_until(is_placed, clock=SystemClock(), timeout=LIMIT) is None:
-            raise RuntimeError(f"Expected {node} to take {cores:g} cores within {LIMIT:g} s")
-        yield
-    finally:
-        await place.api.delete(f"{pods}/filler", grace=0)
-
-
-async def _free_cores(place: Place, node: str) -> float:
-    allocatable = (await place.api.get(f"/api/v1/nodes/{node}"))["status"]["allocatable"]["cpu"]
-    taken = 0.0
-    for pod in await place.api.list("/api/v1/pods", fields=f"spec.nodeName={node}"):
-        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-            continue
-        for container in pod["spec"]["containers"]:
-            asked = container.get("resources", {}).get("requests", {}).get("cpu")
-            taken += Cpu(asked).cores if asked else 0.0
-    return Cpu(allocatable).cores - taken
-
-
-def _pod(node: str, cores: float) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "filler"},
-        "spec": {
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 0,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 9999,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "filler",
-                    "image": IMAGE,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["sleep", "infinity"],
-                    "resources": {"requests": {"cpu": f"{int(1000 * cores)}m"}},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-        },
-    }

@@ -1,15 +1,14 @@
 """The three images: how large they are, and whether they run what they are for.
 
-Each is built from the working tree's Dockerfile, with the command in `IMAGE_BUILD`, by default
-buildah's. Its size is that of its layers, unpacked (the tar streams, headers included), and packed
-with gzip as a registry sends them.
+Each is built from the working tree's Dockerfile by buildah. Its size is that of its layers,
+unpacked (the tar streams, headers included), and packed with gzip as a registry sends them.
 
 What an image is for is then run in it, as a user that is not root and, but for the pipelines, has
 no entry in `/etc/passwd`. None of it may write a file outside `/tmp` and the volumes, because the
 chart makes the root file system read-only. The pipelines write the tables that the controller
 reads.
 
-`WEIR_IMAGES` selects images, separated by commas. Needs root, buildah, and the jars of `make jars`.
+Needs root, buildah, and the jars of `make jars`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.choices import choose_some
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines.made_up_history import FIRST, even, write_history
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_IN_IMAGE
@@ -53,7 +51,6 @@ TUNING = (
     *("--evaluations", "12", "--slots", "500", "--json"),
 )
 """The arguments of a sample tuning, in the folder of the examples."""
-READ = "read the history that the pipelines wrote"
 IMPORT_ALL = """
 import importlib, pkgutil
 for package in ("weir_policies", "weir_simulator", "weir_operator", "weir_pipelines", "weir_cli"):
@@ -98,7 +95,7 @@ TASKS: Mapping[str, Sequence[Task]] = {
             " && grep -q 'plotly.js v' /tmp/compared/*.html",
         ),
         Task(
-            what=READ,
+            what="read the history that the pipelines wrote",
             script="weir pipelines trace /tmp/trace --tables /tables --app app-0"
             " --operator operator-0 && test -s /tmp/trace",
         ),
@@ -130,8 +127,7 @@ def run() -> list[Figure]:
         tables = Path(folder, "tables")
         write_history(Store(tables), even(OPERATORS, apps=OPERATORS), days=1)
         own(tables, KNOWN_USER)
-        for target in choose_some("WEIR_IMAGES", list(LIMITS)):
-            limit = LIMITS[target]
+        for target, limit in LIMITS.items():
             name = build(target)
             packed, unpacked = measure_layers(name, Path(folder, target))
             figures.append(
@@ -147,12 +143,7 @@ def run() -> list[Figure]:
 
 def build(target: str) -> str:
     name = f"localhost/weir-{target}:bench"
-    given = os.environ.get("IMAGE_BUILD")
-    # As for `make images`: the name, the context and options follow. buildah's order is another.
-    command = [*BUILD, name, "--target", target, "."]
-    if given is not None:
-        command = [*shlex.split(given), name, ".", "--target", target]
-    subprocess.run(command, check=True)
+    subprocess.run([*BUILD, name, "--target", target, "."], check=True)
     return name
 
 
@@ -193,8 +184,6 @@ def run_tasks(container: str, target: str, *, user: int, tables: Path) -> list[F
     )
     figures = []
     for task in TASKS[target]:
-        if task.what == READ and not any(tables.glob("arrivals*")):
-            continue  # the image that writes them was not selected
         command = [*_in(container, user, *mounts), "sh", "-c", task.script]
         began = time.monotonic()
         ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,16 +11,18 @@ Python collects garbage as often as in a controller.
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.controller.made_up_app import TYPES, make_layout, make_manager, make_replicas
+import numpy as np
+
 from benchmarks.figures import Figure, at_most
 from tests.operator.metrics.builders import Load, a_window
 from weir_operator.kubernetes.process.running import collect_garbage_less_often
@@ -28,18 +30,27 @@ from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
 from weir_operator.loop.managers import SeparateManagers
+from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
 from weir_operator.metrics.source import Window
+from weir_operator.runtime.protocol import Replica
+from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.model.node_types import Deployment
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.policy import OperatorModel
 
-ABOUT = "CPU time of a decision tick: 100 operators x 3 pools; of a decision of the default policy"
+ABOUT = "CPU time of a decision tick: 100 operators x 3 pools"
 DURATION = "30 s"
 
 POLICIES = ("queueing", "planner")
+TYPES = tuple(
+    NodeType(name=f"{pool}/1", pool=pool, speedup=speedup, price=price)
+    for pool, speedup, price in (("small", 1.0, 0.04), ("middle", 1.5, 0.06), ("large", 2.0, 0.09))
+)
 OPERATORS = 100
 TICKS = 63
 """Of each policy, a minute apart: `planner` makes its first plans after 20 to 29, then new ones."""
@@ -49,23 +60,70 @@ SAVED_EVERY = 10
 """Ticks from one write of what was learned to the next, as in the controller."""
 LIMIT = 40.0
 """Goal for a tick's CPU time, median and mean, ms."""
-DECISIONS = 60
-"""Of the default policy: enough for the plans of its first hour."""
 NAMES = ("source", *(f"op{place:03}" for place in range(OPERATORS)))
-REPLICAS = make_replicas(NAMES)
 LOAD = Load(rate=100.0, busy=0.35, service_mean=0.01, service_scv=1.0, age=0.05)
 
 
+def make_replicas(names: Sequence[str], *, started: float = 0.0) -> dict[str, list[Replica]]:
+    """Return the replicas of each operator, started at this Unix time."""
+    return {
+        name: [
+            Replica(
+                id=f"tm-{name}-{each.pool}",
+                operator=name,
+                pool=each.pool,
+                size="1",
+                started=started,
+                metrics_url="",
+            )
+            for each in TYPES
+        ]
+        for name in names
+    }
+
+
+def make_layout(replicas: Mapping[str, Sequence[Replica]]) -> JobLayout:
+    """Return the job: a chain of the operators in their order."""
+    names = tuple(replicas)
+    return JobLayout(
+        job_id="job",
+        operators={
+            name: OperatorLayout(
+                replicas=tuple(
+                    PlacedReplica(tm_id=each.id, node_type=each.node_type)
+                    for each in replicas[name]
+                ),
+                upstream=(names[place - 1],) if place else (),
+            )
+            for place, name in enumerate(names)
+        },
+    )
+
+
+def make_manager(name: str, policy: str, *, fixed: Deployment | None = None) -> OperatorManager:
+    """Return an Operator Manager that knows no service times yet."""
+    return OperatorManager(
+        model=OperatorModel(
+            name=name, node_types=TYPES, max_replicas=10, service_mean=math.nan, service_scv=1.0
+        ),
+        given=[each.name for each in TYPES],
+        policy=registry.build(policy, rng=np.random.default_rng(1)),
+        fixed=fixed,
+    )
+
+
+REPLICAS = make_replicas(NAMES)
+
+
 def run() -> list[Figure]:
-    """Run an hour of ticks: the median and the mean of a tick, and the mean of each part."""
+    """Run an hour of ticks with each policy: the median and the mean of a tick."""
     figures = []
     for policy in POLICIES:
         with tempfile.TemporaryDirectory() as folder:
             application = _Application(Path(folder), policy)
             with garbage_as_in_the_controller():
-                parts = [application.tick(turn) for turn in range(TICKS)]
-        warm = parts[WARM:]
-        ticks = [1000 * sum(tick.values()) for tick in warm]
+                spent = [1000 * application.tick(turn) for turn in range(TICKS)]
+        ticks = spent[WARM:]
         figures += [
             at_most(
                 figure=f"CPU time of a tick with `{policy}`, median",
@@ -79,14 +137,6 @@ def run() -> list[Figure]:
                 unit="ms",
                 limit=LIMIT,
             ),
-            *(
-                Figure(
-                    figure=f"of the mean with `{policy}`: {name}",
-                    value=1000 * statistics.mean(tick[name] for tick in warm),
-                    unit="ms",
-                )
-                for name in warm[0]
-            ),
             Figure(
                 figure=f"the longest tick with `{policy}`",
                 value=max(ticks),
@@ -94,26 +144,11 @@ def run() -> list[Figure]:
             ),
             Figure(
                 figure=f"the first tick with `{policy}`",
-                value=1000 * sum(parts[0].values()),
+                value=spent[0],
                 unit="ms",
             ),
         ]
-    with tempfile.TemporaryDirectory() as folder:
-        decisions = _Application(Path(folder), "planner").time_decisions("planner")
-    return [
-        *figures,
-        at_most(
-            figure="a decision of `planner`, plans included, longest",
-            value=1000 * max(decisions),
-            unit="ms",
-            limit=20,
-        ),
-        Figure(
-            figure="a decision of `planner`, median",
-            value=1000 * statistics.median(decisions),
-            unit="ms",
-        ),
-    ]
+    return figures
 
 
 @contextmanager
@@ -160,44 +195,17 @@ class _Application:
             sharing=self.am.sharing,
         )
 
-    def tick(self, turn: int) -> dict[str, float]:
-        """Run one tick; return the CPU seconds of its parts."""
+    def tick(self, turn: int) -> float:
+        """Run one tick; return its CPU seconds."""
         now = 1060.0 + 60.0 * turn
         window = a_window(self.layout, _loads(), start=now - 60.0, end=now, period=5.0)
-        spent: dict[str, float] = {}
-
-        def timed(name: str, part: Callable[[], object]) -> None:
-            began = time.process_time()
-            part()
-            spent[name] = time.process_time() - began
-
-        timed("measure and judge", lambda: self._measure(window, now))
-        timed("observe and decide", lambda: self._decide(now))
-        timed("budgets and arbitration", lambda: self._rule(now))
-        timed("decision records", lambda: self._write(turn, now))
-        timed(f"learned state, saved once in {SAVED_EVERY} ticks", lambda: self._save(turn))
-        return spent
-
-    def time_decisions(self, policy: str) -> list[float]:
-        """Return the CPU seconds that a policy takes to learn from and decide on each interval."""
-        manager, name = make_manager(NAMES[1], policy), NAMES[1]
-        spent = []
-        for turn in range(DECISIONS):
-            now = 1060.0 + 60.0 * turn
-            self._measure(
-                a_window(self.layout, _loads(), start=now - 60.0, end=now, period=5.0), now
-            )
-            observation = manager.observe(
-                self.measured,
-                REPLICAS[name],
-                deployment=Deployment((1, 1, 1)),
-                budget=0.1,
-                first=True,
-            )
-            began = time.process_time()
-            manager.propose(observation)
-            spent.append(time.process_time() - began)
-        return spent[3:]  # the first ones load what was compiled
+        began = time.process_time()
+        self._measure(window, now)
+        self._decide()
+        self._rule(now)
+        self._write(turn, now)
+        self._save(turn)
+        return time.process_time() - began
 
     def _measure(self, window: Window, now: float) -> None:
         self.measured = measure(window, self.layout)
@@ -205,7 +213,7 @@ class _Application:
         if any(problem.kind.holds for problem in problems):
             raise RuntimeError(f"Expected a healthy window, got {problems[0].sentence}")
 
-    def _decide(self, now: float) -> None:
+    def _decide(self) -> None:
         self.proposals: dict[str, Proposal] = {}
         for name in NAMES[1:]:
             manager = self.managers[name]

@@ -9,29 +9,30 @@ An upgrade runs a job on one version of Flink, scales it out, stops it with a sa
 it from there on another version with one replica of each operator; then it scales out again.
 
 The gap is the time from the stop until Flink has counted a record again, so it includes up to one
-second that Weir takes to find out. `ANY_VERSIONS` (with upgrades such as `2.2.0-2.3.0`) and
-`ANY_JOBS` select what runs, separated by commas; Ctrl-C ends a run with what it has. What does not
-run keeps its outcome, in `build/benchmarks/any-job-outcomes`.
+second that Weir takes to find out. An interrupted run goes on where it was:
+`build/benchmarks/any-job-outcomes` keeps the outcomes. Remove the folder to begin anew.
+
+The jobs of Nexmark run on one version of Flink; their rows are compared with those that a program
+without Flink computes from the events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
-from benchmarks.choices import choose_some
 from benchmarks.figures import Figure, Row
+from benchmarks.flink.nexmark_results import QUERIES
 from benchmarks.flink.prepared_jobs import JOBS, Prepared
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from benchmarks.results import BUILD, load_outcomes, store_outcome
@@ -53,7 +54,9 @@ UPGRADED = ("word-count", "sql", "kafka", "kinds")
 """Jobs that are upgraded."""
 REFUSED = ("iteration", "batch")
 """Jobs that are to be refused."""
-ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType({"iteration": ("1.20.5",)})
+ONLY: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"iteration": ("1.20.5",), **{f"nexmark-{query}": (OWN,) for query in QUERIES}}
+)
 """Versions for such jobs, where not all have them or need to run them."""
 CONFIG: Mapping[str, str] = MappingProxyType(
     {
@@ -104,20 +107,17 @@ class JobOutcome:
 
 
 def run() -> list[Figure | Row]:
-    """Run the chosen jobs on the chosen versions."""
-    versions = choose_some("ANY_VERSIONS", (*VERSIONS, *UPGRADES))
-    jobs = choose_some("ANY_JOBS", tuple(JOBS))
+    """Run every job on every version; what has run before is kept."""
+    versions = (*VERSIONS, *UPGRADES)
     needed = dict.fromkeys(part for each in versions for part in each.split("-") if part != OWN)
     subprocess.run([str(REPOSITORY / "scripts/flink"), *needed], check=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    with suppress(KeyboardInterrupt):  # what has run by then is the result
-        for version, job in product(versions, jobs):
-            if not _exists(job, version):
-                continue
+    for version, job in product(versions, JOBS):
+        kept = KEPT / f"{job}-{version}.json"
+        if _exists(job, version) and not kept.exists():
             outcome = replace(asyncio.run(_try(job, version)), load=round(os.getloadavg()[0], 1))
-            print(json.dumps(asdict(outcome)), flush=True)
-            store_outcome(KEPT / f"{job}-{version}.json", asdict(outcome))
+            store_outcome(kept, asdict(outcome))
     outcomes = load_outcomes(KEPT, JobOutcome)
     return [*figures_of(outcomes), *map(row_of, outcomes)]
 
@@ -322,9 +322,9 @@ async def _vertex_ids(run: UnmodifiedJob) -> tuple[str, ...]:
 
 
 async def _wait_for_output(job: Prepared) -> None:
-    """Wait until nothing of what was written for the job is missing, or too long."""
+    """Wait until nothing of what is known to come is missing, or too long."""
     count = job.count
-    if job.feed is None or count is None:
+    if count is None or not (job.feed or job.is_known):
         return  # what the job has not read is not known
 
     async def complete() -> bool | None:

@@ -55,15 +55,9 @@ def read_start(out: Path) -> float | None:
 
 def longest_gap(arrivals: Sequence[Arrival], start: float, end: float) -> float:
     """Return the longest time without output that touches [start, end], seconds."""
-    before, after = find_gap(arrivals, start, end)
-    return after - before
-
-
-def find_gap(arrivals: Sequence[Arrival], start: float, end: float) -> tuple[float, float]:
-    """Return when the last record before that gap arrived, and the first after it."""
     times = [arrival.time for arrival in arrivals]
-    touching = [(a, b) for a, b in pairwise(times) if b >= start and a <= end]
-    return max(touching, key=lambda gap: gap[1] - gap[0], default=(float("nan"), float("nan")))
+    touching = [b - a for a, b in pairwise(times) if b >= start and a <= end]
+    return max(touching, default=float("nan"))
 
 
 def read_proof(out: Path) -> Ledger:

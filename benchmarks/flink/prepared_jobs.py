@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import subprocess
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,10 +22,18 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from benchmarks.flink.kafka import build_job, count_committed, run_broker
+from benchmarks.flink.nexmark_results import (
+    QUERIES,
+    Input,
+    expected_rows,
+    list_events,
+    read_rows,
+)
 from tests.operator.flink.output import committed_lines
-from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
+from weir_operator.flink.jars import JARS, REPOSITORY, build_example, build_jar
 from weir_operator.flink.job_graph import Plan
 
 RECORDS = 300
@@ -49,6 +58,8 @@ KINDS = REPOSITORY / "benchmarks/jobs/kinds"
 NEWEST, LAST_OF_1 = "2.3.0", "1.20.0"
 """Of Flink's examples: not every release has its own in Maven Central."""
 
+Compared = TypeVar("Compared")
+"""A row of the output."""
 Joined = Mapping[str, Sequence[str]]
 """Vertices by operator."""
 
@@ -80,6 +91,8 @@ class Prepared:
     """Called every second, so that there is always something to read."""
     count: Callable[[], Miscounted] | None = None
     """`None` where the output cannot be counted."""
+    is_known: bool = False
+    """Whether all that is to come out is known beforehand, though nothing is fed."""
 
 
 Preparation = Callable[[ExitStack, Path], Prepared]
@@ -243,6 +256,18 @@ def prepare_sql(stack: ExitStack, folder: Path) -> Prepared:
     return Prepared(build=build, arguments=statements, count=count)
 
 
+def prepare_nexmark(query: str, stack: ExitStack, folder: Path) -> Prepared:
+    """A query of Nexmark, as `examples/nexmark` has it, at 150 events/s for 50 s."""
+    given = Input(rate=150, seconds=50, start=int(1000 * time.time()) + 10_000)
+    expected, out = expected_rows(query, list_events(given)), folder / "out"
+    return Prepared(
+        build=lambda home: build_example("nexmark"),
+        arguments=[*given.arguments(query, folder), "--commit", str(out)],
+        count=lambda: _compare(expected, read_rows(query, committed_lines(out))),
+        is_known=True,
+    )
+
+
 JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
     {
         "top-speed": ("Flink's example `TopSpeedWindowing`", prepare_top_speed),
@@ -261,6 +286,10 @@ JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
         ),
         "iteration": ("Flink's example `Iteration`", prepare_iteration),
         "batch": ("Flink's example `WordCount` in batch mode", prepare_batch),
+        **{
+            f"nexmark-{query}": (f"Nexmark's query {query[1:]}", partial(prepare_nexmark, query))
+            for query in QUERIES
+        },
     }
 )
 
@@ -352,7 +381,7 @@ def _until(rows: Iterator[list[str]], column: int, end: str) -> Counter[tuple[st
     return Counter(tuple(row) for row in rows if row[column] < end)
 
 
-def _compare(expected: Counter[tuple[str, ...]], found: Counter[tuple[str, ...]]) -> Miscounted:
+def _compare(expected: Counter[Compared], found: Counter[Compared]) -> Miscounted:
     return Miscounted(
         lost=(expected - found).total(),
         wrong=(found - expected).total(),

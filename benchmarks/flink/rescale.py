@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import statistics
 from collections.abc import Sequence
 
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.ledger import longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 
-ABOUT = "records lost or doubled, output gaps, standby and overload on a real Flink"
-DURATION = "12 min"
+ABOUT = "records lost or doubled, output gaps and standby on a real Flink"
+DURATION = "8 min"
 
-SEED = 20
-RANDOM_RESCALES = 20
 TWO_MORE_TIMES = 5
 FLOWS = 2.5
 """Seconds between two changes, in which records flow."""
@@ -30,51 +27,10 @@ def run() -> list[Figure]:
 
 async def _run() -> list[Figure]:
     return [
-        *await _random_rescales(),
         *await _gaps(6, match=2, aggregate=2, times=9, limit=0.5),
         *await _gaps(20, match=10, aggregate=8, times=5, limit=1.5),
         *await _two_more(standby=2, limit=2.0),
         *await _two_more(standby=0, limit=6.0),
-        *await _overload(),
-    ]
-
-
-async def _random_rescales() -> list[Figure]:
-    draw = random.Random(SEED)
-    trips = Trips(
-        name="rescale-random",
-        rates=[20.0],
-        initial=deployments({"small/500m": 2}, {"small/500m": 1}),
-    )
-    trips.clear()
-    ends: list[RescaleJournal] = []
-    async with TripsCluster(trips) as cluster:
-        await cluster.lifecycle.bring_up()
-        while len(ends) < RANDOM_RESCALES:
-            target = deployments(_draw(draw, maximum=3), _draw(draw, maximum=2))
-            if _pools(target) != _pools(cluster.store.load().deployments):
-                ends.append(await cluster.change(target))
-                await asyncio.sleep(draw.uniform(0.5, 2.0))  # records flow between two changes
-        ledger = await cluster.finish()
-    return [
-        Figure(figure="random rescales", value=len(ends), unit=""),
-        Figure(
-            figure="random rescales that ended as asked",
-            value=sum(end.step is Step.DONE for end in ends),
-            unit="",
-            goal=f"exactly {RANDOM_RESCALES}",
-            holds=all(end.step is Step.DONE for end in ends),
-        ),
-        Figure(figure="records over them", value=ledger.emitted, unit="records"),
-        at_most(figure="records lost", value=ledger.lost, unit="records", limit=0),
-        at_most(figure="records doubled", value=ledger.doubled, unit="records", limit=0),
-        at_most(figure="keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0),
-        Figure(  # the savepoint was late: match was drawn smaller than its load
-            figure="random rescales by checkpoint",
-            value=sum(end.by_checkpoint for end in ends),
-            unit="",
-        ),
-        Figure(figure="raw re-emissions", value=ledger.replayed, unit="records"),
     ]
 
 
@@ -102,10 +58,6 @@ async def _gaps(
         longest_gap(arrivals, end.times[str(Step.STOP)], end.times[str(Step.DONE)] + 1.0)
         for end in ends
     ]
-    during_start = [
-        sum(end.times[str(Step.START)] <= a.time <= end.times[str(Step.STOP)] for a in arrivals)
-        for end in ends
-    ]
     name = f"{total} TaskManagers"
     median = statistics.median(gaps)
     gap = f"{name}: output gap, median of {times}"
@@ -119,17 +71,7 @@ async def _gaps(
                 ("decision to running", Step.START, Step.DONE),
             )
         ),
-        Figure(
-            figure=f"{name}: records that arrived while one was started, fewest",
-            value=min(during_start),
-            unit="records",
-        ),
-        at_most(
-            figure=f"{name}: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
+        no_records(f"{name}: lost or doubled", ledger.lost + ledger.doubled),
     ]
 
 
@@ -156,62 +98,6 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
             await cluster.change(trips.initial)
         ledger = await cluster.finish()
     return figures_of_two_more(name, ends, ledger, limit)
-
-
-async def _overload() -> list[Figure]:
-    """Run `match` at twice its capacity of 53 records/s for 30 s, then triple it."""
-    trips = Trips(
-        name="rescale-overload",
-        rates=[20.0, 20.0, 20.0, 20.0, *[106.0] * 30],
-        initial=deployments({"large/1": 1}, {"large/1": 3}),
-    )
-    trips.clear()
-    async with TripsCluster(trips) as cluster:
-        await cluster.lifecycle.bring_up()
-        await asyncio.sleep(20.0 + 30.0)  # the quiet slots, then 30 s of twice the capacity
-        end = await cluster.change(deployments({"large/1": 3}, {"large/1": 3}))
-        ledger = await cluster.finish()
-    return [
-        at_most(
-            figure="overload: decision to running",
-            value=end.times[str(Step.DONE)] - end.created,
-            unit="s",
-            limit=5,
-        ),
-        Figure(
-            figure="overload: savepoint", value=_median([end], Step.STOP, Step.REMOVE), unit="s"
-        ),
-        Figure(
-            figure="overload: by checkpoint instead of savepoint",
-            value=int(end.by_checkpoint),
-            unit="",
-        ),
-        at_most(
-            figure="overload: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
-    ]
-
-
-def _draw(draw: random.Random, *, maximum: int) -> dict[str, int]:
-    """Return a deployment of one to `maximum` replicas over both pools."""
-    counts: dict[str, int] = {}
-    for _ in range(draw.randint(1, maximum)):
-        node_type = draw.choice(["small/250m", "small/500m", "large/1"])
-        counts[node_type] = counts.get(node_type, 0) + 1
-    return counts
-
-
-def _pools(target: DeploymentMap) -> dict[str, dict[str, int]]:
-    pools: dict[str, dict[str, int]] = {}
-    for operator, counts in target.items():
-        for node_type, count in counts.items():
-            pool = node_type.split("/")[0]
-            held = pools.setdefault(operator, {})
-            held[pool] = held.get(pool, 0) + count
-    return pools
 
 
 def _median(ends: Sequence[RescaleJournal], before: Step, after: Step) -> float:

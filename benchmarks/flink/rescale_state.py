@@ -4,20 +4,14 @@
 scaled to three, once by stopping with a savepoint and once by cancelling after an incremental
 checkpoint, each in a job of its own: the disk holds two copies of the state that way, or three
 while the first checkpoint after a change is written. State is in RocksDB, and then in ForSt, with
-its files in the checkpoints' folder, as by default, on the same disk. The sizes, in GB, and the
-backends are arguments:
-
-    STATE_GB=0.01,1,5 STATE_BACKENDS=rocksdb,forst make bench NAME=rescale-state
-
-Without them all of those; a size for which the disk has no room is left out, and the figures say
-so. A GB is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
+its files in the checkpoints' folder, as by default, on the same disk, which needs 23 GB free. A GB
+is 10^9 bytes. Bytes are what Flink says, those of the savepoint what is in its folder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +20,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from benchmarks.choices import choose_numbers, choose_some
 from benchmarks.cluster.cluster_job import HEAVY, build_heavy_jar
-from benchmarks.figures import Figure, at_most
+from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
-from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
+from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import RescaleSettings
@@ -40,10 +33,6 @@ DURATION = "25 min"
 
 GB = 1e9
 SIZES = (0.01, 1.0, 5.0)
-COPIES = 3.0
-"""How often the state is on the disk at most."""
-SPARE = 8.0
-"""GB of the disk that are left alone."""
 RECORD = 64 * 1024
 """Bytes of state that a record leaves, see `jobs/Hoard.java`."""
 FILL_RATE = 600.0
@@ -81,23 +70,8 @@ class Rescaled:
 
 def run() -> list[Figure]:
     """Rescale with each of the sizes, by each of the ways."""
-    figures = []
-    backends = choose_some("STATE_BACKENDS", BACKENDS)
-    for size in choose_numbers("STATE_GB", SIZES):
-        free = shutil.disk_usage(BUILD.parent).free / GB
-        if COPIES * size + SPARE > free:
-            need = COPIES * size + SPARE
-            figures.append(
-                Figure(
-                    figure=f"{size:g} GB: not run, the disk needs {need:.2g} GB free; it had",
-                    value=free,
-                    unit="GB",
-                )
-            )
-            continue
-        for backend, way in product(backends, WAYS):
-            figures += asyncio.run(_measure(size, backend, way))
-    return figures
+    cases = product(SIZES, BACKENDS, WAYS)
+    return [each for case in cases for each in asyncio.run(_measure(*case))]
 
 
 async def _measure(size: float, backend: str, way: str) -> list[Figure]:
@@ -116,12 +90,7 @@ async def _measure(size: float, backend: str, way: str) -> list[Figure]:
     name = f"{size:g} GB{' in ForSt' if backend == 'forst' else ''} by {way.lower()}"
     return [
         *_figures(name, done, arrivals),
-        at_most(
-            figure=f"{name}: lost or doubled",
-            value=ledger.lost + ledger.doubled,
-            unit="records",
-            limit=0,
-        ),
+        no_records(f"{name}: lost or doubled", ledger.lost + ledger.doubled),
         at_most(
             figure=f"{name}: keyed counts wrong", value=ledger.sequence_errors, unit="", limit=0
         ),

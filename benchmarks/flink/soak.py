@@ -7,8 +7,6 @@ memory, file descriptors and threads, and the bytes of its decision records. A l
 that goes on, so the last third is judged by its slope; the first third warms up.
 
 Records are counted by the files that a transactional sink committed and by the job's ledger.
-
-`SOAK_RESCALES` (500) makes shorter runs, which end the warming up too early to be flat.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ import psutil
 import yaml
 
 from benchmarks.cluster.chaos.verdict import read_committed
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.flink.ledger import read_arrivals, read_proof
 from benchmarks.results import BUILD
 from weir_operator.flink.jars import REPOSITORY
@@ -76,11 +74,6 @@ QUANTITIES = (
 )
 
 
-def thirds(samples: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
-    length = len(samples) // 3
-    return samples[:length], samples[len(samples) - length :]
-
-
 def growth(values: Sequence[float]) -> float | None:
     """Return the slope of the line through values one apart; `None` of fewer than two."""
     if len(values) < 2:
@@ -90,11 +83,11 @@ def growth(values: Sequence[float]) -> float | None:
 
 def figures_of(samples: Sequence[Sample], quantities: Sequence[Quantity]) -> list[Figure]:
     """Return for each quantity what it was in the first and the last third, and how it grew."""
-    first, last = thirds(samples)
+    length = len(samples) // 3
+    first, last = samples[:length], samples[len(samples) - length :]
     figures = []
     for each in quantities:
         before, after = [each.of(one) for one in first], [each.of(one) for one in last]
-        per = f"{each.unit} per rescale".strip()
         figures += [
             Figure(
                 figure=f"{each.name}: {name} third, median",
@@ -103,32 +96,22 @@ def figures_of(samples: Sequence[Sample], quantities: Sequence[Quantity]) -> lis
             )
             for name, values in (("first", before), ("last", after))
         ]
-        figures += [
-            Figure(figure=f"{each.name}: first third, growth", value=growth(before), unit=per),
+        figures.append(
             at_most(
                 figure=f"{each.name}: last third, growth",
                 value=growth(after),
-                unit=per,
+                unit=f"{each.unit} per rescale".strip(),
                 limit=each.most,
-            ),
-        ]
+            )
+        )
     return figures
-
-
-def describe_ends(ends: Mapping[str, int], asked: int) -> list[Figure]:
-    """Return how the rescales ended, by outcome."""
-    done = ends.get("done", 0)
-    others = sum(ends.values()) - done
-    return [
-        at_least(figure="rescales", value=done, unit="", limit=asked),
-        at_most(figure="rescales that ended otherwise", value=others, unit="", limit=0),
-    ]
 
 
 ABOUT = "memory, files and records of a controller over 500 rescales of one job"
 DURATION = "25 min"
 
 NAME = "soak"
+RESCALES = 500
 FOLDER = BUILD / NAME
 LONGEST = 120.0
 """Seconds after which a rescale that has not come is not waited for any longer."""
@@ -137,10 +120,10 @@ SUSPEND_LIMIT = 90.0
 
 
 def run() -> list[Figure]:
-    return asyncio.run(_run(int(os.environ.get("SOAK_RESCALES", "500"))))
+    return asyncio.run(_run())
 
 
-async def _run(asked: int) -> list[Figure]:
+async def _run() -> list[Figure]:
     shutil.rmtree(FOLDER, ignore_errors=True)
     for name in ("out", "committed", "state"):
         (FOLDER / name).mkdir(parents=True)
@@ -150,40 +133,33 @@ async def _run(asked: int) -> list[Figure]:
     ends: Counter[str] = Counter()
     loads = []
     async with _controller() as (process, lines):
-        while ends["done"] < asked:
+        while ends["done"] < RESCALES:
             record = await asyncio.wait_for(_find_end(lines), LONGEST)
             ends[record["outcome"]] += 1
             samples.append(look(psutil.Process(process.pid)))
             loads.append(os.getloadavg()[0])
-    (FOLDER / "samples.json").write_text(json.dumps([asdict(each) for each in samples]))
     ledger, arrivals = read_proof(FOLDER / "out"), read_arrivals(FOLDER / "out")
     emitted = max((ledger.emitted, *(each.id + 1 for each in arrivals)))
     committed = read_committed(FOLDER / "committed", emitted)
     return [
-        *describe_ends(ends, asked),
+        at_least(figure="rescales", value=ends["done"], unit="", limit=RESCALES),
+        at_most(
+            figure="rescales that ended otherwise",
+            value=ends.total() - ends["done"],
+            unit="",
+            limit=0,
+        ),
         Figure(
             figure="seconds from rescale to rescale",
             value=(samples[-1].time - samples[0].time) / max(1, len(samples) - 1),
             unit="s",
         ),
         Figure(figure="records over them", value=emitted, unit="records"),
-        at_most(
-            figure="transactional sink: records lost",
-            value=committed.lost,
-            unit="records",
-            limit=0,
-        ),
-        at_most(
-            figure="transactional sink: records doubled",
-            value=committed.doubled,
-            unit="records",
-            limit=0,
-        ),
-        at_most(
-            figure="ledger: records lost, doubled, or out of order",
-            value=ledger.lost + ledger.doubled + ledger.sequence_errors,
-            unit="records",
-            limit=0,
+        no_records("transactional sink: records lost", committed.lost),
+        no_records("transactional sink: records doubled", committed.doubled),
+        no_records(
+            "ledger: records lost, doubled, or out of order",
+            ledger.lost + ledger.doubled + ledger.sequence_errors,
         ),
         *figures_of(samples, QUANTITIES),
         Figure(figure="load average beside it, median", value=statistics.median(loads), unit=""),

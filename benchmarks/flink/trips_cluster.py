@@ -16,7 +16,6 @@ from typing import Self
 import yaml
 
 from benchmarks.flink.steered_job import SteeredJob
-from weir_operator.errors import PodsPendingError
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, find_java, flink_home
 from weir_operator.rescale.flink import FlinkJobs
@@ -25,7 +24,6 @@ from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import memory_needs_of
-from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.runtime.standby import StandbyPool
 from weir_operator.streamapp import world
@@ -57,8 +55,6 @@ class Trips:
     """Changes how long the steps of a change may take."""
     standby: Mapping[str, int] = field(default_factory=dict)
     """TaskManagers that wait for an operator, by pool."""
-    full_pool: str | None = None
-    """A pool in which nothing more can be started."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
     """Changes how the job is submitted, to break it."""
     jar: Path = REPOSITORY / "build/jars/trips.jar"
@@ -137,8 +133,7 @@ class TripsCluster(SteeredJob[LocalRuntime]):
             for name in world.operator_names(app)
             for each in world.node_types(app, name)
         }
-        runtime = LocalRuntime if self.trips.full_pool is None else _full(self.trips.full_pool)
-        self.runtime = await runtime.open(
+        self.runtime = await LocalRuntime.open(
             LocalSettings(
                 root=self.trips.folder / "state",
                 namespace="default",
@@ -195,16 +190,3 @@ class TripsCluster(SteeredJob[LocalRuntime]):
     async def change(self, target: DeploymentMap) -> RescaleJournal:
         """Take the job to `target`."""
         return await self.lifecycle.change(target, "a benchmark asks for it")
-
-
-def _full(pool: str) -> type[LocalRuntime]:
-    """Return a runtime in which nothing more can be started in `pool`."""
-
-    class FullRuntime(LocalRuntime):
-        async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-            groups = {(each.operator, each.pool) for each in wanted if each.pool == pool}
-            if groups:
-                raise PodsPendingError(f"Pool {pool} is full", tuple(sorted(groups)))
-            return await super().start(wanted)
-
-    return FullRuntime

@@ -25,8 +25,6 @@ ARGUMENTS = (
 )
 WARM_UP = 10.0
 """Seconds."""
-MEASURED = 42.0
-"""Seconds of a window."""
 TRIES = 3
 """Windows that a deployment gets to work off what its restart left."""
 SETTLED = 0.03
@@ -35,15 +33,10 @@ SETTLED = 0.03
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One operator in one deployment, measured and predicted."""
+    """The response time of an operator in a deployment, seconds, mean over records."""
 
-    operator: str
-    counts: Counts
-    utilisation: float
-    """Of the worst replica, measured."""
     measured: float
     predicted: float
-    """Seconds, mean over records."""
 
     @property
     def error(self) -> float:
@@ -55,7 +48,7 @@ async def measure_steady(
     match: Counts,
     aggregate: Counts,
     *,
-    seconds: float = MEASURED,
+    seconds: float,
     parts: int = 1,
 ) -> tuple[AppMeasurement, Sequence[AppMeasurement]]:
     """Bring the job to a deployment and measure its steady state."""

@@ -39,14 +39,6 @@ def even(operators: int, *, apps: int = 20) -> Fleet:
     return Fleet(operators=[operators // apps] * apps)
 
 
-def skewed(operators: int, *, apps: int = 20) -> Fleet:
-    """Return a fleet of which one application has half of the operators."""
-    rest, others = operators - operators // 2, apps - 1
-    return Fleet(
-        operators=[operators // 2] + [rest // others + (n < rest % others) for n in range(others)]
-    )
-
-
 def write_history(store: Store, fleet: Fleet, *, days: int) -> tuple[Partition, ...]:
     """Write days of samples; return the partitions."""
     rng = np.random.default_rng(15)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
 import shutil
 import statistics
 import tempfile
@@ -165,10 +164,6 @@ def _errors(
             due = truth[row.minute] / 60
             if due >= MIN_RATE:
                 errors[row.minute] = abs(row.arrived / due - 1)
-                print(
-                    f"{every:2d} s, minute {row.minute}: due {due:.2f}, rebuilt {row.arrived:.2f} "
-                    f"records/s, {json.dumps(row.faults)}"
-                )
     worst = 100 * max(errors.values(), default=float("inf"))
     name = f"worst error of a complete minute, scraped every {every} s"
     middle = Figure(

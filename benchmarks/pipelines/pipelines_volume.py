@@ -1,18 +1,13 @@
-"""How many samples a second the pipelines process, in how much memory, and what a year needs.
+"""How many samples a second the pipelines process, and in how much memory.
 
-A fleet of a thousand operators, scraped every 15 s, is made up for as many days as there is room
-for: 30, or what `WEIR_VOLUME_DAYS` and `WEIR_VOLUME_OPERATORS` say. `run arrivals` goes over one
-day, a third of the days and all of them, once over a fleet of which one application has half.
+A fleet of a thousand operators, scraped every 15 s, is made up for 30 days. `run arrivals` goes
+over one day and over all of them.
 Each runs in a process of its own; its memory is that of all its processes. A sample is a value of
 one series at one time, counted once though a neighbouring day's run reads it again.
-
-A year is not measured but planned, from the time that a further day takes and the bytes that one
-takes on disk.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -27,22 +22,14 @@ from pathlib import Path
 import psutil
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, skewed, write_history
-from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, ParquetTable
+from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, write_history
 from weir_pipelines.store import Store
 
-ABOUT = "a month of metrics of 1,000 operators: samples/s and memory; a year planned"
+ABOUT = "a month of metrics of 1,000 operators: samples/s and memory"
 DURATION = "10 min; 2 GB of disk"
 
-OPERATORS = int(os.environ.get("WEIR_VOLUME_OPERATORS", "1000"))
-DAYS = int(os.environ.get("WEIR_VOLUME_DAYS", "30"))
+OPERATORS, DAYS = 1000, 30
 GIB = 2**30
-GB = 1e9
-YEAR = 365
-KEPT = 31
-"""Days whose samples are on disk with the chart's `keepDays`: thirty, and the one before."""
-MIN_A_DAY = 0.1
-"""Seconds: what differs less is the start's noise, and too few operators to judge by."""
 MEMORY = "3g"
 """Of Spark's heap. What is beyond it are the JVM's own needs and Python's."""
 
@@ -62,43 +49,15 @@ class Run:
 def run() -> list[Figure]:
     """Make histories up and process them."""
     fleet = even(OPERATORS)
-    middle = max(1, DAYS // 3)
     spark = {}
     with _history(fleet, DAYS) as tables:
-        for days in sorted({1, middle, DAYS}):
+        for days in (1, DAYS):
             spark[days] = _run_spark(tables, fleet, days)
-        sampled = _count_bytes(tables, SAMPLES, SERIES) / DAYS
-        rates = _count_bytes(tables, ARRIVALS) / DAYS
-    with _history(skewed(OPERATORS), middle) as tables:
-        uneven = _run_spark(tables, skewed(OPERATORS), middle)
     whole = spark[DAYS]
     return [
         Figure(figure="samples processed", value=whole.samples / 1e6, unit="million"),
         *_describe("Spark", spark),
         at_most(figure="Spark: peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
-        *([compare_further_days("Spark", _seconds(spark))] if 1 < middle < DAYS else []),
-        at_most(
-            figure="Spark: one application with half of the data beside equal ones",
-            value=uneven.seconds / spark[middle].seconds,
-            unit="times",
-            limit=2,
-        ),
-        Figure(
-            figure="a year, planned: time of all its days",
-            value=YEAR * further_day(_seconds(spark)) / 60,
-            unit="min",
-        ),
-        Figure(
-            figure="a year, planned: samples, if none is deleted",
-            value=YEAR * sampled / GB,
-            unit="GB",
-        ),
-        Figure(
-            figure=f"a year, planned: samples with those of {KEPT} days kept",
-            value=KEPT * sampled / GB,
-            unit="GB",
-        ),
-        Figure(figure="a year, planned: rates of all minutes", value=YEAR * rates / GB, unit="GB"),
     ]
 
 
@@ -172,27 +131,7 @@ def _memory_of(pid: int) -> float:
     return float(total)
 
 
-def _count_bytes(tables: Path, *counted: ParquetTable) -> int:
-    store = Store(tables)
-    return sum(
-        store.path(table, each).stat().st_size
-        for table in counted
-        for each in store.partitions(table)
-    )
-
-
 def further_day(seconds: Mapping[int, float]) -> float:
     """Return the seconds that each day beyond the first takes, by runs over so many days."""
     first, last = min(seconds), max(seconds)
     return (seconds[last] - seconds[first]) / max(1, last - first)
-
-
-def compare_further_days(who: str, seconds: Mapping[int, float]) -> Figure:
-    """Return what a further day takes late in a history beside what it takes early."""
-    one, middle, whole = sorted(seconds)
-    figure = f"{who}: a day from {middle} to {whole} days beside one from {one} to {middle}"
-    early = (seconds[middle] - seconds[one]) / (middle - one)
-    late = (seconds[whole] - seconds[middle]) / (whole - middle)
-    if early < MIN_A_DAY:
-        return Figure(figure=figure, value=None, unit="times")
-    return at_most(figure=figure, value=late / early, unit="times", limit=1.2)

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.policies.live.night import demo_manifest, run_night
 from benchmarks.results import BUILD
 from weir_operator.loop.run_record import RecordedRun
-from weir_operator.reporting.tunings_view import describe_standing, describe_weights
 from weir_operator.tuning.store import TUNINGS, Standing, Version, read_tunings
 from weir_operator.wiring.loops import state_directory
 
@@ -42,11 +39,6 @@ def run() -> list[Figure]:
     done = run_night(NAME, manifest(), FOLDER, seconds=SECONDS)
     tunings = read_tunings(state_directory(FOLDER / "state", NAME) / TUNINGS)
     versions = () if tunings is None else tunings.versions
-    for version in versions:
-        Console().print(
-            f"version {version.number}: {describe_weights(version)}; {version.sentence}; "
-            f"{describe_standing(version)}"
-        )
     return figures(done, versions)
 
 

@@ -11,20 +11,16 @@ out. Deep policies take hours for all settings: their published costs are compar
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from statistics import fmean
 from typing import Any
-
-from rich.progress import track
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.papers.taas2023 import Setting, describe, read_cells, settings
 from benchmarks.policies.clairvoyant import least_cost
 from benchmarks.registry import BenchmarkError
+from benchmarks.spawned import map_spawned
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_simulator.run import simulate
@@ -85,11 +81,7 @@ def competitors() -> tuple[str, ...]:
 
 
 def _run_all(wanted: Sequence[Run]) -> dict[Run, float | None]:
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        costs = pool.map(_run_one, wanted, chunksize=4)
-        return dict(
-            track(zip(wanted, costs, strict=True), total=len(wanted), description="planner")
-        )
+    return dict(zip(wanted, map_spawned(_run_one, wanted, at_once=4), strict=True))
 
 
 def _run_one(run: Run) -> float | None:

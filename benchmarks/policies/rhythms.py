@@ -8,12 +8,9 @@ clairvoyant optimum. Constants were chosen with other rhythms, settings and seed
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +20,7 @@ from benchmarks.figures import Figure, at_most
 from benchmarks.papers.taas2023 import Setting, describe, settings
 from benchmarks.policies.clairvoyant import least_cost
 from benchmarks.policies.planner import geometric_mean
+from benchmarks.spawned import map_spawned
 from weir_policies.model.arrays import Floats
 from weir_simulator.run import simulate
 from weir_simulator.traces import write_trace
@@ -74,8 +72,7 @@ def run() -> list[Figure]:
     wanted = [(rhythm, each) for rhythm in RHYTHMS.values() for each in taken]
     with TemporaryDirectory() as folder:
         run_one = partial(_run_one, Path(folder))
-        with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-            ratios = dict(zip(wanted, pool.map(run_one, wanted), strict=True))
+        ratios = dict(zip(wanted, map_spawned(run_one, wanted), strict=True))
     return [
         figure
         for name, rhythm in RHYTHMS.items()

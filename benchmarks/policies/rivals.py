@@ -6,7 +6,7 @@ nothing here. They are the package `examples/rivals`, which has to be installed.
 cases:
 
 - settings of tables 2 and 4 of the 2023 paper, with 3 node types: the exact model, jumps allowed,
-  steady states, and a clairvoyant optimum that is known;
+  steady states;
 - the cases of `first-hours`, one seed: jobs that nobody has seen, where changes take time;
 - those of 24 h once more, with a bound on response times that only an operator exceeds that falls
   behind: the rivals plan for throughput, and none of them knows response times.
@@ -16,24 +16,19 @@ They know neither prices nor node types, and keep the mix that they start with.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from rich.progress import track
-
 from benchmarks.figures import Figure, at_most
 from benchmarks.papers.taas2023 import describe as describe_setting
 from benchmarks.papers.taas2023 import settings
-from benchmarks.policies.clairvoyant import least_cost
 from benchmarks.policies.first_hours import Case, list_cases
 from benchmarks.policies.first_hours import describe as describe_case
 from benchmarks.policies.planner import geometric_mean
+from benchmarks.spawned import map_spawned
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
 
@@ -85,8 +80,6 @@ class Group:
     cases: Sequence[str]
     outcomes: Mapping[tuple[str, str], Outcome]
     """By the case's name and the policy."""
-    limits: Mapping[str, float]
-    """Clairvoyant optimum by the case's name, per slot; empty where it is not known."""
 
     def of(self, policy: str) -> list[Outcome]:
         """Return what a policy came to in each case."""
@@ -98,16 +91,14 @@ def run() -> list[Figure]:
     chosen = [
         each for each in settings() if each.max_replicas == MAX_REPLICAS and each.types == TYPES
     ]
-    limits = {str(each): least_cost(describe_setting(each)) for each in chosen}
     with TemporaryDirectory() as folder:
         described = _describe_first_hours(Path(folder))
         for each in chosen:
             described[each.workload, str(each)] = [describe_setting(each)]
-        groups = _run_all(described, limits)
+        groups = _run_all(described)
     return [
         *(figure for group in groups for figure in _compare(group)),
         *(figure for group in groups for figure in _sum_up(group)),
-        *(figure for group in groups for figure in _list_wins(group)),
     ]
 
 
@@ -135,7 +126,7 @@ def _loosen(experiment: Experiment) -> Experiment:
 
 
 def _run_all(
-    described: Mapping[tuple[str, str], Sequence[Experiment]], limits: Mapping[str, float]
+    described: Mapping[tuple[str, str], Sequence[Experiment]],
 ) -> list[Group]:
     """Run every case with every policy, on all cores; return the cases by group."""
     tasks = [
@@ -143,8 +134,7 @@ def _run_all(
         for (group, case), experiments in described.items()
         for policy in ("planner", *RIVALS)
     ]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        found = list(track(pool.map(measure, tasks), total=len(tasks), description="rivals"))
+    found = list(map_spawned(measure, tasks))
     groups = []
     for name in dict.fromkeys(task.group for task in tasks):
         outcomes = {
@@ -153,8 +143,7 @@ def _run_all(
             if task.group == name
         }
         cases = list(dict.fromkeys(case for case, _ in outcomes))
-        known = {case: limits[case] for case in cases if case in limits}
-        groups.append(Group(name=name, cases=cases, outcomes=outcomes, limits=known))
+        groups.append(Group(name=name, cases=cases, outcomes=outcomes))
     return groups
 
 
@@ -196,17 +185,6 @@ def _sum_up(group: Group) -> Iterator[Figure]:
     """Yield what each policy came to in the group."""
     for policy in ("planner", *RIVALS):
         found = group.of(policy)
-        reference = "clairvoyant" if group.limits else "planner"
-        divisors = group.limits or {
-            case: group.outcomes[case, "planner"].cost for case in group.cases
-        }
-        yield Figure(
-            figure=f"{group.name}: cost of {policy} / {reference}",
-            value=geometric_mean(
-                [group.outcomes[case, policy].cost / divisors[case] for case in group.cases]
-            ),
-            unit="",
-        )
         yield Figure(
             figure=f"{group.name}: violations with {policy}",
             value=fmean(each.violations for each in found),
@@ -217,12 +195,3 @@ def _sum_up(group: Group) -> Iterator[Figure]:
             value=fmean(each.restarts for each in found),
             unit="a day",
         )
-
-
-def _list_wins(group: Group) -> Iterator[Figure]:
-    """Yield the cases in which a rival is cheaper."""
-    for policy in RIVALS:
-        for case in group.cases:
-            ratio = group.outcomes[case, policy].cost / group.outcomes[case, "planner"].cost
-            if ratio < 1:
-                yield Figure(figure=f"{policy} / planner in {case}", value=ratio, unit="")

@@ -13,8 +13,6 @@ from benchmarks.figures import Figure, at_least, at_most
 
 ABOUT = "That sums come out"
 DURATION = "no time"
-SEEDS = range(1, 4)
-LIMITS = {{"two": 4.0}}
 
 def run() -> list[Figure]:
     return [
@@ -65,7 +63,6 @@ def test_a_result_says_how_it_came_about(bench, tmp_path):
     bench("small-sums")
 
     written = written_by(tmp_path)
-    assert written["settings"] == {"SEEDS": [1, 2, 3], "LIMITS": {"two": 4.0}}
     assert len(written["load"]) == 2
     assert written["date"]
     assert written["commit"] is None  # the folder is in no repository

@@ -18,27 +18,22 @@ import random
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 import yaml
 
 from benchmarks.cluster.chaos.world import (
-    VOLUME_MIB,
     ChaosWorld,
     find_missing,
     look_back,
 )
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.answers import JobDetails, SavepointProgress
-from weir_operator.flink.rest import FlinkRest
-from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
-from weir_operator.runtime.kubernetes.configuration import REST_PORT
+from weir_operator.kubernetes.api.client import Body, NotFoundError
 
 TABLE = "weir_chaos"
 _HOOKS = ("forward", "input", "output")
@@ -101,8 +96,6 @@ ENDS = ("Done", "Abandoned", "RolledBack", "Failed")
 """Steps at which a change has ended."""
 MID_CHANGE = ("Starting", "Stopping", "Removing", "Submitting", "Verifying")
 """Steps of a change in which Weir may be struck."""
-STOLEN_FOR = 15
-"""Seconds for which the Lease is somebody else's."""
 
 
 @dataclass
@@ -111,8 +104,6 @@ class Fault(ABC):
 
     ended: float = math.nan
     """Unix time at which it was over; NaN before."""
-    detail: str = ""
-    """What was struck, of what was drawn."""
 
     @abstractmethod
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
@@ -151,7 +142,6 @@ class Kill(Fault):
         """Kill the processes of a pod, or have it gone with them."""
         name = pod["metadata"]["name"]
         self.struck[name] = pod["metadata"]["uid"], restarts(pod)
-        self.detail = f"{self.detail} {name}{' with its pod' if with_pod else ''}".strip()
         if with_pod:
             await world.place.api.delete(f"{world.core}/pods/{name}", grace=0)
         else:
@@ -183,7 +173,6 @@ class MidChange(Kill):
     async def until_changing(self, world: ChaosWorld, draw: random.Random) -> None:
         """Ask for another number of replicas and wait for a step that is drawn, or a later one."""
         await until_step(world, MID_CHANGE[draw.randrange(len(MID_CHANGE)) :])
-        self.detail = f"at {await step_of(world)}:"
 
 
 class ControllerKilledMidChange(MidChange):
@@ -193,33 +182,6 @@ class ControllerKilledMidChange(MidChange):
         """Wait for the step, and kill."""
         await self.until_changing(world, draw)
         await self.kill(world, await world.controllers(), draw)
-
-
-class LeaseLostMidChange(MidChange):
-    """The Lease becomes another's in the middle of a rescale, and is free again after a while."""
-
-    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Wait for the step, take the Lease, and see that Weir notices."""
-        await self.until_changing(world, draw)
-        before = {pod["metadata"]["name"]: restarts(pod) for pod in await world.controllers()}
-        await self._steal(world)
-        self.ended = CLOCK.now()
-
-        async def noticed() -> bool | None:
-            now = {pod["metadata"]["name"]: restarts(pod) for pod in await world.controllers()}
-            return True if now != before else None
-
-        await wait_until(noticed, clock=CLOCK, timeout=60.0, period=0.5)
-
-    async def _steal(self, world: ChaosWorld) -> None:
-        while True:
-            lease = await world.place.api.get(world.lease_path)
-            lease["spec"] |= {"holderIdentity": "chaos", "leaseDurationSeconds": STOLEN_FOR}
-            try:
-                await world.place.api.replace(world.lease_path, lease)
-                return
-            except ConflictError:  # its holder renewed it in between
-                await asyncio.sleep(0)
 
 
 def restarts(pod: Body) -> int:
@@ -251,10 +213,10 @@ def processes_of(pod: Body) -> list[int]:
     return found
 
 
-async def until_step(world: ChaosWorld, steps: Sequence[str], period: float = 0.05) -> int:
+async def until_step(world: ChaosWorld, steps: Sequence[str], period: float = 0.05) -> None:
     """Ask for another number of replicas and wait for one of these steps, or the change's end."""
     known = ((await world.app.status()).get("rescale") or {}).get("id")
-    wanted = await world.ask_for_change()
+    await world.ask_for_change()
 
     async def there() -> bool | None:
         journal = (await world.app.status()).get("rescale") or {}
@@ -263,18 +225,6 @@ async def until_step(world: ChaosWorld, steps: Sequence[str], period: float = 0.
         return True if journal.get("step") in (*steps, *ENDS) else None
 
     await wait_until(there, clock=CLOCK, timeout=120.0, period=period)
-    return wanted
-
-
-async def step_of(world: ChaosWorld) -> str:
-    """Return at which step the change under way is."""
-    return str(((await world.app.status()).get("rescale") or {}).get("step", "none"))
-
-
-T = TypeVar("T")
-
-UNWRITTEN = "savepoint complete, its path not written"
-"""Beginning of the detail where both died at the worst moment."""
 
 
 @dataclass
@@ -282,71 +232,10 @@ class ControllerAndJobManagerKilled(MidChange):
     """Weir and the JobManager die at once in the middle of a change."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Wait for the moment, and kill both."""
-        if draw.random() < 0.5:
-            await self._kill_at_savepoint(world)
-            return
+        """Wait for the step, and kill both."""
         await self.until_changing(world, draw)
         both = [*await world.controllers(), *await world.app.pods("jobmanager")]
         await self.kill(world, both, draw)
-
-    async def _kill_at_savepoint(self, world: ChaosWorld) -> None:
-        [weir], [manager] = await world.controllers(), await world.app.pods("jobmanager")
-        sources = [
-            pod
-            for pod in await world.app.pods("taskmanager")
-            if pod["metadata"]["labels"].get("weir.dev/operator") == "source"
-        ]
-        frozen, slowed = processes_of(weir), processes_of(sources[0])
-        await until_step(world, MID_CHANGE[1:], period=0.01)
-        try:
-            # A source that stands still keeps the savepoint in progress until Weir is frozen, too.
-            _signal(slowed, signal.SIGSTOP)
-            journal = (await world.app.status()).get("rescale") or {}
-            job, trigger = str(journal.get("old_job")), str(journal.get("trigger"))
-            async with FlinkRest(f"http://{manager['status']['podIP']}:{REST_PORT}") as rest:
-
-                async def ask() -> SavepointProgress | None:
-                    return await rest.savepoint_status(job, trigger)
-
-                await _until(ask, lambda progress: progress is not None, limit=5.0)
-                _signal(frozen, signal.SIGSTOP)
-                _signal(slowed, signal.SIGCONT)
-                await _until(ask, _is_over, limit=30.0)
-                await _until(lambda: rest.job(job), _has_ended, limit=10.0)
-            written = (await world.app.status()).get("rescale") or {}
-            is_unwritten = written.get("step") == "Stopping" and not written.get("restore_path")
-            self.detail = f"{UNWRITTEN if is_unwritten else 'late, at ' + written['step']}:"
-            await self.kill_one(world, manager, with_pod=True)
-            await self.kill_one(world, weir, with_pod=restarts(weir) >= MAX_RESTARTS)
-            self.ended = CLOCK.now()
-        finally:
-            _signal([*slowed, *frozen], signal.SIGCONT)
-
-
-def _signal(processes: list[int], number: int) -> None:
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process, number)
-
-
-async def _until(
-    ask: Callable[[], Awaitable[T]], is_there: Callable[[T], bool], limit: float
-) -> None:
-    """Ask until what is awaited is there; past the limit it goes on without."""
-
-    async def there() -> bool | None:
-        return True if is_there(await ask()) else None
-
-    await wait_until(there, clock=CLOCK, timeout=limit, period=0.005)
-
-
-def _has_ended(job: JobDetails | None) -> bool:
-    return job is not None and job.state.is_over
-
-
-def _is_over(progress: SavepointProgress | None) -> bool:
-    return progress is not None and not progress.in_progress
 
 
 AWAY = 45.0
@@ -354,7 +243,6 @@ AWAY = 45.0
 STAYS_AWAY = 90.0
 """Seconds for which a node is away at most."""
 NODES = "/api/v1/nodes"
-FILLER = "filler"
 
 
 @dataclass
@@ -476,34 +364,8 @@ class NetworkCut(NetworkFault):
         await asyncio.sleep(draw.uniform(3.0, 20.0))
 
 
-class StorageFull(Fault):
-    """The volume with state, ledger and output is full."""
-
-    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Fill it up, keep it full for a while."""
-        filler = world.place.state / FILLER
-        await asyncio.to_thread(fill_up, str(filler), VOLUME_MIB)
-        await asyncio.sleep(draw.uniform(15.0, 40.0))
-
-    async def heal(self, world: ChaosWorld) -> None:
-        (world.place.state / FILLER).unlink(missing_ok=True)
-        self.ended = CLOCK.now()
-
-
 def api_server_url() -> str:
     """Return the address of the API server that KUBECONFIG names."""
     with open(os.environ["KUBECONFIG"]) as file:
         config = yaml.safe_load(file)
     return str(config["clusters"][0]["cluster"]["server"])
-
-
-def fill_up(path: str, size: int) -> None:
-    """Fill the file system of `path`, of so many MiB, by a file."""
-    block = bytes(2**20)
-    with open(path, "wb", buffering=0) as file:
-        for part in (block, block[:4096], block[:1]):
-            try:
-                for _ in range(size):
-                    file.write(part)
-            except OSError:
-                continue  # full, for blocks of this size

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Figure, at_least, at_most
-from benchmarks.flink.ledger import Arrival, Ledger, longest_gap
+from benchmarks.figures import Figure, at_least, at_most, no_records
+from benchmarks.flink.ledger import Ledger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,15 +26,6 @@ class FaultOutcome:
     """What was not, then."""
     load: float
     """Processes that wanted the machine's processors, mean over its last minute."""
-    detail: str = ""
-    """What was struck, of what was drawn."""
-    doubled: int = 0
-    """Records that the transactional sink had committed more than once by then."""
-
-    @property
-    def lasted(self) -> float:
-        """Seconds from its beginning until all was well, or until nobody waited any longer."""
-        return (self.ended if self.recovered is None else self.recovered) - self.injected
 
     @property
     def took(self) -> float | None:
@@ -66,25 +57,12 @@ def read_committed(folder: Path, emitted: int) -> Committed:
     )
 
 
-def longest_pauses(
-    outcomes: Sequence[FaultOutcome], arrivals: Sequence[Arrival]
-) -> dict[str, float]:
-    """Return the longest time without output around faults of each kind, seconds."""
-    pauses: dict[str, float] = {}
-    for each in outcomes:
-        until = each.ended if each.recovered is None else each.recovered
-        pause = longest_gap(arrivals, each.injected, until)
-        pauses[each.kind] = max(pause, pauses.get(each.kind, 0.0))
-    return pauses
-
-
 def figures_of(
     asked: int,
     outcomes: Sequence[FaultOutcome],
     ledger: Ledger | None,
     committed: Committed,
     orphans: Iterable[str],
-    pauses: Mapping[str, float],
     *,
     jobs_at_once: int,
 ) -> list[Figure]:
@@ -101,10 +79,7 @@ def figures_of(
     return [
         at_least(figure="faults", value=len(outcomes), unit="", limit=asked),
         Figure(figure="records over them", value=committed.records, unit="records"),
-        *(
-            at_most(figure=name, value=value, unit="records", limit=0)
-            for name, value in records.items()
-        ),
+        *(no_records(name, value) for name, value in records.items()),
         Figure(
             figure="plain sink: records that it saw again",
             value=ledger.replayed if ledger else None,
@@ -113,31 +88,26 @@ def figures_of(
         at_most(figure="stuck apps", value=len(stuck), unit="", limit=0),
         at_most(figure="orphaned pods", value=len(set(orphans)), unit="", limit=0),
         at_most(figure="jobs alive at once, most", value=jobs_at_once, unit="", limit=1),
-        Figure(figure="load average beside it, median", value=_median(loads), unit=""),
-        Figure(figure="load average beside it, highest", value=max(loads, default=None), unit=""),
-        *_recoveries(outcomes, pauses),
+        Figure(
+            figure="load average beside it, median",
+            value=statistics.median(loads) if loads else None,
+            unit="",
+        ),
+        *_recoveries(outcomes),
     ]
 
 
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
-
-
-def _recoveries(outcomes: Sequence[FaultOutcome], pauses: Mapping[str, float]) -> list[Figure]:
+def _recoveries(outcomes: Sequence[FaultOutcome]) -> list[Figure]:
     figures = []
     for kind in sorted({each.kind for each in outcomes}):
         took = [each.took for each in outcomes if each.kind == kind and each.took is not None]
-        words = kind.replace("_", " ")
         number = sum(each.kind == kind for each in outcomes)
         figures += [
             Figure(
-                figure=f"{words}: time to recover, {name} of {number}",
+                figure=f"{kind.replace('_', ' ')}: time to recover, {name} of {number}",
                 value=combine(took) if took else None,
                 unit="s",
             )
             for name, combine in (("median", statistics.median), ("longest", max))
         ]
-        figures.append(
-            Figure(figure=f"{words}: longest pause of output", value=pauses[kind], unit="s")
-        )
     return figures

@@ -24,7 +24,7 @@ class Process:
 
     def check(self) -> None:
         if self._words()[0] == "Z":
-            raise RuntimeError("The controller has ended; WEIR_SCALE_LOG=FILE keeps what it said")
+            raise RuntimeError("The controller has ended")
 
     def cpu(self) -> float:
         """Return the CPU seconds it has used, in the system too."""

@@ -11,7 +11,7 @@ One part after the other: the start of all together, the calm, an API server tha
 for each answer, one that is away for 20 s, the minutes in which planners make their first plans (25
 after all were decided on), and the restart.
 
-`WEIR_SCALE_APPS=100 make bench NAME=scale` takes fewer. `WEIR_SCALE_MEMORY=1024` limits the
+`WEIR_SCALE_MEMORY=1024` limits the
 controller's memory to so many MiB, the pages of its files included, as a pod's limit does; needs
 root, to create a control group.
 """
@@ -48,7 +48,7 @@ from weir_operator.runtime.local.processes import free_ports
 ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick lag, requests"
 DURATION = "45 min"
 
-APPS = choose_count("WEIR_SCALE_APPS", 1000)
+APPS = 1000
 MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
 """MiB that the controller may have; 0 is no limit."""
 WARM = 30.0
@@ -121,7 +121,7 @@ class Bench:
         self.apps = apps
         self.plane = plane
         self.server = server
-        self.log = Path(os.environ.get("WEIR_SCALE_LOG", folder / "controller.log"))
+        self.log = folder / "controller.log"
         self.world = self.prometheus = ""
         self._folder = folder
         self._port = port

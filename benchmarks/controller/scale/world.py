@@ -39,9 +39,9 @@ def name_of(number: int) -> str:
     return f"app-{number:04}"
 
 
-def namespace_of(number: int, apps_per_namespace: int = 50) -> str:
+def namespace_of(number: int) -> str:
     """Return the StreamApp's namespace: a team has some dozens of jobs."""
-    return f"team-{number // apps_per_namespace:02}"
+    return f"team-{number // 50:02}"
 
 
 def job_of(number: int) -> str:

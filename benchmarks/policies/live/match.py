@@ -17,10 +17,8 @@ TaskManager that lives, even one that does not serve yet or any more; of the aut
 slots that it asks Flink for, as if the others cost nothing; the JobManager on both sides, and on
 neither the process that decides.
 
-A call runs `MATCH_REPEATS` (3) repeats of `MATCH_JOBS` and `MATCH_TRACES` (all, separated by
-commas) for `MATCH_SECONDS` (600) each; which side runs first changes with the repeat. The figures
-are of all runs of that length so far, which `build/benchmarks/live-match` keeps. What is
-interrupted is lost, but not the runs before it.
+A pair is run `REPEATS` times; which side runs first changes with the repeat. An interrupted run
+goes on where it was: `build/benchmarks/live-match` keeps the runs.
 
 The autoscaler begins to scale when its first window of metrics is full, as it does anywhere.
 """
@@ -28,7 +26,6 @@ The autoscaler begins to scale when its first window of metrics is full, as it d
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import shutil
@@ -43,8 +40,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.choices import choose_count, choose_some
-from benchmarks.figures import Figure, Row, at_most
+from benchmarks.figures import Figure, Row, at_most, no_records
 from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
 from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
@@ -73,7 +69,6 @@ from benchmarks.policies.live.quotas import (
     keep_quotas,
 )
 from benchmarks.policies.live.weir_local import run_weir_local
-from benchmarks.registry import BenchmarkError
 from benchmarks.results import BUILD, find_commit, load_outcomes, store_outcome
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError, WeirError
@@ -111,7 +106,6 @@ class MatchOutcome:
     trace: str
     repeat: int
     side: str
-    seconds: int
     violations: float
     """Share of all intervals, in [0, 1]."""
     replicas: float
@@ -126,15 +120,9 @@ class MatchOutcome:
     wrong: int | None
     """Records lost or doubled by the job's own state; `None` where it keeps no ledger, or did not
     stop in order."""
-    records: int
     load: float
     """Processes that wanted the machine's processors, mean over the last five minutes."""
     commit: str | None
-
-    @property
-    def name(self) -> str:
-        side = SIDES.index(self.side)
-        return f"{self.job}-{self.trace}-{self.repeat}-{self.seconds}-{side}"
 
     @property
     def pair(self) -> tuple[str, str, int]:
@@ -142,31 +130,23 @@ class MatchOutcome:
 
 
 def run() -> list[Figure | Row]:
-    """Run the chosen pairs; return the figures of all runs of this length so far."""
-    jobs = choose_some("MATCH_JOBS", tuple(JOB_APPS))
-    traces = choose_some("MATCH_TRACES", TRACES)
-    repeats = choose_count("MATCH_REPEATS", REPEATS)
-    seconds = choose_count("MATCH_SECONDS", SECONDS)
-    if seconds % INTERVAL:
-        raise BenchmarkError(f"MATCH_SECONDS: expected a multiple of {INTERVAL}, got {seconds}")
+    """Make the runs that are missing; return the figures of all."""
     autoscaler = build_autoscaler()
     compile_default_policy()  # as a controller that is installed has
-    for job in jobs:
+    for job in JOB_APPS:
         build_example(example_of(job))
-    for repeat, trace, job in product(range(1, repeats + 1), traces, jobs):
+    for repeat, trace, job in product(range(1, REPEATS + 1), TRACES, JOB_APPS):
         for side in SIDES if repeat % 2 else reversed(SIDES):
-            outcome = run_side(side, job, trace, repeat, seconds=seconds, autoscaler=autoscaler)
-            print(json.dumps(asdict(outcome)), flush=True)
-            store_outcome(FOLDER / "outcomes" / f"{outcome.name}.json", asdict(outcome))
-    kept = load_outcomes(FOLDER / "outcomes", MatchOutcome)
-    outcomes = [each for each in kept if each.seconds == seconds]
+            kept = FOLDER / "outcomes" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}.json"
+            if not kept.exists():
+                outcome = run_side(side, job, trace, repeat, autoscaler=autoscaler)
+                store_outcome(kept, asdict(outcome))
+    outcomes = load_outcomes(FOLDER / "outcomes", MatchOutcome)
     return [*figures_of(outcomes), *rows_of(outcomes)]
 
 
-def run_side(
-    side: str, job: str, trace: str, repeat: int, *, seconds: int, autoscaler: Path
-) -> MatchOutcome:
-    app, intervals = JOB_APPS[job], seconds // INTERVAL
+def run_side(side: str, job: str, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
+    app, intervals = JOB_APPS[job], SECONDS // INTERVAL
     folder = FOLDER / "runs" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}"
     shutil.rmtree(folder, ignore_errors=True)
     out, rates = folder / "out", folder / "trace.txt"
@@ -174,9 +154,9 @@ def run_side(
     write_trace(rates, make_rates(trace, intervals))
     arguments = job_arguments(app, trace=rates, out=out, seed=repeat)
     if side == WEIR:
-        samples = _run_weir(app, arguments, folder, seconds)
+        samples = _run_weir(app, arguments, folder)
     else:
-        samples = asyncio.run(_run_autoscaler(app, arguments, folder, seconds, autoscaler))
+        samples = asyncio.run(_run_autoscaler(app, arguments, folder, autoscaler))
     start = read_start(out)
     if start is None:
         raise TemporaryError(f"Expected {job} to begin, got no record: see {folder}")
@@ -187,14 +167,13 @@ def run_side(
         intervals=intervals,
         bound=Duration(app.bound).seconds,
     )
-    replicas = mean_over_time(samples, begin=start, end=start + seconds)
+    replicas = mean_over_time(samples, begin=start, end=start + SECONDS)
     _, _, lost, doubled = read_ledger(out)
     return MatchOutcome(
         job=job,
         trace=trace,
         repeat=repeat,
         side=side,
-        seconds=seconds,
         violations=statistics.fmean(judged.late),
         replicas=replicas,
         cost=price_of(replicas),
@@ -203,7 +182,6 @@ def run_side(
         doubled=judged.doubled,
         missing=judged.missing,
         wrong=None if lost is None or doubled is None else lost + doubled,
-        records=judged.records,
         load=os.getloadavg()[1],
         commit=find_commit(),
     )
@@ -213,7 +191,7 @@ Samples = Sequence[tuple[float, float]]
 """Unix seconds, and the replicas that are requested from then on."""
 
 
-def _run_weir(app: App, arguments: list[str], folder: Path, seconds: int) -> Samples:
+def _run_weir(app: App, arguments: list[str], folder: Path) -> Samples:
     manifest = folder / "streamapp.yaml"
     manifest.write_text(yaml.safe_dump(describe(app, arguments=arguments), sort_keys=False))
     state = folder / "state"
@@ -225,7 +203,7 @@ def _run_weir(app: App, arguments: list[str], folder: Path, seconds: int) -> Sam
     ):
         run_weir_local(
             manifest,
-            seconds=seconds + AFTERWARDS,
+            seconds=SECONDS + AFTERWARDS,
             state=state,
             ledger=folder / "out" if app.ledger else None,
             options=(),
@@ -248,7 +226,7 @@ def _sample_replicas(app: AppFolder) -> Iterator[list[tuple[float, float]]]:
 
 
 async def _run_autoscaler(
-    app: App, arguments: list[str], folder: Path, seconds: int, autoscaler: Path
+    app: App, arguments: list[str], folder: Path, autoscaler: Path
 ) -> Samples:
     clock = SystemClock()
     samples: list[tuple[float, float]] = []
@@ -288,7 +266,7 @@ async def _run_autoscaler(
             faster=FASTER,
             settings=autoscaler_settings(not_scaled),
         ) as check_autoscaler:
-            while clock.now() < begun + seconds + AFTERWARDS:
+            while clock.now() < begun + SECONDS + AFTERWARDS:
                 with suppress(TemporaryError):  # no answer in time: what was asked for last holds
                     wanted = await external.requirements(JOB)
                     samples.append((clock.now(), sum(wanted.values())))
@@ -431,7 +409,7 @@ def _compare(job: str, pairs: Sequence[Pair]) -> Iterator[Figure]:
         )
         for figure, count in counts:
             if side == WEIR:
-                yield at_most(figure=figure, value=count, unit="records", limit=0)
+                yield no_records(figure, count)
             else:
                 yield Figure(figure=figure, value=count, unit="records")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD
 from weir_operator.flink.jars import REPOSITORY
@@ -92,22 +92,13 @@ def _figures(name: str, done: RecordedRun) -> list[Figure]:
     if summary is None:
         raise RuntimeError(f"Expected a summary of {name}, got none: see {FOLDER / name}")
     return [
-        # Fewer that are judged than ran tell of a machine too busy.
-        Figure(
-            figure=f"{name}: intervals judged",
-            value=sum(tick.violated is not None for tick in done.ticks),
-            unit=f"of {INTERVALS}",
-        ),
         Figure(
             figure=f"{name}: intervals over the bound", value=100 * share_over_bound(done), unit="%"
         ),
         Figure(figure=f"{name}: cost per hour", value=hourly_cost(done), unit="currency"),
         Figure(figure=f"{name}: restarts", value=summary.restarts, unit=""),
-        Figure(figure=f"{name}: resizes", value=summary.resizes, unit=""),
-        Figure(figure=f"{name}: mean response time", value=summary.response_mean, unit="s"),
-        Figure(figure=f"{name}: P95 of the response time", value=summary.response_p95, unit="s"),
-        at_most(figure=f"{name}: records lost", value=summary.lost, unit="records", limit=0),
-        at_most(figure=f"{name}: records doubled", value=summary.doubled, unit="records", limit=0),
+        no_records(f"{name}: records lost", summary.lost),
+        no_records(f"{name}: records doubled", summary.doubled),
     ]
 
 

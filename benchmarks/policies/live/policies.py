@@ -21,14 +21,12 @@ requested, JobManager included, as in `live`. Lost and doubled records are by th
 Nothing is tuned: all decide with Weir's default weights. There is one run of each policy, so
 the table says what happened, and differences of a few percent are chance.
 
-A call runs the policies that `LIVE_POLICIES` lists (all, separated by commas). The figures are of
-all runs so far, which `build/benchmarks/live-policies` keeps, as it keeps what was measured and
-trained; remove the folder to begin anew.
+An interrupted run goes on where it was: `build/benchmarks/live-policies` keeps the runs, and what
+was measured and trained. Remove the folder to begin anew.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -41,8 +39,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks.choices import choose_some
-from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.policies.live.jobs import APPS, MEMORY_PRICE
 from benchmarks.policies.live.judging import judge
@@ -116,13 +113,10 @@ class PolicyOutcome:
     restarts: int
     changes: int
     """Changes that were carried out."""
-    asked: int
-    """Decisions to change an operator, granted or not."""
     decisions: int
     """That the policy took itself, one for an operator and interval."""
     in_its_place: int
     """Those that another policy took in its place: none, if it was trained before."""
-    records: int
     wrong: int | None
     """Records lost or doubled by the job's ledger; `None` where the job did not stop in order."""
     load: float
@@ -131,13 +125,12 @@ class PolicyOutcome:
 
 
 def run() -> list[Figure]:
-    """Run the chosen policies; return the figures of all runs so far."""
-    chosen = choose_some("LIVE_POLICIES", POLICIES)
+    """Run the policies that have not run yet; return the figures of all."""
     build_example("trips")
-    for policy in chosen:
-        outcome = run_policy(policy)
-        print(json.dumps(asdict(outcome)), flush=True)
-        store_outcome(FOLDER / "outcomes" / f"{policy}.json", asdict(outcome))
+    for policy in POLICIES:
+        kept = FOLDER / "outcomes" / f"{policy}.json"
+        if not kept.exists():
+            store_outcome(kept, asdict(run_policy(policy)))
     return list(figures_of(load_outcomes(FOLDER / "outcomes", PolicyOutcome)))
 
 
@@ -307,10 +300,8 @@ def outcome_of(policy: str, done: RecordedRun, folder: Path) -> PolicyOutcome:
         violations=statistics.fmean(judged.late),
         restarts=done.summary.restarts,
         changes=sum(each.outcome == "done" for each in done.rescales),
-        asked=sum(each.decision.target != each.observation.deployment for each in own),
         decisions=len(own),
         in_its_place=len(decisions) - len(own),
-        records=judged.records,
         wrong=None if lost is None or doubled is None else lost + doubled,
         load=os.getloadavg()[1],
         commit=find_commit(),
@@ -350,9 +341,7 @@ def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
             unit="",
             limit=0,
         )
-        yield at_most(
-            figure=f"{name}: records lost or doubled", value=each.wrong, unit="records", limit=0
-        )
+        yield no_records(f"{name}: records lost or doubled", each.wrong)
     if ordered:
         yield Figure(
             figure="load of the machine, worst run",

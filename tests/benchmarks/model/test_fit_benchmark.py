@@ -1,7 +1,6 @@
 """What the benchmark of the fit tells it beforehand, and what it must not."""
 
 import numpy as np
-import pytest
 
 from benchmarks.flink.trips_cluster import Trips, deployments
 from benchmarks.model.fit import (
@@ -9,13 +8,10 @@ from benchmarks.model.fit import (
     GIVEN,
     JUDGED,
     describe,
-    draw_day,
-    find_alarm,
     predict_points,
 )
 from benchmarks.model.steady_state import ARGUMENTS
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, observe
-from weir_simulator.fitting.drift import DriftDetector
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample
 
@@ -60,15 +56,3 @@ def test_a_point_compares_what_was_measured_with_what_the_fit_says():
 
     assert point.measured == intervals[-1].operators["op"].response_time
     assert point.error < 0.2
-
-
-def test_a_day_with_more_work_is_told_from_one_without():
-    rng = np.random.default_rng(1)
-    structure = a_structure(a_model("match"), a_model("sum"), edges=[("match", "sum")])
-    calibration = calibrate(draw_day(np.ones(1440), rng), (), structure)
-    detector = DriftDetector(calibration)
-
-    alarm = find_alarm(detector, draw_day(np.where(np.arange(1440) < 100, 1.0, 1.2), rng))
-
-    assert alarm is not None
-    assert alarm == pytest.approx(105, abs=6)

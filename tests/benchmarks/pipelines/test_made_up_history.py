@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.parquet as pq
 
-from benchmarks.pipelines.made_up_history import A_DAY, even, skewed, write_history
+from benchmarks.pipelines.made_up_history import A_DAY, even, write_history
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Store
 
@@ -18,10 +18,3 @@ def test_each_application_and_day_has_its_series_and_all_its_samples(tmp_path):
     for table, rows in ((SERIES, 2), (SAMPLES, 2 * A_DAY)):
         files = store.paths(table, written)
         assert [pq.read_metadata(file).num_rows for file in files] == [rows] * 4
-
-
-def test_a_skewed_fleet_has_half_of_its_operators_in_one_application():
-    fleet = skewed(1000)
-
-    assert fleet.series == 1000
-    assert max(fleet.operators) == 500
