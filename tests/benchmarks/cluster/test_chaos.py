@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-from benchmarks.cluster.chaos.chaos import FAULTS, draw_faults
 from benchmarks.cluster.chaos.verdict import (
     Committed,
     FaultOutcome,
@@ -34,13 +32,6 @@ def an_outcome(**changes: Any) -> FaultOutcome:
 def values(outcomes, orphans=(), jobs_at_once=1, ledger: Ledger | None = GOOD):
     figures = figures_of(2, outcomes, ledger, WHOLE, orphans, jobs_at_once=jobs_at_once)
     return {each.figure: each for each in figures}
-
-
-def test_no_kind_comes_twice_more_often_than_another():
-    counts = Counter(each.kind for each in draw_faults(tuple(FAULTS), 30, seed=1))
-
-    assert set(counts) == set(FAULTS)
-    assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_a_record_in_two_committed_files_is_doubled_and_one_in_none_is_lost(tmp_path):

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from benchmarks.flink.any_job import (
-    REFUSED,
     VERSIONS,
     JobOutcome,
     figures_of,
@@ -79,14 +78,6 @@ def test_a_window_that_is_missing_doubled_or_has_another_sum_is_found(query):
     assert (count().lost, count().wrong) == (0, 1)
     write(folder, "totals", [(*totals()[0][:-1], 77), *totals()[1:]])
     assert (count().lost, count().wrong) == (1, 1)
-
-
-def test_windows_at_the_end_may_be_missing_because_a_stopped_job_has_them_in_its_state(query):
-    folder, count = query
-
-    write(folder, "totals", [*totals(), (0, f'"{at(BIDS - 2)}"', 1, BIDS - 2)])
-
-    assert (count().lost, count().wrong) == (0, 0)
 
 
 def placed(numbers):
@@ -163,12 +154,3 @@ def test_counted_output_without_records_is_neither_right_nor_exact():
     assert an_outcome(lost=None, wrong=None, compared=None).is_right
     assert (lost.value, lost.holds) == (0, False)
     assert (wrote.value, wrote.holds) == (1, False)
-
-
-def test_a_job_that_should_be_refused_and_ran_is_no_success():
-    ran, refused = an_outcome(REFUSED[1]), an_outcome(REFUSED[1], refused="a batch job")
-
-    def verdict(outcome):
-        return next(each for each in figures_of([outcome]) if "refused" in each.figure)
-
-    assert (verdict(ran).holds, verdict(refused).holds) == (False, True)

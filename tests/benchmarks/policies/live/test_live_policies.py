@@ -7,7 +7,6 @@ import json
 import pytest
 import yaml
 
-from benchmarks.policies.live.jobs import MEMORY_PRICE
 from benchmarks.policies.live.policies import (
     INTERVAL,
     LINES,
@@ -22,7 +21,6 @@ from benchmarks.policies.live.policies import (
 from weir_operator.loop.decision_records import RECORDS, DecisionRecord, RecordStore
 from weir_operator.loop.run_record import (
     Objective,
-    OperatorTick,
     RecordedRun,
     RescaleRecord,
     ResponseTime,
@@ -132,24 +130,3 @@ def test_a_job_that_did_not_stop_in_order_is_of_unknown_exactness(folder):
     [exact] = [each for each in figures_of([outcome]) if "lost or doubled" in each.figure]
     assert outcome.wrong is None
     assert exact.holds is False
-
-
-def test_the_bill_has_the_memory_of_all_replicas_and_of_the_job_manager(tmp_path):
-    app = parse_manifest(describe("ql", tmp_path, TOO_LITTLE))
-    unknown = ResponseTime(mean=0.1, p50=0.1, p95=0.1, p99=0.1)
-    operator = OperatorTick(
-        name="match", replicas={"large/1": 2, "small/1": 1}, rate=1.0, utilisation=0.5,
-        response_time=0.1, budget=0.2, predicted=0.1, policy="planner", reason="",
-    )  # fmt: skip
-    tick = TickRecord(
-        app="default/trips", time=0.0, elapsed=0.0, mode="Auto", objective=Objective(bound=0.5),
-        rate=1.0, response_time=unknown, violated=False, backlog=0.0, cost_per_hour=0.3, cost=0.0,
-        healthy=True, restarts=0, operators=(operator,),
-    )  # fmt: skip
-
-    small, large = (
-        next(pool.memory.bytes for pool in app.spec.node_pools if pool.name == name)
-        for name in ("small", "large")
-    )
-    gibibytes = (small + 2 * large + app.spec.flink.job_manager.memory.bytes) / 2**30
-    assert price(tick, app) == pytest.approx(0.3 + MEMORY_PRICE * gibibytes)
