@@ -48,7 +48,7 @@ def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     found = benchmark.run()
     module = sys.modules[benchmark.run.__module__]
     name = getattr(module, "result_name", lambda: benchmark.name)()
-    path = write_result(name, begun, found)
+    path = write_result(name, begun, module, found)
     figures = [each for each in found if isinstance(each, Figure)]
     console.print(figures_table(figures))
     console.print(f"Written to {path.relative_to(FOLDER.parent)}", markup=False)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from benchmarks.figures import Figure, Row
@@ -23,6 +24,12 @@ ROOT = FOLDER.parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 """Where benchmarks write what is not committed."""
 Run = TypeVar("Run")
+_NO_SETTINGS = ("ABOUT", "DURATION")
+_CHOICES = (
+    *("AM_", "ANY_", "CHAOS_", "FIT_", "LIVE_", "MATCH_", "NEXMARK_", "SOAK_", "STATE_"),
+    *("TUNE_", "WEIR_"),
+)
+"""Beginnings of the variables by which a caller chooses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +50,9 @@ def begin() -> Begun:
     )
 
 
-def write_result(name: str, begun: Begun, found: Sequence[Figure | Row]) -> Path:
+def write_result(
+    name: str, begun: Begun, module: ModuleType, found: Sequence[Figure | Row]
+) -> Path:
     """Write what a run that has just ended came to; return the path."""
     values = {
         "benchmark": name,
@@ -51,6 +60,7 @@ def write_result(name: str, begun: Begun, found: Sequence[Figure | Row]) -> Path
         "commit": begun.commit,
         "load": [begun.load, round(os.getloadavg()[0], 1)],
         "processors": os.cpu_count(),
+        "settings": settings_of(module) | _chosen(),
         "figures": [asdict(each) for each in found if isinstance(each, Figure)],
         "rows": [asdict(each) for each in found if isinstance(each, Row)],
     }
@@ -70,6 +80,38 @@ def format_values(values: Mapping[str, Any]) -> str:
             shown = json.dumps(value)
         parts.append(f" {json.dumps(name)}: {shown}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def settings_of(module: ModuleType) -> dict[str, Any]:
+    """Return a module's constants, as far as they are numbers, texts or collections of these."""
+    found = {}
+    for name, value in vars(module).items():
+        if name.isupper() and not name.startswith("_") and name not in _NO_SETTINGS:
+            try:
+                found[name] = _plain(value)
+            except TypeError:  # a constant of a type of its own says nothing to others
+                continue
+    return found
+
+
+def _chosen() -> dict[str, str]:
+    """Return what the caller chose by variables; those with paths are about this machine alone."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_CHOICES) and "/" not in value
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; raise `TypeError` where it is of a type of its own."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list | range | frozenset):
+        return [_plain(each) for each in value]
+    raise TypeError(f"Expected plain values, got {type(value).__name__}")
 
 
 def find_commit() -> str | None:

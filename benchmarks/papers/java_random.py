@@ -33,13 +33,13 @@ def draw_service_factor(seed: int, *, least: float = 0.05, most: float = 0.10) -
     return 1 - (most - (most - least) * 2 * drawn)
 
 
-def draw_speedups(speedups: Sequence[float], seed: int) -> list[float]:
+def draw_speedups(speedups: Sequence[float], seed: int, *, error: float = 0.2) -> list[float]:
     """Return the believed speedups, as that program drew them: in ascending order, order kept."""
     generator = JavaRandom(seed)
     slowest_first = sorted(range(len(speedups)), key=lambda place: speedups[place])
     estimates = list(speedups)
     for rank, place in enumerate(slowest_first):
-        low, high = speedups[place] * (1 - 0.2), speedups[place] * (1 + 0.2)
+        low, high = speedups[place] * (1 - error), speedups[place] * (1 + error)
         if rank > 0:
             low = max(low, speedups[slowest_first[rank - 1]])
         if rank + 1 < len(slowest_first):

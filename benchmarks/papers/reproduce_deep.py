@@ -1,7 +1,8 @@
 """The deep rows of Tables 2 to 5 of the 2023 paper, 72 cells, resumed cell by cell.
 
-The runs of a cell, one for each of ten seeds, are kept in `build/benchmarks/reproduce-deep/`. An
-interrupted run tells of the cells that it has, and the next one goes on where it was.
+A part is a cell with its ten seeds; its outcome, with a run for each seed, is kept in
+`build/benchmarks/reproduce-deep/`. An interrupted run tells of the parts that it has, and the
+next one goes on where it was.
 
 A cell holds when its mean cost is within 30 % of the published one, or lower. Where it does not,
 chance explains it if the published cost lies where a single run of ours may lie. Costs of single
@@ -15,23 +16,18 @@ Source: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, Tables 2 to 5.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from itertools import islice
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
+import numpy as np
 from scipy import stats
 
-from benchmarks.figures import Figure, Row, at_least
+from benchmarks.figures import NEAR, Figure, Row, at_least
+from benchmarks.papers.deep_parts import Part, RunOutcome, read_part, run_batches
 from benchmarks.papers.taas2023 import Cell, Setting, describe_for, read_cells
+from benchmarks.pictures import Axes, draw_lines
 from benchmarks.results import BUILD
-from benchmarks.spawned import map_spawned
-from weir_simulator.whole_files import write_whole
 
 ABOUT = "deep rows of Tables 2-5 (TAAS 2023), ten seeds; goes on where it was interrupted"
 DURATION = "3 h on one core"
@@ -45,35 +41,52 @@ SEEDS = tuple(range(1, 11))
 TOLERANCE = 1.3
 """Part of the published cost up to which a mean holds."""
 FOLDER = BUILD / "reproduce-deep"
-PARAMETERS = {"published": 1}
-"""As the program behind the tables did it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunOutcome:
-    seed: int
-    average_cost: float
-    violations: float
-    """Percent of slots."""
-    reconfigurations: float
-    """Percent of slots."""
-    resources: float
 
 
 def run() -> list[Figure | Row]:
     """Run what is missing and compare every cell; on Ctrl-C, those that there are."""
     cells = deep_cells()
-    with suppress(KeyboardInterrupt):  # what was run is kept
-        for _ in map_spawned(run_batch, list_batches()):
-            pass
+    try:
+        for outcome in run_batches(list_batches(), FOLDER):
+            print(f"{outcome.part.name}: {outcome.average_cost:.4f}", flush=True)
+    except KeyboardInterrupt:
+        print("Interrupted: what was run is kept.")
     runs = {cell: read_runs(cell) for cell in cells}
     done = {cell: kept for cell, kept in runs.items() if kept}
+    draw_convergence(done)
     return [*judge(runs), *(row_of(cell, kept) for cell, kept in done.items())]
+
+
+def draw_convergence(done: Mapping[Cell, Sequence[RunOutcome]]) -> None:
+    """Draw the deep half of Figure 23: the mean cost so far, mean over seeds."""
+    lines = {
+        f"{cell.policy}, {len(runs)} seeds": (
+            np.array(runs[0].curve_slots),
+            np.mean([run.curve for run in runs], axis=0),
+        )
+        for cell, runs in done.items()
+        if cell.setting == Setting("taxi", 10, "A", 3)
+    }
+    if lines:
+        draw_lines(
+            "figure-23-deep",
+            lines,
+            Axes(
+                title="Mean cost so far, deep policies (as Figure 23)",
+                across="slot",
+                up="mean cost so far",
+                log_across=True,
+                log_up=True,
+            ),
+        )
 
 
 def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
     """Return how many cells were run, and how many of those hold."""
     done = {cell: kept for cell, kept in runs.items() if kept}
+    within = sum(is_within(cell, kept) for cell, kept in done.items())
+    best = sum(float(cell.cost) >= min(costs_of(kept)) for cell, kept in done.items())
+    above = sum(float(cell.cost) > max(costs_of(kept)) for cell, kept in done.items())
     near = sum(is_near(cell, kept) for cell, kept in done.items())
     by_chance = [
         kept for cell, kept in done.items() if holds(cell, kept) and not is_near(cell, kept)
@@ -87,6 +100,21 @@ def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
         for table in sorted(TABLES)
     ]
     figures += [
+        Figure(
+            figure="mean within 10 % of the published",
+            value=within,
+            unit=f"of {len(done)}",
+        ),
+        Figure(
+            figure="the published cost lies within our seeds, or above",
+            value=best,
+            unit=f"of {len(done)}",
+        ),
+        Figure(
+            figure="the published cost lies above all our seeds",
+            value=above,
+            unit=f"of {len(done)}",
+        ),
         Figure(figure="within 30 % or lower", value=near, unit=f"of {len(done)}"),
         Figure(
             figure="explained by chance alone",
@@ -112,6 +140,12 @@ def judge(runs: Mapping[Cell, Sequence[RunOutcome]]) -> list[Figure]:
     return figures
 
 
+def read_runs(cell: Cell) -> Sequence[RunOutcome]:
+    """Return the runs of a cell that are kept, in the order of seeds."""
+    outcome = read_part(part_of(cell), FOLDER)
+    return () if outcome is None else outcome.runs
+
+
 def costs_of(runs: Sequence[RunOutcome]) -> list[float]:
     """Return the average cost of each run."""
     return [run.average_cost for run in runs]
@@ -120,6 +154,11 @@ def costs_of(runs: Sequence[RunOutcome]) -> list[float]:
 def is_near(cell: Cell, runs: Sequence[RunOutcome]) -> bool:
     """Return whether the mean cost is within 30 % of the published one, or lower."""
     return fmean(costs_of(runs)) <= TOLERANCE * float(cell.cost)
+
+
+def is_within(cell: Cell, runs: Sequence[RunOutcome]) -> bool:
+    """Return whether the mean cost is within 10 % of the published one."""
+    return abs(fmean(costs_of(runs)) / float(cell.cost) - 1) <= NEAR
 
 
 def holds(cell: Cell, runs: Sequence[RunOutcome]) -> bool:
@@ -161,74 +200,25 @@ def deep_cells(tables: Sequence[int] = TABLES) -> list[Cell]:
     return [cell for table in tables for cell in cells if cell.setting.table == table]
 
 
-def list_batches() -> list[list[Cell]]:
-    """Return what is missing by what runs together: a policy on A and B, so many node types."""
-    batches: dict[tuple[bool, int, int, str], list[Cell]] = {}
+def list_batches() -> list[list[Part]]:
+    """Return what is computed together: a policy on A and on B, with so many node types."""
+    batches: dict[tuple[bool, int, int, str], list[Part]] = {}
     for cell in deep_cells():
-        if not read_runs(cell):
-            table, types = cell.setting.table, cell.setting.types
-            key = (table == LAST_TABLE, types, TABLES.index(table), cell.policy)
-            batches.setdefault(key, []).append(cell)
+        table, types = cell.setting.table, cell.setting.types
+        key = (table == LAST_TABLE, types, TABLES.index(table), cell.policy)
+        batches.setdefault(key, []).append(part_of(cell))
     return [batches[key] for key in sorted(batches)]
 
 
-def run_batch(cells: Sequence[Cell]) -> None:
-    """Run cells of one policy and one shape together, in this process, and keep their runs."""
-    from weir_simulator.deep import simulate_deep  # here, so that listing benchmarks stays quick
-
-    results = iter(
-        simulate_deep(
-            [(describe_for(cell.policy, cell.setting), seed) for cell in cells for seed in SEEDS],
-            policy=cells[0].policy,
-            parameters=PARAMETERS,
-        )
+def part_of(cell: Cell) -> Part:
+    """Return what to run for a cell, as the program behind the tables did it."""
+    return Part(
+        name=f"{name_of(cell.setting)}-{cell.policy}",
+        policy=cell.policy,
+        parameters={"published": 1},
+        experiment=describe_for(cell.policy, cell.setting),
+        seeds=SEEDS,
     )
-    for cell in cells:
-        runs = [
-            RunOutcome(
-                seed=each.seed,
-                average_cost=each.average_cost,
-                violations=each.violations,
-                reconfigurations=each.reconfigurations,
-                resources=each.resources,
-            )
-            for each in islice(results, len(SEEDS))
-        ]
-        write_runs(cell, runs)
-
-
-def read_runs(cell: Cell) -> Sequence[RunOutcome]:
-    """Return the kept runs of a cell, in the order of seeds; none if they had other settings."""
-    path = path_of(cell)
-    if not path.exists():
-        return ()
-    kept = json.loads(path.read_text())
-    if kept["settings"] != settings_of(cell):
-        return ()
-    return [RunOutcome(**run) for run in kept["runs"]]
-
-
-def write_runs(cell: Cell, runs: Sequence[RunOutcome]) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    kept = {"settings": settings_of(cell), "runs": [asdict(run) for run in runs]}
-    write_whole(path_of(cell), json.dumps(kept))
-
-
-def settings_of(cell: Cell) -> dict[str, Any]:
-    """Return what the runs depend on, as JSON values; the trace by its name alone."""
-    experiment = describe_for(cell.policy, cell.setting)
-    described = experiment.model_dump(mode="json", exclude_defaults=True)
-    described["trace"]["file"] = Path(described["trace"]["file"]).name
-    return {
-        "policy": cell.policy,
-        "parameters": PARAMETERS,
-        "experiment": described,
-        "seeds": list(SEEDS),
-    }
-
-
-def path_of(cell: Cell) -> Path:
-    return FOLDER / f"{name_of(cell.setting)}-{cell.policy}.json"
 
 
 def name_of(setting: Setting) -> str:

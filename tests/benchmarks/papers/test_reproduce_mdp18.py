@@ -62,6 +62,7 @@ def test_at_a_steady_rate_every_controller_settles_at_the_fewest_replicas(contro
     assert year.instances == pytest.approx(4, abs=0.05)
     assert year.reconfigurations < 200
     assert year.cost == pytest.approx(RESOURCES * 4 / 10, rel=0.05)
+    assert year.so_far[-1] == pytest.approx(year.cost)
 
 
 def test_the_same_seed_walks_the_same_path_along_the_chain():
