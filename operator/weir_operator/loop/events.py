@@ -90,6 +90,7 @@ NORMAL = frozenset(
         "JobChanged",
         "JobFinished",
         "LearnedForgotten",
+        "NeverRan",
         "OperatorsFound",
         "ParallelismRestored",
         "PolicyTrained",

@@ -413,14 +413,18 @@ class Lifecycle:
         await self._store.save(status.model_copy(update={**left, "suspended": True}))
 
     async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
-        return await came_to_its_end(
-            job,
-            status,
-            jobs=self._jobs,
-            runtime=self._runtime,
-            clock=self._clock,
-            stop_asked=status.stop_asked == job,
-        )
+        try:
+            return await came_to_its_end(
+                job,
+                status,
+                jobs=self._jobs,
+                runtime=self._runtime,
+                clock=self._clock,
+                stop_asked=status.stop_asked == job,
+            )
+        except StateMissingError as error:
+            self._report("StateMissing", str(error))
+            raise
 
     async def _restore_point(self, job: str) -> str | None:
         status = self._store.load()

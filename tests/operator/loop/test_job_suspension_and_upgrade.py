@@ -269,6 +269,7 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
         took = stage.clock.time - began
 
         status = stage.store.load()
+        assert status.job_id is not None
         state = await find_restore_point(
             status.job_id,
             status,
@@ -279,5 +280,6 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
         )
         assert took < 100, (at, took)
         assert stage.world.running() == [], at
+        assert state is not None
         assert stage.world.positions[state] >= max(to for _, _, to in stage.world.committed), at
     assert at > 5

@@ -12,7 +12,7 @@ from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import NOTE_CHECKPOINT_EVERY, Health
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.stopping import StateMissingError
+from weir_operator.rescale.stopping import LISTED_WITHIN, StateMissingError
 
 
 @pytest.fixture
@@ -509,3 +509,24 @@ async def test_a_change_that_failed_while_the_storage_was_away_goes_on_from_its_
     stage.world.process(10)
     stage.world.checkpoint()
     assert stage.world.committed_wrong() == (0, 0)
+
+
+async def test_a_job_that_finished_after_a_stop_without_a_savepoint_waits_for_a_person(stage):
+    lifecycle = await stage.running()
+    stage.world.checkpoint()
+    await lifecycle.heal()
+    [job] = stage.world.running()
+    status = stage.store.load()
+    await stage.store.save(status.model_copy(update={"stop_asked": job}))
+    stage.world.jobs[job].state = "FINISHED"
+    stage.world.stored[job] = []
+    stage.world.lose_job_manager(recovers=False, keeps_results=True)
+    began = stage.clock.now()
+
+    with pytest.raises(StateMissingError, match="finished after it was asked to stop"):
+        await stage.lifecycle().heal()
+
+    assert stage.clock.now() - began >= LISTED_WITHIN  # it is listed once more
+    assert not stage.store.load().finished
+    assert "StateMissing" in stage.reasons
+    assert stage.world.running() == []

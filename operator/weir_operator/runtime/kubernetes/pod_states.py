@@ -154,7 +154,7 @@ def _foreign_volumes(pod: Body) -> Iterator[str]:
                 yield f"{kind} {name}"
 
 
-def _runs(status: Body) -> bool:
+def _runs(status: Mapping[str, Any]) -> bool:
     return "running" in status.get("state", {})
 
 
