@@ -28,11 +28,13 @@ from dashboards.panels import (
 
 REPLICAS = f"max by (operator, node_type) (weir_replicas{{{APP}}})"
 NEWS = f"weir_events_total{{{APP}}}"
-WHY = "For the reason of every decision, its candidates and what denied it, "
-"run `weir explain` with the records of `$namespace/$app`. For the last "
-"decision of each operator, run `kubectl -n $namespace describe "
-"streamapp $app`. A mark in the charts is the end of a change. *Weir / "
-"Operator* shows the numbers of a single operator."
+WHY = (
+    "For the reason of every decision, its candidates and what denied it, "
+    "run `weir explain` with the records of `$namespace/$app`. For the last "
+    "decision of each operator, run `kubectl -n $namespace describe "
+    "streamapp $app`. A mark in the charts is the end of a change. *Weir / "
+    "Operator* shows the numbers of a single operator."
+)
 
 
 def make() -> build.Dashboard:

@@ -22,9 +22,11 @@ from dashboards.panels import (
 )
 
 OPERATOR = f'{APP}, operator="$operator"'
-WHY = "`weir explain` shows, for each decision of `$operator`, its reason, "
-"every candidate with its prediction, and the measurement of the next "
-"interval."
+WHY = (
+    "`weir explain` shows, for each decision of `$operator`, its reason, "
+    "every candidate with its prediction, and the measurement of the next "
+    "interval."
+)
 
 
 def make() -> build.Dashboard:

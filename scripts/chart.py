@@ -45,9 +45,6 @@ def readme() -> str:
 def documented_values(text: str) -> Iterator[tuple[str, str, object]]:
     """Yield each value's dotted name, comment and default, in the order of the file.
 
-    Args:
-        text: values.yaml.
-
     Raises:
         ValueError: A value has no comment, or there are no values.
     """

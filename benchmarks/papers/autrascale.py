@@ -23,6 +23,11 @@ from benchmarks.papers.autrascale_baselines import (
     double,
     scale_in_proportion,
 )
+from benchmarks.papers.contention import (
+    ContendedApplication,
+    word_count,
+    yahoo,
+)
 from weir_policies.application_manager.autrascale import event_latency, latency, throughput
 from weir_policies.application_manager.autrascale.policy import choose_bootstrap
 from weir_policies.application_manager.autrascale.throughput import (
@@ -35,11 +40,6 @@ from weir_policies.application_manager.autrascale.values import (
     Trained,
     Transfer,
     score_benefit,
-)
-from weir_simulator.contention import (
-    ContendedApplication,
-    word_count,
-    yahoo,
 )
 
 SETTINGS = AutrascaleSettings()

@@ -287,7 +287,7 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
     Args:
         tables: Where they are.
         app: As the label `weir_app` has it.
-        now: Unix time to which the last day must be near (`age.MAX_AGE`); `None` takes any.
+        now: Unix time to which the last day must be near (`MAX_AGE`); `None` takes any.
 
     Raises:
         InputError: A table is not as agreed, cannot be read, or holds what is no week; or the last

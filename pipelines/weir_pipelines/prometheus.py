@@ -124,12 +124,7 @@ def _read_secret(file: Path) -> str:
 
 
 class PrometheusHistory:
-    """Asks one server for its samples.
-
-    Args:
-        settings: How it is asked.
-        sleep: Waits between requests.
-    """
+    """Asks one server for its samples."""
 
     def __init__(
         self, settings: PrometheusSettings, *, sleep: Callable[[float], None] = time.sleep

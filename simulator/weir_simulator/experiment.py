@@ -885,10 +885,6 @@ class Experiment(Section):
         share would keep it either, and a run in the simulator shall show that, not refuse. With
         `objective.profiledAt` they are profiled (`profile_budgets`).
 
-        Args:
-            policy: Its name.
-            models: The operators as they are believed to be.
-
         Raises:
             UnknownPolicyError: No policy has this name.
         """

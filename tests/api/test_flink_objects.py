@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from tests.api.control_plane import GUEST
+from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
@@ -65,7 +66,7 @@ async def guest(kube, connected):
     """A client for a user with the controller's rules and no others."""
     await kube.create(
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kube.namespace}/roles",
-        {"metadata": {"name": "controller"}, "rules": list(manifests.CONTROLLER_RULES)},
+        {"metadata": {"name": "controller"}, "rules": list(CONTROLLER_RULES)},
     )
     await kube.create(
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{kube.namespace}/rolebindings",

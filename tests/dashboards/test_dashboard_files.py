@@ -13,7 +13,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.__main__ import main
 from dashboards.files import FOLDER
-from dashboards.queries import read_queries
+from tests.dashboards.queries import read_queries
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -72,6 +72,8 @@ def test_every_panel_says_what_it_shows_and_in_which_unit(name):
         if panel["type"] != "row":
             assert panel["title"]
             assert panel["description"].endswith("."), panel["title"]
+        if panel["type"] == "text":
+            assert panel["options"]["content"].endswith("."), panel["title"]
     for panel in charts(PAGES[name]):
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
 

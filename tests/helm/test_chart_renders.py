@@ -13,9 +13,9 @@ import yaml
 from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
+from tests.operator.runtime.kubernetes.controller_rules import CLUSTER_RULES, CONTROLLER_RULES
 from weir_cli.main import load_command
 from weir_operator.metrics import names
-from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.pods import CONTROLLER_LABELS
 from weir_operator.streamapp.crd import crd
 from weir_operator.tuning.job import read_job
@@ -171,7 +171,7 @@ def test_the_controller_gets_the_rights_that_its_runtime_needs(render, sample):
 
     needed = {
         (group, resource, verb)
-        for rule in (*manifests.CONTROLLER_RULES, *manifests.CLUSTER_RULES)
+        for rule in (*CONTROLLER_RULES, *CLUSTER_RULES)
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

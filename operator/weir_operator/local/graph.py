@@ -142,10 +142,6 @@ def _with_python_error(error: PermanentError, runtime: LocalRuntime) -> str:
 def render_plan(plan: Plan, app: StreamApp | None = None) -> str:
     """Return the operators as people read them, and as a manifest has them.
 
-    Args:
-        plan: What the program builds.
-        app: The manifest that the job is in, if any.
-
     Raises:
         PermanentError: The agent cannot pin the job, or the manifest's operators are not its.
     """

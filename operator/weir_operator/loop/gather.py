@@ -227,13 +227,7 @@ def first_behind_sources(topology: Topology) -> frozenset[str]:
 
 
 def describe_assumed(app: AppMeasurement, decided: Collection[str], *, python: bool) -> str:
-    """Return where the variance of service times is only assumed, a sentence; empty where not.
-
-    Args:
-        app: What was measured.
-        decided: Operators that were decided on.
-        python: The job is a PyFlink program.
-    """
+    """Return where the variance of service times is only assumed, a sentence; empty where not."""
     guessed = sorted(
         name
         for name in decided

@@ -77,7 +77,7 @@ class OperatorMeasurement:
     replicas: tuple[ReplicaMeasurement, ...]
     """One per replica of the layout, in its order, whether or not it reports."""
     arrival_rate: float
-    """Records/s that would reach it if nothing upstream were blocked (see `flow.py`)."""
+    """Records/s that would reach it if nothing upstream were blocked."""
     processed_rate: float
     emitted_rate: float
     selectivity: float
@@ -112,11 +112,6 @@ class OperatorMeasurement:
     def expected(self) -> int:
         """How many replicas should report."""
         return len(self.replicas)
-
-    @property
-    def reporting(self) -> int:
-        """How many do."""
-        return sum(replica.reports for replica in self.replicas)
 
     @property
     def utilisation(self) -> tuple[float, ...]:

@@ -16,10 +16,6 @@ def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]
     A vertex with four subtasks that are busy half of the time has 2.0. What reports no busy time,
     such as a source of the old kind, is left out.
 
-    Args:
-        window: Samples of the StreamApp.
-        layout: The run that is measured.
-
     Returns:
         By Flink's id of the vertex.
     """

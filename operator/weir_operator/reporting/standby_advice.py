@@ -56,12 +56,7 @@ class StandbyAdvice:
 
 
 def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -> StandbyAdvice:
-    """Return what standby would have been for.
-
-    Args:
-        changes: That were carried out.
-        ticks: Of the same time.
-    """
+    """Return what standby would have been for."""
     waits: list[tuple[float, float]] = []
     cold: list[float] = []
     warm: list[tuple[float, float]] = []

@@ -213,11 +213,6 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
 async def refuse_script(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> None:
     """Refuse a script that is no job; a program that is none says so when it is submitted.
 
-    Args:
-        journal: The change that the job is submitted for.
-        jobs: Who asks Flink.
-        spec: How the job is submitted.
-
     Raises:
         PermanentError: The script cannot run as one job; nothing has been touched.
     """
@@ -235,11 +230,6 @@ async def refuse_script(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -
 
 async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> bool:
     """Return whether Weir's agent is to pin the job, because its program does not.
-
-    Args:
-        journal: The change that the job is submitted for.
-        jobs: Who asks Flink.
-        spec: How the job is submitted.
 
     Raises:
         PermanentError: The agent cannot pin the operators that the manifest lists.

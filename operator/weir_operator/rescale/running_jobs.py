@@ -17,10 +17,6 @@ from weir_operator.rescale.status import AppStatus
 def may_submit(journal: RescaleJournal, live: Collection[str]) -> bool:
     """Return whether no job runs any more; false while that of before the change still ends.
 
-    Args:
-        journal: Of the change that is about to submit a job.
-        live: Ids of the jobs that the JobManager runs.
-
     Raises:
         UnexpectedJobError: A job runs that the change does not know.
     """

@@ -67,12 +67,7 @@ def discover_operators(app: StreamApp, plan: Plan | None, known: Collection[str]
 
 
 def keep_operators(app: StreamApp, vertices: Mapping[str, tuple[str, ...]]) -> StreamApp:
-    """Return the StreamApp with the operators that its job runs with, before the job is asked.
-
-    Args:
-        app: As written.
-        vertices: Of each operator, as the revision that runs says.
-    """
+    """Return the StreamApp with the operators that its job runs with, before the job is asked."""
     return _with_operators(app, vertices, {})
 
 
@@ -93,13 +88,7 @@ def _with_operators(
 def share_operators(
     app: StreamApp, plan: Plan | None, vertices: Mapping[str, tuple[str, ...]]
 ) -> SharedOperators | None:
-    """Return the operators that vertices share until they are busy; `None` without any.
-
-    Args:
-        app: As written.
-        plan: What the program builds.
-        vertices: Of each operator.
-    """
+    """Return the operators that vertices share until they are busy; `None` without any."""
     named = {operator.name for operator in app.spec.operators}
     shared = {
         name: {each.id: each.operator for each in plan.vertices if each.operator in parts}

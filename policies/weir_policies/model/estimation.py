@@ -24,11 +24,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from weir_policies.errors import StateError
-from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.model.queueing import predict_means
+from weir_policies.model.node_types import NodeType
 from weir_policies.policy import Aggregation, OperatorModel
 
 MEMORY = 20_000.0
@@ -125,38 +122,6 @@ class OperatorBelief:
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
         )
-
-
-def update(
-    belief: OperatorBelief,
-    model: OperatorModel,
-    *,
-    given: Collection[str],
-    services: Sequence[ServiceMeasurement],
-    deployment: Deployment,
-    rate: float,
-    response_time: float,
-) -> OperatorBelief:
-    """Return the belief after one more interval.
-
-    Args:
-        belief: What was believed before.
-        model: The operator as specified; its numbers are what is assumed until measured.
-        given: Names of the node types whose speedup the user gave.
-        services: Service times of the interval; NaN means and empty ones are passed over.
-        deployment: What ran during the whole interval.
-        rate: Records/s that arrived; NaN where unknown.
-        response_time: Mean seconds in the operator; NaN where unknown.
-    """
-    belief = learn_services(belief, services)
-    average = without_network(believe(belief, model, given=given))
-    predicted, utilisation = predict_means(average, np.array([deployment.counts]), rate)
-    return learn_network_time(
-        belief,
-        response_time=response_time,
-        predicted=float(predicted[0]),
-        utilisation=float(utilisation[0]),
-    )
 
 
 def learn_services(

@@ -25,10 +25,6 @@ ROUNDING = 1e-9
 def read_warm_start(source: Path, experiment: Experiment) -> Tuning:
     """Return what a file or a study found, brought to an experiment.
 
-    Args:
-        source: An experiment with weights and budgets, such as a tuning leaves, or a study.
-        experiment: What is tuned.
-
     Raises:
         TuningError: The study holds no simulation in full, or another policy was tuned.
         ExperimentError: The file holds no experiment.

@@ -14,10 +14,12 @@ from weir_policies.model.estimation import (
     ServiceMeasurement,
     believe,
     estimate_speedups,
-    update,
+    learn_network_time,
+    learn_services,
+    without_network,
 )
 from weir_policies.model.node_types import Deployment
-from weir_policies.model.queueing import predict
+from weir_policies.model.queueing import predict, predict_means
 from weir_policies.policy import Aggregation
 from weir_policies.testing import a_model
 
@@ -30,14 +32,14 @@ def measure(name, mean, *, records=1000.0, scv=0.5):
 
 
 def learn(belief, *services, given=(), rate=math.nan, response_time=math.nan, model=SPECIFIED):
-    return update(
+    belief = learn_services(belief, services)
+    average = without_network(believe(belief, model, given=given))
+    predicted, utilisation = predict_means(average, np.array([DEPLOYMENT.counts]), rate)
+    return learn_network_time(
         belief,
-        model,
-        given=given,
-        services=services,
-        deployment=DEPLOYMENT,
-        rate=rate,
         response_time=response_time,
+        predicted=float(predicted[0]),
+        utilisation=float(utilisation[0]),
     )
 
 

@@ -9,8 +9,6 @@ throttling always, other troubles only where the same request twice does no more
 creates an object therefore names it, and takes a `ConflictError` for "it is there".
 
 Reconciling is level-based; a watch (`stream`) only shows when to check, see `changes`.
-
-How one request to the API server is carried: by the `kubernetes` package's own client.
 """
 
 from __future__ import annotations

@@ -368,10 +368,6 @@ def is_news(record: DecisionRecord, before: DecisionRecord | None) -> bool:
     """Return whether the log reports a decision.
 
     In mode Advise a wish is the same for hours, and would be reported in every interval.
-
-    Args:
-        record: What was decided.
-        before: What had been decided for the operator in the interval before.
     """
     here, target = record.observation.deployment, record.decision.target
     if target == here:

@@ -11,14 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
-
-log = structlog.get_logger()
 
 
 class DeadControllerError(WeirError):

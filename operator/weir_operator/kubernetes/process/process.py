@@ -20,7 +20,6 @@ from typing import Any
 
 import kopf
 import numpy as np
-import structlog
 
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.kubernetes.api.background import OwnLoop, keep_running, own_loop
@@ -59,11 +58,6 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.kernels.expectation import compile_predictions
 from weir_policies.policy import Compilable
 
-log = structlog.get_logger()
-
-THREADS = 32
-"""For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
-hangs must not hold up the others."""
 DEEPEST = 40_000
 """Calls within calls that Python allows. API servers take objects of 10,000 levels, and kopf walks
 through them by functions that call themselves, some twice a level. One that it cannot read would

@@ -31,12 +31,7 @@ ANNOTATION = "weir.dev/controller"
 
 
 def given_elsewhere(annotations: Mapping[str, str], own: str) -> str:
-    """Return the other installation that the annotation names; empty if it names none or `own`.
-
-    Args:
-        annotations: The StreamApp's.
-        own: The home that asks.
-    """
+    """Return the other installation that the annotation names; empty if it names none or `own`."""
     given = annotations.get(ANNOTATION, "")
     return "" if given == own else given
 

@@ -20,7 +20,6 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 
-import structlog
 from pydantic.types import JsonValue
 
 from weir_operator.errors import TemporaryError
@@ -34,8 +33,6 @@ from weir_operator.kubernetes.status.ownership import (
 )
 from weir_operator.rescale.status import AppStatus, read_status
 from weir_operator.streamapp.models import API_VERSION, KIND
-
-log = structlog.get_logger()
 
 CONFIRMED_FOR = 2.0
 """Seconds for which what was read of the status counts: who else writes it is known by then."""
@@ -75,8 +72,6 @@ class StatusClient:
         self._term: JsonValue = None  # of the last writer
         self._read_at = -math.inf
         self._settled_at = -math.inf
-        self.writes = 0
-        """Successful ones."""
 
     @property
     def status(self) -> Mapping[str, JsonValue]:
@@ -187,7 +182,6 @@ class StatusClient:
                 continue
             except NotFoundError as error:
                 raise TemporaryError(f"StreamApp {self._resource.key} no longer exists") from error
-            self.writes += 1
             return
         raise TemporaryError(
             f"The status of {self._resource.key} changed {ATTEMPTS} times while Weir was writing it"

@@ -286,11 +286,6 @@ def standby_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, str]:
     They are the same for operators whose TaskManagers divide their memory in the same way, because
     what else is an operator's own comes later, see `standby`.
 
-    Args:
-        pods: What the StreamApp's pods are made of.
-        operator: One of them.
-        pool: The pool.
-
     Raises:
         PermanentError: The memory cannot be split as the user's keys ask.
     """
@@ -350,10 +345,6 @@ def hold_script(host: str, port: int = REST_PORT) -> str:
     replacement. Without an answer of the JobManager, there is no job to wait for.
 
     `/dev/tcp` is bash's: images need no HTTP client. An image without bash holds nothing.
-
-    Args:
-        host: The JobManager's Service.
-        port: Of its REST interface.
     """
     return f"""\
 # Keeps this pod at work until its slot is free, or {HELD_FOR} s have passed.

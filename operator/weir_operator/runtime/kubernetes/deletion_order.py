@@ -24,11 +24,6 @@ async def mark_first_to_go(
     """Mark only the chosen pods (by name) of a ReplicaSet as the first to delete.
 
     Marks of earlier changes, which may have been withdrawn, are taken off the others.
-
-    Args:
-        objects: Of the StreamApp.
-        members: All pods of the ReplicaSet.
-        chosen: Names of those that are to go.
     """
     members = tuple(members)
     if all(pod["metadata"]["name"] in chosen for pod in members):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
 from weir_operator.errors import PermanentError
 from weir_operator.runtime.kubernetes import configuration, job_manager, manifests, pod_spec
 from weir_operator.runtime.kubernetes.configuration import (
@@ -296,7 +297,7 @@ def test_only_weir_and_flinks_own_pods_reach_the_rest_interface():
 def test_nobody_is_granted_what_the_controller_does_not_hold():
     held = {
         (group, resource, verb)
-        for rule in manifests.CONTROLLER_RULES
+        for rule in CONTROLLER_RULES
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from benchmarks.papers.contention import word_count, yahoo
 from weir_policies.application_manager.autrascale import event_latency, latency
 from weir_policies.application_manager.autrascale.gaussian_process import (
     RATES_KEPT,
@@ -23,7 +24,6 @@ from weir_policies.application_manager.autrascale.values import (
     Trained,
     Transfer,
 )
-from weir_simulator.contention import word_count, yahoo
 
 FLOOR, OLD_FLOOR = (3, 4, 12, 10), (3, 3, 10, 8)
 RATE, OLD_RATE, BOUND = 350e3, 300e3, 0.18

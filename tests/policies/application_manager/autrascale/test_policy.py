@@ -10,13 +10,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from benchmarks.papers.contention import word_count
 from weir_policies import registry
 from weir_policies.errors import StateError
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import NEEDED
 from weir_policies.testing import a_model, a_transition, an_observation
-from weir_simulator.contention import word_count
 
 NAMES = ("source", "tokenize", "count", "sink")
 ONE_TYPE = (NodeType(name="t", pool="p", speedup=1.0, price=1.0),)

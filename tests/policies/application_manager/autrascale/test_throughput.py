@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.papers.contention import word_count, yahoo
 from weir_policies.application_manager.autrascale import throughput
 from weir_policies.application_manager.autrascale.throughput import (
     Reading,
@@ -11,7 +12,6 @@ from weir_policies.application_manager.autrascale.throughput import (
     choose_best,
 )
 from weir_policies.application_manager.autrascale.values import Measurement
-from weir_simulator.contention import word_count, yahoo
 
 
 def search(truth, rate, *, start, cap=10, **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weir_simulator.contention import ContendedApplication, word_count, yahoo
+from benchmarks.papers.contention import ContendedApplication, word_count, yahoo
 
 ONE_OPERATOR = ContendedApplication(
     base=np.array([150e3]), serial=np.array([0.25]), crosstalk=np.array([0.005])
