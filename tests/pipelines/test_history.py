@@ -183,12 +183,3 @@ def test_the_folders_of_other_applications_are_not_looked_into(tmp_path):
     history = read(tmp_path)
 
     assert history.used == (day(2),)
-
-
-def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
-    write(tmp_path, 2)
-    [file] = tmp_path.glob("arrivals/v1/*/*/arrivals.parquet")
-    file.write_text("no table")
-
-    with pytest.raises(InputError, match=r"arrivals\.parquet: expected a Parquet file"):
-        read(tmp_path)

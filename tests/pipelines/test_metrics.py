@@ -11,9 +11,3 @@ ONLY_IN_HISTORY = {metrics.METRICS[metrics.IDLE]}
 
 def test_every_series_of_the_history_is_one_that_the_controller_reads():
     assert set(metrics.ROLES) - ONLY_IN_HISTORY <= names.NAMES
-
-
-def test_every_series_is_a_counter_a_state_or_a_gauge():
-    kinds = (metrics.COUNTERS, metrics.STATES, metrics.GAUGES)
-
-    assert sorted(role for kind in kinds for role in kind) == sorted(metrics.METRICS)

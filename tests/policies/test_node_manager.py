@@ -69,10 +69,6 @@ def test_every_replica_is_drawn_as_often():
     assert min(replicas.values()) / drawn == pytest.approx(1 / 3, abs=4 * 0.5 / math.sqrt(drawn))
 
 
-def test_the_same_draws_give_the_same_request():
-    assert ask(a_node(), seed=5) == ask(a_node(), seed=5)
-
-
 def test_a_node_is_slow_where_its_replicas_take_longer_than_their_equals_elsewhere():
     speeds = relative_speeds(
         [

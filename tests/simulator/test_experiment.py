@@ -10,7 +10,7 @@ from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
+from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource
 from weir_simulator.traces import TraceKind
 
 
@@ -67,17 +67,6 @@ def test_a_bound_that_cannot_be_kept_is_shared_equally():
     experiment = an_experiment(operators=operators, edges=(["a", "b"],))
 
     assert share(experiment, "planner") == share(experiment, "ql-pds")
-
-
-def test_downtime_implies_that_backlog_is_carried():
-    assert World(downtime=5.0).carries_backlog
-    assert World(queues=True).carries_backlog
-    assert not World().carries_backlog
-
-
-def test_an_experiment_that_cannot_be_right_is_refused_in_python_as_well():
-    with pytest.raises(ValidationError, match="a node type"):
-        an_experiment(initial={"t7": 1})
 
 
 def test_the_truth_is_what_the_file_says():

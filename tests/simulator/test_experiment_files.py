@@ -4,9 +4,7 @@ from pathlib import Path
 import pytest
 
 from weir_policies import registry
-from weir_policies.policy import Sharing
 from weir_simulator.arrivals import arrival_rates
-from weir_simulator.beliefs import true_models
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment
 from weir_simulator.experiment_files import load_experiment
@@ -345,17 +343,6 @@ def test_the_examples_are_right_on_every_machine(path):
 
     assert experiment.trace.kind is not None
     assert experiment.seeds
-
-
-def test_the_papers_setting_is_the_default(write):
-    experiment = load_experiment(write())
-
-    assert experiment.sharing is Sharing.EQUAL
-    assert [each.counts for each in experiment.initial_deployments] == [(1, 0), (1, 0)]
-    assert experiment.dearest == 1.0
-    assert not experiment.world.carries_backlog
-    shares = experiment.share_bound("ql-pds", true_models(experiment))
-    assert shares == pytest.approx({"parse": 0.025, "match": 0.025})
 
 
 def test_the_page_on_experiments_shows_one_that_is_right(page_on_experiments, tmp_path):

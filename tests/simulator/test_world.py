@@ -6,8 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
@@ -153,37 +151,6 @@ def test_costs_are_the_weighted_parts():
     assert outcome.totals[COST] == pytest.approx(2 * 0.5 + 4 * 0.3 * 4 / 10)
     assert (outcome.history[:, AT_PRICE] == 2.0).all()
     assert (outcome.history[:, AT_REPLICAS] == 4).all()
-
-
-@settings(max_examples=40)
-@given(
-    rate=st.floats(0, 900),
-    more=st.floats(0, 100),
-    replicas=st.integers(1, 9),
-    sharing=st.sampled_from(["equal", "proportional", "byLoad"]),
-)
-def test_more_load_takes_longer_more_or_faster_replicas_do_not(rate, more, replicas, sharing):
-    def respond(at, count, speedup=1.0):
-        node_type = {"name": "t1", "speedup": speedup, "price": 1.0}
-        experiment = an_experiment(nodeTypes=[node_type], initial={"t1": count}, sharing=sharing)
-        return times(experiment, [at])[0]
-
-    here = respond(rate, replicas)
-
-    assert respond(rate + more, replicas) >= here
-    assert respond(rate, replicas + 1) <= here
-    assert respond(rate, replicas, speedup=1.3) <= here
-
-
-@given(rate=st.floats(0, 390), replicas=st.integers(1, 4))
-@settings(max_examples=40)
-def test_the_sharing_rules_agree_where_all_replicas_are_equally_fast(rate, replicas):
-    answers = [
-        times(an_experiment(initial={"t1": replicas}, sharing=rule), [rate])[0]
-        for rule in ("equal", "proportional", "byLoad")
-    ]
-
-    assert answers == pytest.approx([answers[0]] * 3)
 
 
 def test_a_change_leaves_what_it_does_not_name_as_it_was():

@@ -13,7 +13,7 @@ from weir_policies.deep.memory import draw_due, remember
 from weir_policies.deep.network import to_arrays
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, draw_batch, empty_replay, push
-from weir_policies.errors import MissingExtraError, ParameterError, StateError
+from weir_policies.errors import MissingExtraError, StateError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
@@ -233,18 +233,6 @@ def test_dqn_explores_at_first_and_then_hardly_ever():
     assert max(late.count(target) for target in set(late)) >= 97
 
 
-def test_a_decision_says_whether_it_was_tried_at_random():
-    policy = registry.build("dqn", rng=np.random.default_rng(2), parameters=SETTINGS)
-    here = seen((1, 1), 50.0)
-
-    first = policy.decide(here)
-    decisions(policy, 300)
-    later = policy.decide(here)
-
-    assert "at random, as 100% of decisions are" in first.reason
-    assert "the network expects the lowest cost of 3 actions" in later.reason
-
-
 def test_dqn_pds_never_explores():
     policy = registry.build(
         "dqn-pds", rng=np.random.default_rng(2), parameters=SETTINGS | {"learning_rate": 0}
@@ -292,15 +280,6 @@ def test_a_network_that_diverged_begins_again_and_the_others_go_on(name, lost):
     assert weights[1][1] == pytest.approx(sound, abs=0.1)
 
 
-def test_a_decision_before_anything_was_learned_leaves_no_trace():
-    policy = registry.build("dqn", rng=np.random.default_rng(2), parameters=SETTINGS)
-    before = policy.state_dict()
-
-    policy.decide(seen((1, 1), 50.0))
-
-    assert policy.state_dict() == before
-
-
 def test_state_of_another_network_is_refused():
     small = registry.build("dqn-pds", rng=np.random.default_rng(2), parameters=SETTINGS)
     decisions(small, 3)
@@ -310,22 +289,6 @@ def test_state_of_another_network_is_refused():
 
     with pytest.raises(StateError, match=r"Expected a network of \(3, 2, 2, 2, 1\) neurons"):
         deeper.load_state_dict(small.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("parameters", "complaint"),
-    [
-        ({"encoding": "tiny"}, r"Expected encoding of dqn out of \['minimal', .*'tiny'"),
-        ({"encoding": 3}, r"Expected encoding of dqn out of \['minimal', .*got 3"),
-        ({"hidden_layers": 0}, "Expected hidden_layers >= 1"),
-        ({"batch": 1.5}, "Expected a whole number for batch, got 1.5"),
-        ({"batch": 64, "memory": 32}, "Expected batch of at most memory = 32, got 64"),
-        ({"least_epsilon": 2}, "Expected least_epsilon >= 0 and <= 1, got 2"),
-    ],
-)
-def test_a_parameter_that_cannot_be_is_refused(parameters, complaint):
-    with pytest.raises(ParameterError, match=complaint):
-        registry.build("dqn", rng=np.random.default_rng(1), parameters=parameters)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

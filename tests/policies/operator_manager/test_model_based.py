@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from weir_policies import registry
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment
@@ -123,9 +122,3 @@ def test_the_level_in_hand_is_the_rates_but_as_published(violated, published, le
     learner.learn(at(150.0, time=60.0), at(150.0, time=120.0), violated=violated)
 
     assert present_level(150.0, 120.0, ModelBasedPlan(learner.memory[0])) == level
-
-
-@pytest.mark.parametrize("wrong", [{"eager": 0.5}, {"period": 0}, {"growth": 0.9}, {"sweeps": 0}])
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        registry.build("model-based", rng=np.random.default_rng(7), parameters=wrong)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from weir_policies import registry
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.tables import encode, read
 from weir_policies.kernels.view import empty_view
@@ -153,9 +152,3 @@ def test_it_learns_how_many_replicas_a_steady_rate_needs():
         sizes.append(size)
 
     assert np.mean(np.array(sizes[-500:]) == 3) > 0.8
-
-
-@pytest.mark.parametrize("wrong", [{"alpha": 0}, {"alpha": 1.5}, {"epsilon": -0.1}, {"gamma": 1}])
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        registry.build("ql-edf", rng=np.random.default_rng(7), parameters=wrong)
