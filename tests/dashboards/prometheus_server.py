@@ -66,7 +66,7 @@ def running_scraper(
         raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    address = f"127.0.0.1:{_free_port() if port is None else port}"
+    address = f"127.0.0.1:{free_port() if port is None else port}"
     command = (
         program,
         f"--config.file={config}",
@@ -95,7 +95,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
