@@ -46,14 +46,6 @@ def test_old_days_lose_their_samples_and_keep_what_was_made_of_them(store):
     assert list((store.root / STAGING).iterdir()) == []
 
 
-def test_pruning_again_removes_nothing_more(store):
-    prune_samples(store, before=BEFORE)
-
-    again = prune_samples(store, before=BEFORE)
-
-    assert (again.removed, again.kept) == ((), ())
-
-
 @pytest.mark.parametrize("table", RESULTS, ids=lambda table: table.name)
 def test_a_day_that_is_not_worked_up_keeps_its_samples_and_its_neighbours(store, table):
     store.remove(table, OLD[0])

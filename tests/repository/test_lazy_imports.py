@@ -21,12 +21,6 @@ LIGHT_WORK = {
     "what a fit and a trace take from the tables": (
         "import weir_pipelines.history, weir_pipelines.traces"
     ),
-    "weir --help": (
-        "import contextlib, io, weir_cli.main\n"
-        "sys.argv = ['weir', '--help']\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    weir_cli.main.main()"
-    ),
 }
 
 

@@ -15,7 +15,7 @@ from weir_simulator.experiment import (
     Operator,
     TraceSource,
 )
-from weir_simulator.frontier import Frontier, FrontierCandidate, FrontierOrder, price_objectives
+from weir_simulator.frontier import FrontierCandidate
 from weir_simulator.result import Result
 from weir_simulator.state import HISTORY
 from weir_simulator.traces import TraceKind
@@ -112,30 +112,6 @@ def a_candidate(
         missed=tuple(estimate([share - spread, share + spread]) for share in missed),
         most_missed=tuple(share + spread for share in missed),
         replicas={"t1": price},
-    )
-
-
-def a_frontier(*, spread: float = 0.0) -> Frontier:
-    """Return prices of three bounds, of which no deployment keeps the first.
-
-    Args:
-        spread: How far two seeds are apart, half.
-    """
-    bounds, allowed = (0.02, 0.05, 0.1), (1.0, 5.0)
-    candidates = (
-        a_candidate(price=3.0, missed=(20.0, 0.5, 0.0), spread=spread),
-        a_candidate(price=2.0, missed=(40.0, 4.0, 0.2), planned=0.1, spread=spread),
-    )
-    return Frontier(
-        order=FrontierOrder(
-            experiment=an_experiment(),
-            policy="planner",
-            bounds=bounds,
-            allowed=allowed,
-            seeds=(1, 2),
-        ),
-        points=price_objectives(candidates, bounds, allowed, (12.0, 0.0, 0.0)),
-        refusals=(),
     )
 
 
