@@ -1,5 +1,3 @@
-"""`weir validate` and `weir crd`."""
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page on moving leaves out no option of Flink's autoscaler, and names fields that exist."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

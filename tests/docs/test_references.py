@@ -1,7 +1,5 @@
 """The pages that are made from the code say what the code says."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

@@ -4,8 +4,6 @@ The blocks are run as they are written; `stand_ins.py` says what is real about t
 they meet.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

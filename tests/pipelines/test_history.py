@@ -1,7 +1,5 @@
 """Days of the tables become what a simulator is fitted to, and bad ones are left out by name."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime
 

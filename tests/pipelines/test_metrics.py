@@ -1,7 +1,3 @@
-"""The history is of the series that the controller reads."""
-
-from __future__ import annotations
-
 from weir_operator.metrics import names
 from weir_pipelines import metrics
 

@@ -1,7 +1,3 @@
-"""Each problem of a day is listed once, with how long it lasted."""
-
-from __future__ import annotations
-
 import datetime
 
 import pytest

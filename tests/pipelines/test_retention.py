@@ -1,7 +1,3 @@
-"""Old samples go once they are worked up, day by day, and what was made of them stays."""
-
-from __future__ import annotations
-
 import datetime
 import os
 

@@ -1,7 +1,5 @@
 """What the tables hold can be fitted."""
 
-from __future__ import annotations
-
 import datetime
 import tracemalloc
 

@@ -1,7 +1,3 @@
-"""What is usual is learned from weeks, and another level is told from a burst."""
-
-from __future__ import annotations
-
 import datetime
 import math
 

@@ -1,7 +1,5 @@
 """Partitions are there whole or not at all, and only those that fit their table."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import re

@@ -1,7 +1,3 @@
-"""EDF's requests: which comes first."""
-
-from __future__ import annotations
-
 from weir_policies.application_manager.edf import (
     Adaptation,
     AdaptationRequest,

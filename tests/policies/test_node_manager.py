@@ -1,7 +1,5 @@
 """EDF's Node Manager: which node wants to be rid of a replica."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,5 +1,3 @@
-"""Parameters of policies that are out of their range are refused by name."""
-
 import math
 
 import numpy as np

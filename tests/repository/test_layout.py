@@ -1,7 +1,5 @@
 """Guards the layout: roots that are no packages, and imports that only go down."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

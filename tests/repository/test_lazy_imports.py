@@ -4,8 +4,6 @@ Import contracts cannot see whether an import is lazy, so a fresh Python is aske
 stand in for the heavy ones, so that an import would succeed here and be seen.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Guards the commands: each says what it does, the README's exist, a poor machine is told why."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The pages are true: links lead somewhere, the short manifest is accepted, decisions are whole."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

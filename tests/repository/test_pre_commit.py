@@ -1,7 +1,5 @@
 """Guards the hooks: the file is valid, and its one pattern catches what it is for."""
 
-from __future__ import annotations
-
 
 def test_the_configuration_is_valid(run, bin_folder):
     checked = run([bin_folder / "pre-commit", "validate-config"])

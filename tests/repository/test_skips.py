@@ -1,7 +1,3 @@
-"""A skipped test is loud, and fails a run that was told so."""
-
-from __future__ import annotations
-
 import pytest
 
 pytest_plugins = ["pytester"]

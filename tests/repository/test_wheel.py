@@ -1,7 +1,5 @@
 """What users install runs by itself: the wheel has all files that the package reads."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The worked example of CONTRIBUTING.md is a policy that keeps its promise, as printed."""
 
-from __future__ import annotations
-
 import re
 import sys
 

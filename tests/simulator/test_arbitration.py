@@ -1,7 +1,5 @@
 """EDF's Application Manager in the simulator: tokens and suspension, downtime and backlog."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

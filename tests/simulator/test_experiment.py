@@ -1,5 +1,3 @@
-"""What an experiment says of itself, and the operators as they are and as a policy is told."""
-
 import numpy as np
 import pytest
 from pydantic import ValidationError

@@ -1,5 +1,3 @@
-"""What a policy learns in the simulator, it knows where it is loaded."""
-
 import json
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""An experiment that says what usually arrives, and the planner that begins with it."""
-
-from __future__ import annotations
-
 import json
 import math
 

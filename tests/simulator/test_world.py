@@ -1,7 +1,5 @@
 """The simulated world against closed forms: queues where it is steady, fluids where it is not."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The network: its published sizes, its gradient against torch's own, its runs apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

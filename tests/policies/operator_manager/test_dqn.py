@@ -1,5 +1,3 @@
-"""Deep Q-learning: what it remembers, when it learns, what it aims at, how it explores."""
-
 from __future__ import annotations
 
 import importlib

@@ -1,7 +1,5 @@
 """Learning a model and backing up all of it, by hand on two replicas and two rate levels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

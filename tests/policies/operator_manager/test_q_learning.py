@@ -1,7 +1,5 @@
 """`ql` and `ql-fa`: hand-computed updates, exploring, and a problem that both learn."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`ql-edf`: hand-computed updates, denied proposals, scores, and a problem that it learns."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What is noticed of a job's work, and what is not."""
-
 import math
 from dataclasses import replace
 

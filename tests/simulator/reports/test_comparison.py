@@ -1,5 +1,3 @@
-"""The report of a comparison: its tables, its chart, and that it is drawn in a browser."""
-
 import re
 
 import pytest

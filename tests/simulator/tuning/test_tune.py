@@ -1,5 +1,3 @@
-"""A whole tuning, with the quickest policy and short simulations."""
-
 from __future__ import annotations
 
 import json

@@ -1,7 +1,5 @@
 """Our own Gaussian process: what it interpolates, and that BoTorch says the same."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which rule the planner follows, and what that costs where the plan is worth little."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,3 @@
-"""Rates that repeat within half a day: their period, and what planning for it saves."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,3 @@
-"""What the planner is made of: candidates, season, dynamics, plan."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np

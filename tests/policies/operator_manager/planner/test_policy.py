@@ -1,5 +1,3 @@
-"""The planner as a policy: what it jumps to, what it waits for, what it says."""
-
 from __future__ import annotations
 
 import math
