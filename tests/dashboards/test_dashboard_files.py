@@ -111,16 +111,6 @@ def test_queries_ask_for_documented_metrics_and_by_known_variables(path):
         assert used <= known | {"__range", "__rate_interval"}, each.place
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_each_leads_to_the_others_and_keeps_what_was_chosen(name):
-    page = PAGES[name]
-
-    [link] = page["links"]
-    assert (link["type"], link["tags"]) == ("dashboards", page["tags"])
-    assert link["includeVars"]
-    assert link["keepTime"]
-
-
 def test_a_row_of_the_fleet_leads_to_its_streamapp():
     [table] = [panel for panel in PAGES["fleet"]["panels"] if panel["type"] == "table"]
 

@@ -3,58 +3,27 @@
 import datetime
 import tracemalloc
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
+from tests.pipelines.known_history import (
+    KnownJob,
+    KnownOperator,
+    arrivals_of,
+    work_of,
+    write_day,
+    write_rows,
+)
 from weir_pipelines.history import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Store
 
 DAY = Partition("app", datetime.date(1970, 1, 1))
 
 
-def arrivals_of(minute, **changes):
-    return {
-        "operator": "match",
-        "minute": minute,
-        "arrived": 25.0,
-        "taken": 20.0,
-        "given": 10.0,
-        "backlog": None,
-        "blocked": 0.0,
-        "utilisation": 0.4,
-        "replicas": 3.0,
-        "completeness": 1.0,
-        "faults": [],
-        **changes,
-    }
-
-
-def work_of(minute, pool, **changes):
-    return {
-        "operator": "match",
-        "pool": pool,
-        "minute": minute,
-        "replicas": 1.0,
-        "records": 600.0,
-        "seconds": 24.0,
-        "squares": 1.2,
-        "utilisation": 0.4,
-        "source": "helper",
-        "sink_records": 100.0,
-        "sink_seconds": 5.0,
-        **changes,
-    }
-
-
 def a_store(tmp_path, arrivals, work):
     store = Store(tmp_path)
-    for table, rows in ((ARRIVALS, arrivals), (WORK, work)):
-        file = store.path(table, DAY)
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(table)), file)
+    write_rows(store, ARRIVALS, DAY, arrivals)
+    write_rows(store, WORK, DAY, work)
     return store
 
 

@@ -199,10 +199,6 @@ def test_a_made_up_trace_keeps_its_time_of_day_wherever_it_starts():
     assert late.tolist() == whole[50:].tolist()
 
 
-def test_a_made_up_trace_without_a_length_is_a_week_of_minutes():
-    assert arrival_rates(TraceSource(kind=TraceKind.TWEETS)).shape == (7 * 24 * 60,)
-
-
 def test_a_trace_file_that_changed_is_read_again(tmp_path):
     path = tmp_path / "rates.txt"
     path.write_text("1\n2\n")

@@ -2,7 +2,6 @@ import json
 import math
 
 import pytest
-from pydantic import ValidationError
 
 from weir_policies.model.season import HOURS, Season
 from weir_simulator.arrivals import arrival_rates
@@ -84,8 +83,3 @@ def test_a_file_keeps_it_with_the_hours_that_nobody_knows(tmp_path):
     assert operator.usual is not None
     assert operator.usual.rates[:3] == (None, 1235.0, 5.0)
     assert operator.usual.weeks == 3
-
-
-def test_a_week_of_another_length_is_refused():
-    with pytest.raises(ValidationError, match="at least 168 items"):
-        UsualWeek(rates=(1.0,) * 24)

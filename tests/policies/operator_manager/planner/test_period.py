@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
-from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.view import empty_view
@@ -16,7 +15,6 @@ from weir_policies.operator_manager.planner.period import (
 )
 from weir_policies.operator_manager.planner.state import LAGS, PlannerMemory
 from weir_policies.testing import a_model, an_observation
-from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
@@ -198,19 +196,6 @@ def test_where_no_point_carries_the_rate_one_goes_to_the_largest_unless_it_does_
 
     assert (point == -1) == enough
     assert enough or own.point_capacity[point] == most_carried(own)
-
-
-@pytest.fixture
-def experiment(tmp_path):
-    """Return a function that makes an experiment of rates."""
-
-    def make(rates, **world):
-        path = tmp_path / "rates.txt"
-        np.savetxt(path, rates)
-        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        return an_experiment(operators=operators, trace={"file": path}, world=world)
-
-    return make
 
 
 def test_batches_every_hour_cost_little_more_than_with_the_future_known(experiment):
