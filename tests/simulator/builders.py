@@ -55,17 +55,7 @@ def a_finished_run(
     reconfigurations: float = 2.0,
     refusal: str = "",
 ) -> FinishedRun:
-    """Return a run with the given outcome, or a refused one.
-
-    Args:
-        name: Of the experiment.
-        policy: Its name.
-        seed: Of the run.
-        cost: Mean of a slot.
-        violations: Percent of slots.
-        reconfigurations: Percent of slots.
-        refusal: Why there is no outcome; empty where there is one.
-    """
+    """Return a run with the given outcome, or a refused one."""
     planned = PlannedRun(name=name, experiment=an_experiment(), policy=policy, seed=seed)
     if refusal:
         return FinishedRun(planned=planned, result=None, refusal=refusal)
@@ -96,14 +86,7 @@ def a_finished_run(
 def a_candidate(
     *, price: float, missed: tuple[float, ...], planned: float = 0.05, spread: float = 0.0
 ) -> FrontierCandidate:
-    """Return a way to run with the given outcome.
-
-    Args:
-        price: Per hour.
-        missed: Percent of slots above each bound.
-        planned: Bound that it plans for, s.
-        spread: How far two seeds are from the price and the misses.
-    """
+    """Return a way to run with the given outcome, of two seeds that are `spread` from its means."""
     return FrontierCandidate(
         planned=planned,
         emphasis=1.0,
@@ -116,12 +99,7 @@ def a_candidate(
 
 
 def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningRequest, TuningResult]:
-    """Return a request and a possible result: three evaluations, one of them short.
-
-    Args:
-        better: Whether the best is surely better than what was in force.
-        keeps: Whether anything keeps the constraints.
-    """
+    """Return a request and a possible result: three evaluations, one of them short."""
     before = Tuning(weights=CostWeights(), budgets={"op": 0.05})
     best = Tuning(weights=CostWeights(violation=0.2), budgets={"op": 0.04})
     order = TuningRequest(experiment=an_experiment(), algorithm="random", incumbent=before)

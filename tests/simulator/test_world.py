@@ -59,24 +59,6 @@ def test_one_replica_with_exponential_service_is_the_m_m_1_queue():
     np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates))
 
 
-def test_a_steady_service_is_the_m_d_1_queue():
-    operator = {"name": "op", "serviceRate": SERVICE_RATE, "scv": 0.0, "maxReplicas": 10}
-    rates = np.array([10.0, 50.0, 90.0])
-    rho = rates / SERVICE_RATE
-
-    measured = times(an_experiment(operators=[operator]), rates)
-
-    np.testing.assert_allclose(measured, (2 - rho) / (2 * SERVICE_RATE * (1 - rho)))
-
-
-def test_replicas_split_a_poisson_stream_into_queues_of_their_own():
-    rates = np.array([100.0, 280.0])
-
-    measured = times(an_experiment(initial={"t1": 3}), rates)
-
-    np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates / 3))
-
-
 def test_a_saturated_operator_never_answers_where_nothing_is_carried_over():
     outcome = hold(an_experiment(), [100.0, 250.0, 10.0])
 

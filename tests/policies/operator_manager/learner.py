@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.policies.views import view_of
 from weir_policies import registry
-from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
+from weir_policies.kernels.policy import fill_interval
 from weir_policies.kernels.tables import encode, read
-from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostParts
 from weir_policies.testing import a_model, a_transition, an_observation
@@ -35,9 +35,7 @@ class Learner:
         algorithm = registry.define(name, {**SETTINGS, **parameters})
         assert algorithm is not None
         self.algorithm = algorithm
-        self.view = empty_view(operators=1, node_types=1, max_replicas=4)
-        fill_model(self.view, 0, SINGLE)
-        fill_present(self.view, at(50.0))
+        self.view = view_of(at(50.0))
         self.memory = algorithm.prepare(self.view, 100)
         self.own = fields(self.memory[0])
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.policies.views import view_of
 from weir_policies import registry
 from weir_policies.deep.memory import draw_due, remember
 from weir_policies.deep.network import to_arrays
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, draw_batch, empty_replay, push
 from weir_policies.errors import MissingExtraError, StateError
-from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
-from weir_policies.kernels.view import empty_view
+from weir_policies.kernels.policy import fill_interval
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager import dqn, dqn_pds
 from weir_policies.policy import CostParts, CostWeights, Transition
@@ -34,13 +34,6 @@ def seen(counts, rate, **changes):
         weights=CostWeights(violation=0.6, resources=0.2, reconfiguration=0.2),
         **changes,
     )
-
-
-def a_view(observation):
-    view = empty_view(operators=1, node_types=2, max_replicas=MODEL.max_replicas)
-    fill_model(view, 0, MODEL)
-    fill_present(view, observation)
-    return view
 
 
 def an_interval(before, after, *, violation=0.0):
@@ -83,7 +76,7 @@ def one_item(before, after, levels, *, action, cost):
 
 
 def test_the_buffer_overwrites_what_is_oldest():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view, memory=3, batch=2)
     for rate in (50.0, 150.0, 250.0, 350.0):
         fill_interval(view, an_interval(seen((1, 0), rate), seen((1, 0), rate)))
@@ -96,7 +89,7 @@ def test_the_buffer_overwrites_what_is_oldest():
 
 
 def test_an_interval_is_remembered_with_its_states_action_and_cost():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 350.0)))
     replay = empty_replay(runs=1, node_types=2, capacity=4)
 
@@ -119,7 +112,7 @@ def test_drawn_intervals_are_different_and_only_those_that_are_held():
 
 
 def test_a_jump_that_no_action_explains_is_not_remembered():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((0, 2), 50.0)))
 
@@ -128,7 +121,7 @@ def test_a_jump_that_no_action_explains_is_not_remembered():
 
 
 def test_a_step_is_due_at_every_fifth_interval_once_a_batch_is_held():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn", view, batch=7)
     due = []
     for _ in range(20):
@@ -142,7 +135,7 @@ def test_a_step_is_due_at_every_fifth_interval_once_a_batch_is_held():
 
 @pytest.mark.parametrize(("published", "least"), [(0, 0.5), (1, -3.0)])
 def test_the_target_takes_the_valid_actions_only_unless_as_published(published, least):
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view, published=published)
     parameters = dqn.DqnParameters(published=published)
     answers_of(memory, [0.5, -3.0, -3.0, 0.6, 0.7])  # both removals lead to what cannot be
@@ -154,7 +147,7 @@ def test_the_target_takes_the_valid_actions_only_unless_as_published(published, 
 
 
 def test_dqn_learns_from_the_whole_cost():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 50.0), violation=1.0))
 
@@ -164,7 +157,7 @@ def test_dqn_learns_from_the_whole_cost():
 
 
 def test_dqn_pds_learns_from_the_violation_alone():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn-pds", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 50.0), violation=1.0))
 
@@ -174,7 +167,7 @@ def test_dqn_pds_learns_from_the_violation_alone():
 
 
 def test_what_dqn_pds_knows_of_an_action_is_its_resources_and_the_reconfiguration():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn-pds", view)
     answers_of(memory, [0.25])
 
@@ -195,7 +188,7 @@ def test_what_dqn_pds_knows_of_an_action_is_its_resources_and_the_reconfiguratio
 
 
 def test_dqn_pds_plus_adds_a_violation_where_the_model_expects_one_and_takes_it_from_the_aim():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn-pds-plus", view)
     # 150 records/s, the middle of level 1, are too much for one slow replica, not for two.
     batch = one_item((1, 1), (1, 0), (1, 1), action=2, cost=0.6)
@@ -258,7 +251,7 @@ def test_a_deployment_that_violations_follow_is_left(name):
 @pytest.mark.parametrize("lost", [np.nan, -np.inf])
 @pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
 def test_a_network_that_diverged_begins_again_and_the_others_go_on(name, lost):
-    one = a_view(seen((1, 0), 50.0))
+    one = view_of(seen((1, 0), 50.0))
     view = one._replace(**{name: np.repeat(row, 2, axis=0) for name, row in one._asdict().items()})
     algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})
     assert algorithm is not None

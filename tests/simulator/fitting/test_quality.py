@@ -123,6 +123,15 @@ def test_a_miss_that_may_be_chance_asks_for_more_records(job):
     assert "wait for more records" in quality.sentence
 
 
+def test_a_miss_of_one_interval_may_be_all_chance(job):
+    calibration, later = job
+
+    quality = judge_fit(calibration, [with_response(later[0], "sum", 9.0)], block=60.0)
+
+    assert not quality.good
+    assert quality.sentence.endswith("which may be chance (all of it): wait for more records")
+
+
 def test_one_interval_is_too_little_to_judge_by_however_well_it_is_predicted(job):
     calibration, later = job
     alone = [judge_fit(calibration, [each], block=60.0) for each in later]
@@ -155,3 +164,21 @@ def test_a_last_stretch_that_chance_moved_far_does_not_undo_the_judgement(job):
     quality = judge_fit(calibration, [*later[:-1], paused], block=120.0)
 
     assert quality.good
+
+
+@pytest.mark.parametrize(
+    ("block", "said"), [(22.5, "22 s"), (720.0, "12 min"), (3600.0, "1 h")], ids=str
+)
+def test_the_sentence_names_the_length_of_the_stretches(job, block, said):
+    calibration, later = job
+
+    quality = judge_fit(calibration, later, block=block)
+
+    assert quality.sentence.startswith(f"Held-out stretches of {said} are predicted with a median")
+    assert quality.sentence.endswith(f"({quality.stretches} of them judged)")
+
+
+def test_the_tolerance_is_the_callers(job):
+    calibration, later = job
+
+    assert not judge_fit(calibration, later, block=180.0, tolerance=1e-6).good

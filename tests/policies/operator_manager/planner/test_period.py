@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
-from weir_policies import registry
-from weir_policies.kernels.policy import fill_model, fill_present
+from tests.policies.views import planner_memory, view_of
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.planner.candidates import find_point
@@ -13,7 +12,7 @@ from weir_policies.operator_manager.planner.period import (
     note_interval,
     plan_period,
 )
-from weir_policies.operator_manager.planner.state import LAGS, PlannerMemory
+from weir_policies.operator_manager.planner.state import LAGS
 from weir_policies.testing import a_model, an_observation
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
@@ -22,10 +21,7 @@ BOUND = 0.05
 
 
 def a_memory():
-    view = empty_view(operators=1, node_types=1, max_replicas=4)
-    algorithm = registry.define("planner")
-    assert algorithm is not None
-    return PlannerMemory(algorithm.prepare(view, 1000)[0])
+    return planner_memory(empty_view(operators=1, node_types=1, max_replicas=4))
 
 
 def period_of(rates, *, measured=None):
@@ -135,12 +131,8 @@ TYPES = (
 def prepared(counts):
     """Return a view of one operator with these replicas, and what a planner keeps of it."""
     model = a_model(node_types=TYPES, max_replicas=6, keyed=True)
-    view = empty_view(operators=1, node_types=2, max_replicas=6)
-    fill_model(view, 0, model)
-    fill_present(view, an_observation(model=model, deployment=Deployment(counts), budget=BOUND))
-    algorithm = registry.define("planner")
-    assert algorithm is not None
-    return view, PlannerMemory(algorithm.prepare(view, 1000)[0])
+    view = view_of(an_observation(model=model, deployment=Deployment(counts), budget=BOUND))
+    return view, planner_memory(view)
 
 
 def in_period(*, capacity, need):

@@ -358,6 +358,16 @@ def test_two_hundred_replicas_are_planned_for():
     assert share_of_violations(observations[10:]) == 0
 
 
+def test_it_says_what_it_expects_what_that_costs_and_what_a_restart_costs():
+    policy = a_planner()
+    observations, _ = follow(policy, days(3))
+
+    decision = policy.decide(observations[-1])
+
+    for word in ("expected within", "records/s", "per hour", "a restart"):
+        assert word in decision.reason
+
+
 def first_plan(part_of_interval):
     """Return the interval in which the first plan is made, ticking at this part of each."""
     policy = a_planner()
@@ -376,6 +386,20 @@ def test_first_plans_are_spread_by_the_moment_of_the_tick():
     parts = (0.0, 0.0001, 0.1, 0.2, 0.5, 0.9, 0.9999)
 
     assert [first_plan(part) for part in parts] == [20, 20, 21, 22, 25, 29, 20]
+
+
+def test_it_says_which_rule_it_follows_and_what_the_plan_would_have_cost():
+    rng = np.random.default_rng(1)
+    rates = np.full(3000, 150.0)
+    for begin in rng.integers(0, 2900, 8):
+        rates[begin : begin + 15] = rng.uniform(300, 600)
+    policy = a_planner()
+    observations, _ = follow(policy, rates * rng.lognormal(0, 0.03, rates.size))
+
+    reason = policy.decide(observations[-1]).reason
+
+    assert "a margin" in reason
+    assert "the plan" in reason
 
 
 def restarting(policy, times, *, late):
@@ -413,6 +437,16 @@ def test_it_says_that_nothing_carries_the_rate_where_nothing_does(ticks):
 
     assert "no deployment carries more than" not in possible
     assert "no deployment carries more than" in impossible
+
+
+def test_it_says_over_which_time_costs_were_added_and_why_what_costs_less_is_not_followed():
+    policy = a_planner()
+    [*_, seen], _ = follow(policy, days(1)[300:421])
+
+    reason = policy.decide(seen).reason
+
+    assert "over the last 2.0 h" in reason
+    assert "in the first 3.0 h, costs decide nothing" in reason
 
 
 def test_replicas_of_two_types_are_exchanged_and_not_removed():
