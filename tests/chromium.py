@@ -1,6 +1,5 @@
 """A headless Chromium, steered over its DevTools protocol, for the tests marked `browser`."""
 
-import base64
 import itertools
 import os
 import shutil
@@ -76,11 +75,6 @@ class Page:
               look();
             }})"""
         )
-
-    async def screenshot(self, path: Path):
-        """Write a picture of the whole page, for people to look at."""
-        answer = await self.send("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     async def send(self, method: str, **params):
         number = next(self._numbers)

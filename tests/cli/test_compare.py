@@ -57,24 +57,6 @@ def test_files_of_one_name_are_told_apart_by_their_paths(experiment, tmp_path):
     ]  # fmt: skip
 
 
-def test_a_policy_that_is_refused_is_shown_as_such(tmp_path):
-    huge = tmp_path / "huge.yaml"
-    types = ", ".join(f"{{name: t{n}, speedup: {n}.0, price: 1.0}}" for n in range(1, 11))
-    huge.write_text(
-        EXPERIMENT.replace("maxReplicas: 5", "maxReplicas: 200").replace(
-            "nodeTypes: [{name: t1, speedup: 1.0, price: 1.0}, "
-            "{name: t2, speedup: 0.7, price: 0.7}]",
-            f"nodeTypes: [{types}]",
-        )
-    )
-
-    result = weir(huge, "--policy", "ql-pds", "--out", tmp_path / "out")
-
-    assert result.exit_code == 0, result.output
-    assert "ql-pds" in result.stdout
-    assert "huge: ql-pds rejects this experiment: " in result.stdout
-
-
 def test_every_file_is_judged_before_anything_runs(experiment, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text(EXPERIMENT.replace("serviceRate: 180", "serviceRate: fast"))

@@ -1,7 +1,3 @@
-"""`weir controller` refuses what it cannot work with, in a sentence."""
-
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A copy of what was fitted to a job, edited as its user knows better, is fitted to history."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from datetime import date

@@ -1,7 +1,3 @@
-"""`weir local FILE` and `weir graph FILE` for a program without a manifest."""
-
-from __future__ import annotations
-
 import asyncio
 import os
 

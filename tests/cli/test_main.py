@@ -157,21 +157,3 @@ def test_a_defect_of_weir_is_not_dressed_up_as_a_users_mistake(monkeypatch):
     result = run("crd")
 
     assert isinstance(result.exception, KeyError)
-
-
-def test_the_installed_command_prints_no_stack_trace_for_a_users_mistake(tmp_path):
-    bad = tmp_path / "bad.txt"
-    bad.write_text("1\ntwo\n")
-
-    done = subprocess.run(
-        [sys.executable, "-m", "weir_cli.main", "traces", "inspect", str(bad)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"Error: Trace {bad}, line 2: 'two' is not a rate; "
-        "give one finite number of records/s, 0 or more, per line\n"
-    )

@@ -121,13 +121,3 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_one(trace, tmp_path, 
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out.txt").exists()
-
-
-def test_a_line_that_is_no_rate_is_named(tmp_path):
-    bad = tmp_path / "bad.txt"
-    bad.write_text("10\n-3\n")
-
-    result = weir("inspect", bad)
-
-    assert result.exit_code == 1
-    assert "bad.txt, line 2: '-3' is not a rate; give one finite number" in result.stderr

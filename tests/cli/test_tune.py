@@ -78,18 +78,6 @@ def test_the_json_is_the_whole_result(experiment, tmp_path):
     assert whole["incumbent"]["weights"]["violations"] == 0.6
 
 
-def test_a_study_is_resumed(experiment, tmp_path):
-    study = tmp_path / "study"
-    weir(experiment, "--evaluations", 2, "--study", study, "--out", tmp_path)
-    first = sorted((study / "evaluations").iterdir())
-    written = [path.stat().st_mtime_ns for path in first]
-
-    result = weir(experiment, "--evaluations", 3, "--study", study, "--out", tmp_path, "--json")
-
-    assert len(json.loads(result.stdout)["evaluations"]) == 3
-    assert [path.stat().st_mtime_ns for path in first] == written
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -227,39 +215,8 @@ def test_it_is_tuned_in_a_simulator_that_is_fitted_to_history(experiment, tmp_pa
     assert load_experiment(out / "tuned.yaml").trace.file == out / "trace.txt"
 
 
-def test_history_gives_the_traffic_alone_to_a_job_whose_pools_have_several_sizes(
-    experiment, tmp_path
-):
-    experiment.write_text(
-        EXPERIMENT.replace("name: op,", "name: match,")
-        .replace("t1", "small/500m")
-        .replace("t2", "small/250m")
-    )
-    out = tmp_path / "out"
-
-    result = tune_on_history(experiment, tmp_path, out)
-
-    assert result.exit_code == 0, result.output
-    assert "only the traffic of what ran on small" in result.stderr
-    assert "The operators' speeds stay as in the experiment" in result.stderr
-    fitted = load_experiment(out / "fitted.yaml")
-    assert fitted.operators[0].service_rate == 180
-    assert arrival_rates(fitted.trace).size == 1440
-
-
 def test_a_file_belongs_to_no_application_so_one_must_be_named(experiment, tmp_path):
     result = weir(experiment, "--history", tmp_path)
 
     assert result.exit_code == 1
     assert "--app: expected the application whose history" in result.output
-
-
-def test_a_streamapp_without_history_is_refused_by_the_label_that_was_looked_for(tmp_path):
-    fitted = tmp_path / "state" / "streams.trips" / "fitted"
-    fitted.mkdir(parents=True)
-    (fitted / "experiment.yaml").write_text(EXPERIMENT)
-
-    result = weir("streams/trips", "--state", tmp_path / "state", "--history", tmp_path / "tables")
-
-    assert result.exit_code == 1
-    assert "expected arrivals of 'streams/trips', got none; run weir pipelines run" in result.output

@@ -1,5 +1,3 @@
-"""`weir validate` and `weir crd`."""
-
 import json
 from pathlib import Path
 
@@ -91,7 +89,3 @@ def test_a_stale_definition_fails_the_check_and_is_left_alone(tmp_path):
     assert result.exit_code == 1
     assert "is not up to date" in result.stderr
     assert (tmp_path / FILE_NAME).read_text() == "old"
-
-
-def test_an_absent_definition_fails_the_check(tmp_path):
-    assert run(crd, "--out", tmp_path, "--check").exit_code == 1

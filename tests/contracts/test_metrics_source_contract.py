@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
-import socket
-import subprocess
 import time
 from dataclasses import dataclass, field
 
-import aiohttp
 import pytest
 import pytest_asyncio
-import yaml
 
 from tests.cluster.prometheus_on_kubernetes import scrape_configuration
+from tests.dashboards.prometheus_server import NoPrometheusError, free_port, running_scraper
 from tests.operator.metrics.builders import FakeReporter
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
@@ -45,12 +41,6 @@ def series(name: str, *, tm: str, app: str, **labels: str) -> str:
 
 def a_page(app: str, tm: str, **labels: str) -> dict[str, float]:
     return {series(names.RECORDS_IN, tm=tm, app=app, **labels): 100.0}
-
-
-def a_free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def address(url: str) -> str:
@@ -92,7 +82,7 @@ class App:
 @module_fixture
 async def apps():
     """A StreamApp that stands still, and for each kind of source two that tests change."""
-    trips = App("streams/trips", dead=[f"http://127.0.0.1:{a_free_port()}"])
+    trips = App("streams/trips", dead=[f"http://127.0.0.1:{free_port()}"])
     marker = {"tm": "a_0", "app": trips.label, "source_id": "s"}
     trips.reporters = [
         FakeReporter(
@@ -135,50 +125,17 @@ async def apps():
 @module_fixture
 async def prometheus_url(apps, tmp_path_factory):
     """A Prometheus server that scrapes all reporters each second, configured as it must be."""
-    binary = shutil.which("prometheus")
-    if binary is None:
-        pytest.skip("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
-    home = tmp_path_factory.mktemp("prometheus")
-    port = a_free_port()
     # The page's own rules, on targets of which Kubernetes would have said the same.
     job = scrape_configuration("1s")["scrape_configs"][0] | {"scrape_timeout": "1s"}
     del job["kubernetes_sd_configs"]
     job["static_configs"] = [
         {"targets": [*map(address, app.targets)], "labels": app.discovered} for app in apps.values()
     ]
-    config = home / "prometheus.yml"
-    config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    with (home / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                binary,
-                f"--config.file={config}",
-                f"--storage.tsdb.path={home / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    url = f"http://127.0.0.1:{port}"
     try:
-        await until_ready(url)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-async def until_ready(url: str) -> None:
-    async with aiohttp.ClientSession() as session:
-
-        async def ready() -> bool:
-            try:
-                async with session.get(f"{url}/-/ready") as response:
-                    return response.status == 200
-            except aiohttp.ClientError:
-                return False
-
-        await until(ready)
+        with running_scraper(tmp_path_factory.mktemp("prometheus"), job) as url:
+            yield url
+    except NoPrometheusError as error:
+        pytest.skip(str(error))
 
 
 async def until(condition, *, limit: float = 60.0) -> None:

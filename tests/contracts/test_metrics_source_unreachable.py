@@ -1,7 +1,5 @@
 """A source that cannot be asked says so, whichever it is."""
 
-from __future__ import annotations
-
 import socket
 import time
 

@@ -1,7 +1,5 @@
 """A real controller under load, on a real API server, scraped by a real Prometheus server."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

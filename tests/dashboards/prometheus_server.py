@@ -25,16 +25,7 @@ class NoPrometheusError(Exception):
 def running_prometheus(
     folder: Path, targets: Sequence[str], *, every: float = 1.0
 ) -> Iterator[str]:
-    """Run a server while the block runs; yield its address.
-
-    Args:
-        folder: Where it keeps everything.
-        targets: `host:port` of what it scrapes, at /metrics.
-        every: Seconds between two scrapes.
-
-    Raises:
-        NoPrometheusError, RuntimeError: As `running_scraper`.
-    """
+    """Run a server while the block runs; yield its address."""
     job = {
         "job_name": "weir",
         "scrape_interval": f"{every * 1000:.0f}ms",
@@ -50,23 +41,13 @@ def running_prometheus(
 def running_scraper(
     folder: Path, job: Mapping[str, object], *, port: int | None = None
 ) -> Iterator[str]:
-    """Run a server with one scrape job while the block runs; yield its address.
-
-    Args:
-        folder: Where it keeps everything.
-        job: The scrape job, in Prometheus' words.
-        port: Where it listens; `None` takes a free one.
-
-    Raises:
-        NoPrometheusError: There is none on the PATH.
-        RuntimeError: It ended, or was not ready in time.
-    """
+    """Run a server with one scrape job while the block runs; yield its address."""
     program = shutil.which("prometheus")
     if program is None:
         raise NoPrometheusError("no `prometheus` on the PATH: apt-get install prometheus (Debian)")
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
-    address = f"127.0.0.1:{_free_port() if port is None else port}"
+    address = f"127.0.0.1:{free_port() if port is None else port}"
     command = (
         program,
         f"--config.file={config}",
@@ -95,7 +76,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,7 +1,5 @@
 """Every query of every dashboard is answered with numbers by a server that scrapes a controller."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Commands that stand within a sentence exist, with the options and targets that are named."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

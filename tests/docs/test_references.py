@@ -1,7 +1,5 @@
 """The pages that are made from the code say what the code says."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys
@@ -9,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from weir_cli.main import COMMANDS
 from weir_operator.streamapp.crd import crd
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -52,15 +49,6 @@ def test_every_field_of_the_crd_is_on_the_page(references):
     described = [*fields_of(properties["spec"]), *fields_of(properties["status"])]
     assert len(described) > 100
     assert [name for name in described if f"`{name}`" not in page] == []
-
-
-def test_every_command_and_option_is_on_the_page(references):
-    page = references.command_page()
-
-    sections = re.findall(r"^## `weir ([a-z]+)`$", page, re.MULTILINE)
-    assert sections == list(COMMANDS)
-    assert "## `weir traces cut`" in page
-    assert "| `--duration <str>` | Stop after this time" in page
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(references):

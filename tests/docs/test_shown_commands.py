@@ -4,8 +4,6 @@ The blocks are run as they are written; `stand_ins.py` says what is real about t
 they meet.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -56,28 +54,6 @@ def test_what_a_page_lets_run_on_a_cluster_is_taken_by_its_api_server(on_a_clust
     done = on_a_cluster(block.text)
 
     assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
-
-
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("weir prophesy examples/experiments/dataflow.yaml", "No such command 'prophesy'"),
-        ("weir local examples/routes/streamapp.yaml --forever", "No such option: --forever"),
-        ("weir pipelines export --yesterday", "No such option: --yesterday"),
-    ],
-)
-def test_a_command_or_an_option_that_does_not_exist_fails(here, command, said):
-    done = here(command)
-
-    assert done.returncode == 2
-    assert said in done.stderr
-
-
-def test_a_resource_that_does_not_exist_fails(on_a_cluster):
-    done = on_a_cluster("kubectl get streamapp nobody -n streams")
-
-    assert done.returncode == 1
-    assert "not found" in done.stderr
 
 
 def documents():

@@ -1,7 +1,5 @@
 """One Spark session for all tests of the pipelines, and what they ask of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.pipelines.known_history import work_out_history

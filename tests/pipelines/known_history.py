@@ -179,18 +179,32 @@ def write_day(
 
 def _arrivals_row(operator: KnownOperator, minute: int, rate: float) -> dict[str, object]:
     own = rate * operator.share
+    return arrivals_of(
+        minute,
+        operator=operator.name,
+        arrived=own,
+        taken=own,
+        given=own * operator.given,
+        utilisation=own * operator.mean / REPLICAS,
+        replicas=float(REPLICAS),
+    )
+
+
+def arrivals_of(minute: int, **changes: object) -> dict[str, object]:
+    """Return a row of `arrivals`, columns changed by name."""
     return {
-        "operator": operator.name,
+        "operator": "match",
         "minute": minute,
-        "arrived": own,
-        "taken": own,
-        "given": own * operator.given,
+        "arrived": 25.0,
+        "taken": 20.0,
+        "given": 10.0,
         "backlog": None,
         "blocked": 0.0,
-        "utilisation": own * operator.mean / REPLICAS,
-        "replicas": float(REPLICAS),
+        "utilisation": 0.4,
+        "replicas": 3.0,
         "completeness": 1.0,
         "faults": [],
+        **changes,
     }
 
 
@@ -199,18 +213,35 @@ def _work_row(
 ) -> dict[str, object]:
     records = 60 * rate * operator.share
     is_sink = operator is job.operators[-1]
+    return work_of(
+        minute,
+        POOL,
+        operator=operator.name,
+        replicas=float(REPLICAS),
+        records=records,
+        seconds=records * operator.mean,
+        squares=records * operator.square,
+        utilisation=rate * operator.share * operator.mean / REPLICAS,
+        sink_records=records if is_sink else None,
+        sink_seconds=records * job.latency(rate) if is_sink else None,
+    )
+
+
+def work_of(minute: int, pool: str, **changes: object) -> dict[str, object]:
+    """Return a row of `work`, columns changed by name."""
     return {
-        "operator": operator.name,
-        "pool": POOL,
+        "operator": "match",
+        "pool": pool,
         "minute": minute,
-        "replicas": float(REPLICAS),
-        "records": records,
-        "seconds": records * operator.mean,
-        "squares": records * operator.square,
-        "utilisation": rate * operator.share * operator.mean / REPLICAS,
+        "replicas": 1.0,
+        "records": 600.0,
+        "seconds": 24.0,
+        "squares": 1.2,
+        "utilisation": 0.4,
         "source": "helper",
-        "sink_records": records if is_sink else None,
-        "sink_seconds": records * job.latency(rate) if is_sink else None,
+        "sink_records": 100.0,
+        "sink_seconds": 5.0,
+        **changes,
     }
 
 

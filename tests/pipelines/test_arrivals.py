@@ -4,8 +4,6 @@ All stories run through Spark together, each as an application of its own: a run
 whatever it holds.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

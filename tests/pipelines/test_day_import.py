@@ -1,7 +1,3 @@
-"""An import holds little of what it takes in, and writes the same days however little that is."""
-
-from __future__ import annotations
-
 import random
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Raw logs become rates, and a row without a time is refused by name."""
 
-from __future__ import annotations
-
 import datetime
 
 import pyarrow as pa

@@ -1,7 +1,3 @@
-"""An export breaks off and goes on, and shows nothing until a day is whole."""
-
-from __future__ import annotations
-
 import datetime
 
 import pyarrow.parquet as pq

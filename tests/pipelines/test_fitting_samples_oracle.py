@@ -1,7 +1,5 @@
 """The columns' samples are those that a plain reckoning makes, a row at a time."""
 
-from __future__ import annotations
-
 import math
 from datetime import date
 from statistics import fmean

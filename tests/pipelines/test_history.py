@@ -1,7 +1,5 @@
 """Days of the tables become what a simulator is fitted to, and bad ones are left out by name."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime
 
@@ -183,12 +181,3 @@ def test_the_folders_of_other_applications_are_not_looked_into(tmp_path):
     history = read(tmp_path)
 
     assert history.used == (day(2),)
-
-
-def test_a_file_that_is_no_table_is_refused_by_name(tmp_path):
-    write(tmp_path, 2)
-    [file] = tmp_path.glob("arrivals/v1/*/*/arrivals.parquet")
-    file.write_text("no table")
-
-    with pytest.raises(InputError, match=r"arrivals\.parquet: expected a Parquet file"):
-        read(tmp_path)

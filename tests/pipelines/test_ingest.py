@@ -1,7 +1,5 @@
 """Files of others: what is in them, and what is wrong with them, by file, row and column."""
 
-from __future__ import annotations
-
 import math
 import re
 

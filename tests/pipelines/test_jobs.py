@@ -1,7 +1,3 @@
-"""Days are worked out by tasks that know nothing of each other, and come out the same."""
-
-from __future__ import annotations
-
 from datetime import date
 
 import pyarrow as pa

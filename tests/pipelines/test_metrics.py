@@ -1,7 +1,3 @@
-"""The history is of the series that the controller reads."""
-
-from __future__ import annotations
-
 from weir_operator.metrics import names
 from weir_pipelines import metrics
 
@@ -11,9 +7,3 @@ ONLY_IN_HISTORY = {metrics.METRICS[metrics.IDLE]}
 
 def test_every_series_of_the_history_is_one_that_the_controller_reads():
     assert set(metrics.ROLES) - ONLY_IN_HISTORY <= names.NAMES
-
-
-def test_every_series_is_a_counter_a_state_or_a_gauge():
-    kinds = (metrics.COUNTERS, metrics.STATES, metrics.GAUGES)
-
-    assert sorted(role for kind in kinds for role in kind) == sorted(metrics.METRICS)

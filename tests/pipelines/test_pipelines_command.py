@@ -1,7 +1,3 @@
-"""`weir pipelines`: from a file of samples to a trace, and what is said of wrong input."""
-
-from __future__ import annotations
-
 import datetime
 
 import pytest

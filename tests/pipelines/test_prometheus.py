@@ -1,5 +1,3 @@
-"""How a Prometheus server is asked: in bounded pieces, again where it fails, and with rests."""
-
 from __future__ import annotations
 
 import base64

@@ -1,12 +1,9 @@
-"""Each problem of a day is listed once, with how long it lasted."""
-
-from __future__ import annotations
-
 import datetime
 
 import pytest
 from pyspark.sql import Row
 
+from tests.pipelines.known_history import arrivals_of
 from weir_pipelines.quality import find_problems
 from weir_pipelines.schemas import ARRIVALS
 
@@ -14,22 +11,7 @@ DAY = datetime.date(2026, 3, 2)
 
 
 def a_minute(operator, minute, **changes):
-    values = {
-        "operator": operator,
-        "minute": minute,
-        "arrived": 20.0,
-        "taken": 20.0,
-        "given": 20.0,
-        "backlog": None,
-        "blocked": 0.0,
-        "utilisation": 0.2,
-        "replicas": 1.0,
-        "completeness": 1.0,
-        "faults": [],
-        "app": "app",
-        "day": DAY,
-    }
-    return Row(**{**values, **changes})
+    return Row(**arrivals_of(minute, operator=operator, app="app", day=DAY, **changes))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """History from a real Prometheus with limits, a password, and a certificate of its own."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import ssl

@@ -1,7 +1,3 @@
-"""Old samples go once they are worked up, day by day, and what was made of them stays."""
-
-from __future__ import annotations
-
 import datetime
 import os
 
@@ -44,14 +40,6 @@ def test_old_days_lose_their_samples_and_keep_what_was_made_of_them(store):
     assert store.partitions(SAMPLES) == store.partitions(SERIES) == tuple(YOUNG)
     assert store.partitions(ARRIVALS) == store.partitions(WORK) == tuple(DAYS)
     assert list((store.root / STAGING).iterdir()) == []
-
-
-def test_pruning_again_removes_nothing_more(store):
-    prune_samples(store, before=BEFORE)
-
-    again = prune_samples(store, before=BEFORE)
-
-    assert (again.removed, again.kept) == ((), ())
 
 
 @pytest.mark.parametrize("table", RESULTS, ids=lambda table: table.name)

@@ -1,64 +1,29 @@
 """What the tables hold can be fitted."""
 
-from __future__ import annotations
-
 import datetime
-import math
 import tracemalloc
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
-from weir_pipelines.errors import InputError
+from tests.pipelines.known_history import (
+    KnownJob,
+    KnownOperator,
+    arrivals_of,
+    work_of,
+    write_day,
+    write_rows,
+)
 from weir_pipelines.history import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Store
 
 DAY = Partition("app", datetime.date(1970, 1, 1))
 
 
-def arrivals_of(minute, **changes):
-    return {
-        "operator": "match",
-        "minute": minute,
-        "arrived": 25.0,
-        "taken": 20.0,
-        "given": 10.0,
-        "backlog": None,
-        "blocked": 0.0,
-        "utilisation": 0.4,
-        "replicas": 3.0,
-        "completeness": 1.0,
-        "faults": [],
-        **changes,
-    }
-
-
-def work_of(minute, pool, **changes):
-    return {
-        "operator": "match",
-        "pool": pool,
-        "minute": minute,
-        "replicas": 1.0,
-        "records": 600.0,
-        "seconds": 24.0,
-        "squares": 1.2,
-        "utilisation": 0.4,
-        "source": "helper",
-        "sink_records": 100.0,
-        "sink_seconds": 5.0,
-        **changes,
-    }
-
-
 def a_store(tmp_path, arrivals, work):
     store = Store(tmp_path)
-    for table, rows in ((ARRIVALS, arrivals), (WORK, work)):
-        file = store.path(table, DAY)
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(table)), file)
+    write_rows(store, ARRIVALS, DAY, arrivals)
+    write_rows(store, WORK, DAY, work)
     return store
 
 
@@ -83,43 +48,6 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
     assert services["small/500m"].variance == pytest.approx(1.2 / 600 - 0.040**2)
     assert services["large/1"].mean == pytest.approx(0.020)
     assert interval.response_time == pytest.approx(0.05)
-
-
-def test_a_restart_disturbs_its_interval_and_the_next_and_is_a_change(tmp_path):
-    store = a_store(
-        tmp_path,
-        [arrivals_of(0, faults=["restart"]), arrivals_of(300), arrivals_of(600)],
-        [work_of(minute, "small") for minute in (0, 300, 600)],
-    )
-
-    samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
-
-    assert [each.disturbed for each in samples.intervals] == [True, True, False]
-    assert [each.time for each in samples.changes] == [60.0]
-
-
-def test_what_is_unknown_stays_unknown(tmp_path):
-    store = a_store(
-        tmp_path,
-        [arrivals_of(0, arrived=None)],
-        [work_of(0, "small", squares=None, sink_records=None, sink_seconds=None)],
-    )
-
-    [interval] = read_fitting_samples(store, [DAY], ["small/1"]).samples.intervals
-
-    assert math.isnan(interval.operators["match"].arrived)
-    assert math.isnan(interval.operators["match"].services[0].variance)
-    assert math.isnan(interval.response_time)
-
-
-def test_a_value_that_must_be_there_and_is_not_is_refused_by_file_and_column(tmp_path):
-    store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
-    file = store.path(WORK, DAY)
-    rows = pa.table(pq.read_table(file).to_pydict() | {"records": pa.array([None], pa.float64())})
-    pq.write_table(rows, file)
-
-    with pytest.raises(InputError, match=r"work\.parquet: expected a value .* of column records"):
-        read_fitting_samples(store, [DAY], ["small/1"])
 
 
 def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_no_sample_and_the_pool_named(tmp_path):

@@ -1,7 +1,5 @@
 """Rows that no job writes are refused by file and column, whoever reads them."""
 
-from __future__ import annotations
-
 import math
 from datetime import date
 

@@ -1,7 +1,3 @@
-"""What is usual is learned from weeks, and another level is told from a burst."""
-
-from __future__ import annotations
-
 import datetime
 import math
 
@@ -80,11 +76,6 @@ def test_a_sunday_is_no_new_regime_once_sundays_are_known(spark):
     assert row.factor == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.parametrize("day", [0, 5, 6, 7, 12, 13])
-def test_nothing_is_said_of_a_day_that_has_no_two_like_it_before(spark, day):
-    assert find_regimes(weeks(spark, days=14), as_of(spark, day)).collect() == []
-
-
 def test_the_third_weekend_is_judged_by_the_weekends_before(spark):
     hours = weeks(spark, change=lambda day, hour: 0.4 if day == 19 else 1.0)
 
@@ -105,3 +96,9 @@ def test_an_hour_is_averaged_over_minutes_that_are_covered(spark):
     [row] = average_hours(spark.createDataFrame(rows, columns)).collect()
 
     assert (row.hour, row.rate, row.week_hour) == (2, 10.0, 2)
+
+
+def test_nothing_is_said_of_a_day_that_has_no_two_like_it_before(spark):
+    days = as_of(spark, 0, 5, 6, 7, 12, 13)
+
+    assert find_regimes(weeks(spark, days=14), days).collect() == []

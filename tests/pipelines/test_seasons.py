@@ -1,7 +1,3 @@
-"""Profiles and regimes become what a policy begins with."""
-
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime
 

@@ -88,12 +88,3 @@ def test_minutes_are_those_of_a_plain_computation(drawn, shuffle):
     assert covered.keys() == expected.keys()
     for key, pair in expected.items():
         assert covered[key] == pytest.approx(pair)
-
-
-def test_the_plain_computation_counts_what_rose():
-    samples = [(1, 1000 * second, 20.0 * second, None) for second in range(0, 125, 5)]
-
-    assert one_minute_at_a_time(samples) == {
-        (1, 0): pytest.approx((1200.0, 60_000)),
-        (1, 60): pytest.approx((1200.0, 60_000)),
-    }

@@ -1,7 +1,3 @@
-"""Service times, speeds and selectivities come out as they were put in, and how surely."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np

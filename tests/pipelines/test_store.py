@@ -1,7 +1,5 @@
 """Partitions are there whole or not at all, and only those that fit their table."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import re
@@ -13,7 +11,7 @@ import pytest
 
 from weir_pipelines.errors import InputError, StoreError
 from weir_pipelines.jobs import Work, read_table, write_table
-from weir_pipelines.schemas import ARRIVALS, SAMPLES, TABLES
+from weir_pipelines.schemas import ARRIVALS, SAMPLES
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import FORGOTTEN_AFTER, STAGING, Partition, Store, Tables, arrow_schema
 
@@ -159,10 +157,3 @@ def test_days_that_are_not_there_are_no_rows(spark, tmp_path):
 
     assert rows.collect() == []
     assert rows.columns == [*ARRIVALS.names, "app", "day"]
-
-
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_every_table_says_what_its_columns_mean_and_is_sorted_by_some(table):
-    assert all(column.meaning for column in table.columns)
-    assert set(table.order) <= set(table.names)
-    assert len(arrow_schema(table)) == len(table.columns)

@@ -1,7 +1,5 @@
 """What is read as a trace goes from the first day to the last, and says what is missing."""
 
-from __future__ import annotations
-
 import datetime
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Tables that another user wrote for themselves are named, and not taken for none."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 from datetime import date

@@ -1,9 +1,3 @@
-"""EDF's requests: which comes first."""
-
-from __future__ import annotations
-
-import pytest
-
 from weir_policies.application_manager.edf import (
     Adaptation,
     AdaptationRequest,
@@ -28,14 +22,3 @@ def test_of_equal_scores_a_scale_out_comes_first_and_then_the_name_decides():
     ranked = prioritise(requests)
 
     assert [each.operator for each in ranked] == ["a", "b", "rank", "c"]
-
-
-@pytest.mark.parametrize(("change", "kind"), [(1, Adaptation.SCALE_OUT), (-1, Adaptation.SCALE_IN)])
-def test_a_step_changes_the_replicas_by_one(change, kind):
-    request = step_of("a", change, 0.5)
-
-    assert (request.kind, request.change) == (kind, change)
-
-
-def test_a_migration_leaves_the_number_of_replicas():
-    assert AWAY.change == 0

@@ -48,12 +48,6 @@ def sum_of_base(memory, o):
     return total
 
 
-@numba.njit
-def count_up(own):
-    own.updates += 1
-    return own.updates
-
-
 def operators(count):
     return empty_view(operators=count, node_types=1, max_replicas=1)
 
@@ -89,13 +83,6 @@ def test_what_python_writes_is_read_in_a_kernel_by_the_base_class_too():
     assert (own.grid == 7.0).all()
 
 
-def test_a_kernel_can_be_called_with_a_row():
-    own = Learned(Learned.allocate(operators(1), window=1, updates=4)[0])
-
-    assert count_up(own) == 5
-    assert own.updates == 5
-
-
 def test_fields_do_not_overlap():
     own = Learned(Learned.allocate(operators(1), window=3)[0])
 
@@ -127,12 +114,6 @@ def test_a_table_that_is_half_full_grows_and_keeps_everything():
     assert [read(own.keys, own.values, 1000 * key) for key in range(9)] == list(range(1, 10))
     assert (own.alpha, own.estimates.tolist()) == (0.5, [3.0, 3.0])
     assert (Estimating(larger[0]).keys == -1).all()
-
-
-def test_a_table_with_room_stays_as_it_is():
-    memory = allocate_table(Estimating, operators(1), keys=2**40, writes=4)
-
-    assert grow(Estimating, memory) is memory
 
 
 @pytest.mark.parametrize("name", ["words", "fields", "allocate"])

@@ -1,7 +1,5 @@
 """EDF's Node Manager: which node wants to be rid of a replica."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -67,10 +65,6 @@ def test_every_replica_is_drawn_as_often():
     replicas = Counter(each.replica for each in requests if each is not None)
     # Four standard errors of a share; the seed is fixed, so this holds always or never.
     assert min(replicas.values()) / drawn == pytest.approx(1 / 3, abs=4 * 0.5 / math.sqrt(drawn))
-
-
-def test_the_same_draws_give_the_same_request():
-    assert ask(a_node(), seed=5) == ask(a_node(), seed=5)
 
 
 def test_a_node_is_slow_where_its_replicas_take_longer_than_their_equals_elsewhere():

@@ -1,7 +1,5 @@
 """EDF's token bucket: which tokens come, which go, and what they pay."""
 
-from __future__ import annotations
-
 import pytest
 
 from weir_policies.application_manager.edf import (

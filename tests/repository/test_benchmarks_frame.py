@@ -1,7 +1,5 @@
 """The frame of the benchmarks: it lists them, runs one, and writes every figure down."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

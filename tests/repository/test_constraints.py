@@ -1,7 +1,5 @@
 """Guards the pins: complete, exact, and free of addresses."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib.metadata import requires, version

@@ -1,7 +1,5 @@
 """The script that runs the tests on a real cluster says where there can be none."""
 
-from __future__ import annotations
-
 
 def test_a_machine_without_a_cluster_is_told_so_in_one_line_and_goes_on(run, tmp_path):
     ended = run(["scripts/e2e"], WEIR_CLUSTER=str(tmp_path / "nowhere"))

@@ -1,7 +1,5 @@
 """Guards the layout: roots that are no packages, and imports that only go down."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -26,18 +24,3 @@ def test_the_standard_library_is_not_hidden_from_the_repository_root(root, run):
     shown = run([sys.executable, "-c", "import operator, json.tool; print(operator.add(2, 2))"])
 
     assert shown.stdout == "4\n", shown.stderr
-
-
-def test_json_tool_works_from_the_repository_root(root, run, tmp_path):
-    document = tmp_path / "document.json"
-    document.write_text('{"a": 1}')
-
-    shown = run([sys.executable, "-m", "json.tool", "--compact", document])
-
-    assert shown.stdout == '{"a":1}\n', shown.stderr
-
-
-def test_imports_only_go_down(run, bin_folder):
-    linted = run([bin_folder / "lint-imports"])
-
-    assert linted.returncode == 0, linted.stdout

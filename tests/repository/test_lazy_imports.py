@@ -4,8 +4,6 @@ Import contracts cannot see whether an import is lazy, so a fresh Python is aske
 stand in for the heavy ones, so that an import would succeed here and be seen.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -20,12 +18,6 @@ LIGHT_WORK = {
     ),
     "what a fit and a trace take from the tables": (
         "import weir_pipelines.history, weir_pipelines.traces"
-    ),
-    "weir --help": (
-        "import contextlib, io, weir_cli.main\n"
-        "sys.argv = ['weir', '--help']\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    weir_cli.main.main()"
     ),
 }
 

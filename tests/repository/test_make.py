@@ -1,7 +1,5 @@
 """Guards the commands: each says what it does, the README's exist, a poor machine is told why."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -18,24 +16,6 @@ def test_make_alone_prints_every_command_with_its_help(run, targets):
     helped = re.findall(r"^  make ([a-z0-9-]+) +\S", shown.stdout, flags=re.MULTILINE)
     assert helped == targets
     assert {"demo", "test", "check", "bench"} <= set(targets)
-
-
-def test_the_readme_shows_both_commands(root):
-    lines = (root / "README.md").read_text().splitlines()
-
-    shown = {" ".join(line.split()[:2]) for line in lines if line.startswith("make ")}
-    assert shown == {"make demo", "make test"}
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_every_make_command_of_a_page_exists(root, targets, page):
-    text = (root / page).read_text()
-    named = set(re.findall(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", text, re.M))
-
-    commands = {quoted or shown for quoted, shown in named}
-
-    assert "test" in commands
-    assert commands <= set(targets)
 
 
 def test_the_helper_agrees_that_this_machine_will_do(run, bin_folder):

@@ -1,7 +1,5 @@
 """The pages are true: links lead somewhere, the short manifest is accepted, decisions are whole."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -12,16 +10,6 @@ SECTIONS = ["Summary", "Motivation", "Proposal", "Drawbacks", "Alternatives"]
 @pytest.fixture(scope="module")
 def pages(root, own_files):
     return {path: (root / path).read_text() for path in own_files if path.suffix == ".md"}
-
-
-def test_no_page_has_the_marks_of_a_merge(pages):
-    marked = [
-        str(path)
-        for path, text in pages.items()
-        if re.search(r"^(<{7}|>{7}) ", text, flags=re.MULTILINE)
-    ]
-
-    assert marked == []
 
 
 def test_every_link_between_pages_leads_to_a_file(root, pages):
@@ -52,14 +40,3 @@ def test_the_folders_of_the_map_exist(root, pages):
 
     assert [place for place in named if not (root / place).exists()] == []
     assert "operator/weir_operator/rescale/" in named
-
-
-def test_the_short_manifest_of_the_readme_is_accepted(root, run, bin_folder, tmp_path):
-    manifest = tmp_path / "streamapp.yaml"
-    [shown] = re.findall(r"```yaml\n(.*?)```", (root / "README.md").read_text(), flags=re.DOTALL)
-    manifest.write_text(shown)
-    (tmp_path / "trips.jar").touch()
-
-    validated = run([bin_folder / "weir", "validate", manifest])
-
-    assert validated.returncode == 0, validated.stdout + validated.stderr

@@ -1,7 +1,5 @@
 """Policies that other packages declare are found by their names, and keep the promise."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

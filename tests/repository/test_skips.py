@@ -1,7 +1,3 @@
-"""A skipped test is loud, and fails a run that was told so."""
-
-from __future__ import annotations
-
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -25,15 +21,6 @@ def guarded(pytester, root):
     return pytester
 
 
-def test_a_skipped_test_fails_the_run_where_nothing_may_be_missing(guarded):
-    guarded.makepyfile(ONE_SKIPPED)
-
-    result = guarded.runpytest_subprocess("--fail-on-skip")
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*1 tests were skipped: the run fails*"])
-
-
 def test_a_skipped_test_is_announced_where_it_may_be_skipped(guarded):
     guarded.makepyfile(ONE_SKIPPED)
 
@@ -43,28 +30,27 @@ def test_a_skipped_test_is_announced_where_it_may_be_skipped(guarded):
     result.stdout.fnmatch_lines(["*1 tests were skipped: see -rs for why*"])
 
 
-def test_a_run_without_skipped_tests_passes(guarded):
-    guarded.makepyfile("def test_runs():\n    assert True\n")
+@pytest.mark.parametrize(
+    ("tests", "code", "told"),
+    [
+        (ONE_SKIPPED, pytest.ExitCode.TESTS_FAILED, "false"),
+        ("def test_fails():\n    assert False\n", pytest.ExitCode.TESTS_FAILED, "true"),
+        (
+            f"{ONE_SKIPPED}\ndef test_fails():\n    assert False\n",
+            pytest.ExitCode.TESTS_FAILED,
+            "false",
+        ),
+        ("def test_runs():\n    assert True\n", pytest.ExitCode.OK, "false"),
+        ("def test_ends():\n    raise KeyboardInterrupt\n", pytest.ExitCode.INTERRUPTED, "false"),
+    ],
+    ids=["skipped", "failed", "skipped and failed", "passed", "ended"],
+)
+def test_where_nothing_may_be_missing_it_is_noted_whether_failed_tests_are_all_that_is_wrong(
+    guarded, tests, code, told
+):
+    guarded.makepyfile(tests)
 
     result = guarded.runpytest_subprocess("--fail-on-skip")
 
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.no_fnmatch_line("*tests were skipped*")
-
-
-@pytest.mark.parametrize(
-    ("tests", "told"),
-    [
-        ("def test_fails():\n    assert False\n", "true"),
-        (f"{ONE_SKIPPED}\ndef test_fails():\n    assert False\n", "false"),
-        ("def test_runs():\n    assert True\n", "false"),
-        ("def test_ends():\n    raise KeyboardInterrupt\n", "false"),
-    ],
-)
-def test_it_is_noted_whether_failed_tests_are_all_that_is_wrong(guarded, tests, told):
-    guarded.makepyfile(tests)
-
-    guarded.runpytest_subprocess("--fail-on-skip")
-
     noted = guarded.path / ".pytest_cache/v/weir/may-run-again"
-    assert noted.read_text() == told
+    assert (result.ret, noted.read_text()) == (code, told)

@@ -1,7 +1,5 @@
 """The script that runs tests again that fail: which runs it tries again, and how they end."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -15,7 +15,7 @@ from weir_simulator.experiment import (
     Operator,
     TraceSource,
 )
-from weir_simulator.frontier import Frontier, FrontierCandidate, FrontierOrder, price_objectives
+from weir_simulator.frontier import FrontierCandidate
 from weir_simulator.result import Result
 from weir_simulator.state import HISTORY
 from weir_simulator.traces import TraceKind
@@ -55,17 +55,7 @@ def a_finished_run(
     reconfigurations: float = 2.0,
     refusal: str = "",
 ) -> FinishedRun:
-    """Return a run with the given outcome, or a refused one.
-
-    Args:
-        name: Of the experiment.
-        policy: Its name.
-        seed: Of the run.
-        cost: Mean of a slot.
-        violations: Percent of slots.
-        reconfigurations: Percent of slots.
-        refusal: Why there is no outcome; empty where there is one.
-    """
+    """Return a run with the given outcome, or a refused one."""
     planned = PlannedRun(name=name, experiment=an_experiment(), policy=policy, seed=seed)
     if refusal:
         return FinishedRun(planned=planned, result=None, refusal=refusal)
@@ -96,14 +86,7 @@ def a_finished_run(
 def a_candidate(
     *, price: float, missed: tuple[float, ...], planned: float = 0.05, spread: float = 0.0
 ) -> FrontierCandidate:
-    """Return a way to run with the given outcome.
-
-    Args:
-        price: Per hour.
-        missed: Percent of slots above each bound.
-        planned: Bound that it plans for, s.
-        spread: How far two seeds are from the price and the misses.
-    """
+    """Return a way to run with the given outcome, of two seeds that are `spread` from its means."""
     return FrontierCandidate(
         planned=planned,
         emphasis=1.0,
@@ -115,37 +98,8 @@ def a_candidate(
     )
 
 
-def a_frontier(*, spread: float = 0.0) -> Frontier:
-    """Return prices of three bounds, of which no deployment keeps the first.
-
-    Args:
-        spread: How far two seeds are apart, half.
-    """
-    bounds, allowed = (0.02, 0.05, 0.1), (1.0, 5.0)
-    candidates = (
-        a_candidate(price=3.0, missed=(20.0, 0.5, 0.0), spread=spread),
-        a_candidate(price=2.0, missed=(40.0, 4.0, 0.2), planned=0.1, spread=spread),
-    )
-    return Frontier(
-        order=FrontierOrder(
-            experiment=an_experiment(),
-            policy="planner",
-            bounds=bounds,
-            allowed=allowed,
-            seeds=(1, 2),
-        ),
-        points=price_objectives(candidates, bounds, allowed, (12.0, 0.0, 0.0)),
-        refusals=(),
-    )
-
-
 def a_tuning(*, better: bool = True, keeps: bool = True) -> tuple[TuningRequest, TuningResult]:
-    """Return a request and a possible result: three evaluations, one of them short.
-
-    Args:
-        better: Whether the best is surely better than what was in force.
-        keeps: Whether anything keeps the constraints.
-    """
+    """Return a request and a possible result: three evaluations, one of them short."""
     before = Tuning(weights=CostWeights(), budgets={"op": 0.05})
     best = Tuning(weights=CostWeights(violation=0.2), budgets={"op": 0.04})
     order = TuningRequest(experiment=an_experiment(), algorithm="random", incumbent=before)

@@ -1,7 +1,5 @@
 """EDF's Application Manager in the simulator: tokens and suspension, downtime and backlog."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -15,7 +13,6 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
 from weir_simulator.reference import run_reference
 from weir_simulator.result import new_outcome
-from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
 BOUND = 0.05
@@ -134,15 +131,6 @@ def test_what_a_restart_holds_up_is_worked_off_in_the_slots_after_it():
     [first, *_] = np.flatnonzero(run[:, AT_CHANGE] == RESTART)
     # Records wait 10 s and less after the restart, where a steady slot takes them milliseconds.
     assert run[first + 1, AT_TIME] > 20 * run[-1, AT_TIME]
-
-
-def test_grants_by_tokens_are_simulated_by_name_of_any_policy():
-    experiment = an_experiment(arbitration={"tokenBucket": {"every": "60s", "size": 2}})
-
-    free = simulate(an_experiment(), seed=1, policy="ql")
-    bound = simulate(experiment, seed=1, policy="ql")
-
-    assert bound.reconfigurations < free.reconfigurations
 
 
 def test_thresholds_the_wrong_way_round_are_refused():

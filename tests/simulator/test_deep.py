@@ -1,7 +1,5 @@
 """The batched loop of the deep policies against the plain loop, which asks the live policy."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

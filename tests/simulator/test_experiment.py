@@ -1,5 +1,3 @@
-"""What an experiment says of itself, and the operators as they are and as a policy is told."""
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -10,7 +8,7 @@ from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import Aggregation, Neighbourhood, Sharing
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import believed_models, draw_speedups, true_models
-from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource, World
+from weir_simulator.experiment import Believed, NodeType, Operator, TraceSource
 from weir_simulator.traces import TraceKind
 
 
@@ -67,17 +65,6 @@ def test_a_bound_that_cannot_be_kept_is_shared_equally():
     experiment = an_experiment(operators=operators, edges=(["a", "b"],))
 
     assert share(experiment, "planner") == share(experiment, "ql-pds")
-
-
-def test_downtime_implies_that_backlog_is_carried():
-    assert World(downtime=5.0).carries_backlog
-    assert World(queues=True).carries_backlog
-    assert not World().carries_backlog
-
-
-def test_an_experiment_that_cannot_be_right_is_refused_in_python_as_well():
-    with pytest.raises(ValidationError, match="a node type"):
-        an_experiment(initial={"t7": 1})
 
 
 def test_the_truth_is_what_the_file_says():
@@ -210,10 +197,6 @@ def test_a_made_up_trace_keeps_its_time_of_day_wherever_it_starts():
     late = arrival_rates(TraceSource(kind=TraceKind.TAXI, start=50, slots=10))
 
     assert late.tolist() == whole[50:].tolist()
-
-
-def test_a_made_up_trace_without_a_length_is_a_week_of_minutes():
-    assert arrival_rates(TraceSource(kind=TraceKind.TWEETS)).shape == (7 * 24 * 60,)
 
 
 def test_a_trace_file_that_changed_is_read_again(tmp_path):

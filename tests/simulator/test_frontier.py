@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulator.builders import a_candidate, a_frontier, an_experiment
+from tests.simulator.builders import a_candidate, an_experiment
 from weir_policies.errors import UnknownPolicyError
 from weir_simulator.frontier import (
     FrontierOrder,
@@ -81,13 +81,6 @@ def test_a_looser_objective_never_costs_more(candidates):
             if loose.bound >= tight.bound and loose.allowed >= tight.allowed and tight.chosen:
                 assert loose.chosen is not None
                 assert loose.chosen.price.mean <= tight.chosen.price.mean
-
-
-@pytest.mark.parametrize(("bound", "share"), [(0.02, 1.0), (0.05, 5.0), (0.1, 1.0)])
-def test_points_are_found_by_their_objective(bound, share):
-    point = a_frontier().at(bound, share)
-
-    assert (point.bound, point.allowed) == (bound, share)
 
 
 def test_every_bound_is_planned_for_with_every_emphasis_and_seed():

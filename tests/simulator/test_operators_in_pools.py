@@ -145,10 +145,9 @@ def an_experiment_in_pools(*, limited, **fields):
     )
 
 
-@pytest.mark.parametrize("limited", [False, True], ids=["room for all", "limited pools"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_operator_leaves_its_pools(policy, limited, installed):
-    experiment = an_experiment_in_pools(limited=limited)
+def test_no_operator_leaves_its_pools(policy, installed):
+    experiment = an_experiment_in_pools(limited=True)
 
     run(experiment, policy)
 

@@ -1,7 +1,5 @@
 """The compiled loop does what the plain one does, slot by slot, for every compiled policy."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

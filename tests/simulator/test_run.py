@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.simulator.builders import an_experiment
-from weir_policies.errors import ParameterError, UnknownPolicyError
 from weir_simulator.run import simulate
 
 
@@ -51,16 +48,6 @@ def test_the_parts_add_up():
     )
     assert sum(result.replicas.values()) >= 1
     assert result.curve[-1] == pytest.approx(result.average_cost)
-
-
-def test_an_unknown_policy_is_refused_by_name():
-    with pytest.raises(UnknownPolicyError, match="oracle"):
-        run(policy="oracle")
-
-
-def test_a_wrong_parameter_is_refused_by_name():
-    with pytest.raises(ParameterError, match="haste"):
-        run(policy="ql-pds", parameters={"haste": 3})
 
 
 def test_a_change_in_the_world_happens_in_its_slot():

@@ -1,13 +1,9 @@
-"""What a policy learns in the simulator, it knows where it is loaded."""
-
 import json
 
 import numpy as np
-import pytest
 
 from tests.simulator.builders import an_experiment
 from weir_policies import registry
-from weir_policies.errors import UnknownPolicyError
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import an_observation
 from weir_simulator.beliefs import believed_models
@@ -49,11 +45,6 @@ def test_the_same_seed_teaches_the_same():
 def test_policies_that_explore_are_trained_first_and_those_that_plan_are_not():
     assert registry.learns_by_trying("ql")
     assert not registry.learns_by_trying("planner")
-
-
-def test_nobody_knows_whether_an_unknown_policy_learns():
-    with pytest.raises(UnknownPolicyError):
-        registry.learns_by_trying("no-such-policy")
 
 
 def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():

@@ -1,13 +1,9 @@
 """The simulated world against closed forms: queues where it is steady, fluids where it is not."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
@@ -61,24 +57,6 @@ def test_one_replica_with_exponential_service_is_the_m_m_1_queue():
     measured = times(an_experiment(), rates)
 
     np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates))
-
-
-def test_a_steady_service_is_the_m_d_1_queue():
-    operator = {"name": "op", "serviceRate": SERVICE_RATE, "scv": 0.0, "maxReplicas": 10}
-    rates = np.array([10.0, 50.0, 90.0])
-    rho = rates / SERVICE_RATE
-
-    measured = times(an_experiment(operators=[operator]), rates)
-
-    np.testing.assert_allclose(measured, (2 - rho) / (2 * SERVICE_RATE * (1 - rho)))
-
-
-def test_replicas_split_a_poisson_stream_into_queues_of_their_own():
-    rates = np.array([100.0, 280.0])
-
-    measured = times(an_experiment(initial={"t1": 3}), rates)
-
-    np.testing.assert_allclose(measured, 1 / (SERVICE_RATE - rates / 3))
 
 
 def test_a_saturated_operator_never_answers_where_nothing_is_carried_over():
@@ -153,37 +131,6 @@ def test_costs_are_the_weighted_parts():
     assert outcome.totals[COST] == pytest.approx(2 * 0.5 + 4 * 0.3 * 4 / 10)
     assert (outcome.history[:, AT_PRICE] == 2.0).all()
     assert (outcome.history[:, AT_REPLICAS] == 4).all()
-
-
-@settings(max_examples=40)
-@given(
-    rate=st.floats(0, 900),
-    more=st.floats(0, 100),
-    replicas=st.integers(1, 9),
-    sharing=st.sampled_from(["equal", "proportional", "byLoad"]),
-)
-def test_more_load_takes_longer_more_or_faster_replicas_do_not(rate, more, replicas, sharing):
-    def respond(at, count, speedup=1.0):
-        node_type = {"name": "t1", "speedup": speedup, "price": 1.0}
-        experiment = an_experiment(nodeTypes=[node_type], initial={"t1": count}, sharing=sharing)
-        return times(experiment, [at])[0]
-
-    here = respond(rate, replicas)
-
-    assert respond(rate + more, replicas) >= here
-    assert respond(rate, replicas + 1) <= here
-    assert respond(rate, replicas, speedup=1.3) <= here
-
-
-@given(rate=st.floats(0, 390), replicas=st.integers(1, 4))
-@settings(max_examples=40)
-def test_the_sharing_rules_agree_where_all_replicas_are_equally_fast(rate, replicas):
-    answers = [
-        times(an_experiment(initial={"t1": replicas}, sharing=rule), [rate])[0]
-        for rule in ("equal", "proportional", "byLoad")
-    ]
-
-    assert answers == pytest.approx([answers[0]] * 3)
 
 
 def test_a_change_leaves_what_it_does_not_name_as_it_was():

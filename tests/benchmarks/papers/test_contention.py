@@ -1,7 +1,5 @@
 """The ground truth for AuTraScale+: where its curves go, and what the figures ask of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

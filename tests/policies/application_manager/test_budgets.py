@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -16,7 +14,7 @@ from weir_policies.application_manager.budgets import (
 from weir_policies.errors import InfeasibleObjectiveError, ParameterError
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import NodeType
-from weir_policies.policy import OperatorModel
+from weir_policies.testing import a_model
 
 # The "complex" application of the 2023 paper: paths of three, three and two operators.
 COMPLEX = Dataflow(
@@ -120,22 +118,17 @@ def test_equal_quotas_keep_the_bound_of_a_single_sink():
     assert COMPLEX.response_time(quotas) <= BOUND * (1 + 1e-9)
 
 
-def a_model(name, service_mean, max_replicas=6):
-    return OperatorModel(
-        name=name,
-        node_types=(NodeType(name="t1", pool="p1", speedup=1.0, price=1.0),),
-        service_mean=service_mean,
-        service_scv=1.0,
-        max_replicas=max_replicas,
-        keyed=True,
-    )
+ONE_TYPE = {"node_types": (NodeType(name="t1", pool="p1", speedup=1.0, price=1.0),)}
+A, B, SLOW = (
+    a_model(name=name, service_mean=mean, service_scv=1.0, max_replicas=6, keyed=True, **ONE_TYPE)
+    for name, mean in (("a", 0.001), ("b", 0.005), ("a", 0.06))
+)
 
 
 def test_profiled_budgets_are_the_times_at_the_load_that_brings_the_path_to_the_bound():
     flow = Dataflow(operators=("a", "b"), edges=(Edge(source="a", target="b"),))
-    quick, slow = a_model("a", 0.001), a_model("b", 0.005)
 
-    budgets = profile_budgets(flow, [quick, slow], 0.05, rate=200.0)
+    budgets = profile_budgets(flow, [A, B], 0.05, rate=200.0)
 
     # Two replicas of b are 50 % busy, one would be 100 %. Both are M/M/1 queues of one load.
     load = (1 / 0.001) - 1 / budgets["a"]
@@ -148,4 +141,4 @@ def test_a_bound_that_no_load_meets_cannot_be_profiled():
     flow = Dataflow(operators=("a",), edges=())
 
     with pytest.raises(InfeasibleObjectiveError):
-        profile_budgets(flow, [a_model("a", 0.06)], 0.05, rate=1.0)
+        profile_budgets(flow, [SLOW], 0.05, rate=1.0)

@@ -1,7 +1,5 @@
 """Requests that want the same place: the highest score is served first, as far as there is room."""
 
-from __future__ import annotations
-
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest, drop_conflicts
 
 

@@ -1,7 +1,5 @@
 """How a state becomes the inputs of a network, by hand for two node types, K = 3 and 3 levels."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,13 +1,11 @@
 """The network: its published sizes, its gradient against torch's own, its runs apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 
 from weir_policies.deep.encodings import Codes, Encoding, make_scheme
-from weir_policies.deep.network import Network, build_network, evaluate, fit
+from weir_policies.deep.network import Network, build_network, fit
 from weir_policies.deep.parameters import DeepParameters
 
 
@@ -62,28 +60,6 @@ def test_a_step_is_the_one_that_recorded_gradients_give(sizes):
     for was, now in zip((*weights, *biases), (*network.weights, *network.biases), strict=True):
         assert was.grad is not None
         torch.testing.assert_close(now, was.detach() - 0.1 * was.grad)
-
-
-def test_an_aim_that_is_reached_changes_nothing():
-    network = a_network((7, 5, 3), runs=1)
-    codes = some_codes(runs=1, states=4, inputs=7)
-    before = evaluate(network, codes).copy()
-    outputs = np.full((1, 4), 2)
-
-    fit(network, codes, outputs, before[:, :, 2].astype(np.float64), learning_rate=0.1)
-
-    assert evaluate(network, codes) == pytest.approx(before, abs=1e-7)
-
-
-def test_steps_bring_the_output_to_its_aim_and_leave_others_alone():
-    network = a_network((7, 6, 2), runs=1)
-    codes = some_codes(runs=1, states=1, inputs=7)
-    outputs, aims = np.zeros((1, 1), dtype=np.int64), np.array([[0.7]])
-
-    for _ in range(300):
-        fit(network, codes, outputs, aims, learning_rate=0.1)
-
-    assert evaluate(network, codes)[0, 0, 0] == pytest.approx(0.7, abs=1e-3)
 
 
 def test_many_runs_learn_what_each_learns_alone():

@@ -1,7 +1,5 @@
 """The pieces that the 2018 systems share, against plain versions of them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

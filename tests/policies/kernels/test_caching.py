@@ -1,15 +1,12 @@
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from weir_policies.kernels.caching import BUILT, find_sources
+from weir_policies.kernels.caching import find_sources
 from weir_policies.operator_manager import q_learning_pds
 
 ROOT = Path(__file__).parents[3]
@@ -86,13 +83,6 @@ def run_whole(tmp_path):
     return run
 
 
-@pytest.fixture
-def built_for_two(run_whole):
-    """Build the functions of a file that adds 1 (to 1)."""
-    run_whole(added=1)
-    run_whole(added=1, then=COLLECT)
-
-
 def test_an_edit_of_what_a_kernel_is_made_from_compiles_it_again(run_whole):
     assert run_whole(added=1) == ["2", "0"]
     assert run_whole(added=1) == ["2", "1"]
@@ -104,23 +94,14 @@ def test_an_edit_of_a_constant_that_a_kernel_uses_compiles_it_again(run_whole):
     assert run_whole(added=41, whole=CONSTANT) == ["42", "0"]
 
 
-@pytest.mark.usefixtures("built_for_two")
-def test_what_was_built_is_used_in_another_folder_with_an_empty_cache(run_whole):
+def test_what_was_built_is_used_for_the_same_sources_and_processor_alone(run_whole, tmp_path):
+    run_whole(added=1)
+    run_whole(added=1, then=COLLECT)
+
     assert run_whole(added=1, folder="two") == ["2", "1"]
-
-
-@pytest.mark.usefixtures("built_for_two")
-def test_what_was_built_of_other_sources_is_not_used(run_whole):
-    assert run_whole(added=41, folder="two") == ["42", "0"]
-
-
-@pytest.mark.usefixtures("built_for_two")
-def test_what_was_built_for_another_processor_is_not_used(run_whole):
-    assert run_whole(added=1, folder="two", NUMBA_CPU_NAME="core2") == ["2", "0"]
-
-
-@pytest.mark.usefixtures("built_for_two")
-def test_only_what_python_calls_is_built(tmp_path):
+    assert run_whole(added=41, folder="three") == ["42", "0"]
+    assert run_whole(added=1, folder="four", NUMBA_CPU_NAME="core2") == ["2", "0"]
+    # Only what Python calls is built.
     assert {path.parent.name for path in (tmp_path / "built").rglob("*.nbc")} == {"weir_whole"}
 
 
@@ -140,14 +121,6 @@ def test_what_another_python_compiled_is_built_too_but_not_copied_to_a_cache(run
     )
     assert all(own in name for name in cached)
     assert len(built) == 2 * len(cached) > 0
-
-
-def test_the_wheel_takes_what_was_built():
-    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
-
-    assert hatch["build"]["targets"]["wheel"]["artifacts"] == [
-        str(BUILT.relative_to(ROOT)),
-    ]
 
 
 def test_a_machine_without_a_folder_to_write_to_is_told_the_remedy(tmp_path, run_whole):

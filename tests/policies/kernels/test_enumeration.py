@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
+from tests.policies.views import view_of
 from weir_policies.kernels.enumeration import (
     count_near,
     list_rows,
@@ -11,8 +10,6 @@ from weir_policies.kernels.enumeration import (
     next_nearby,
     price_evenly,
 )
-from weir_policies.kernels.policy import fill_model, fill_present
-from weir_policies.kernels.view import empty_view
 from weir_policies.model.cost import kind_of_change
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import ChangeKind
@@ -32,10 +29,7 @@ def node_types(count, *, per_pool=2, limit=None):
 def a_view(types, max_replicas, here=None):
     counts = here or (1,) + (0,) * (len(types) - 1)
     model = a_model(node_types=types, max_replicas=max_replicas)
-    view = empty_view(operators=1, node_types=len(types), max_replicas=max_replicas)
-    fill_model(view, 0, model)
-    fill_present(view, an_observation(model=model, deployment=Deployment(counts)))
-    return view
+    return view_of(an_observation(model=model, deployment=Deployment(counts)))
 
 
 def listed(view):

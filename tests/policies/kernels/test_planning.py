@@ -5,13 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.policies.views import view_of
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.planning import Plan, count_transition, find_best, new_plan, sweep
-from weir_policies.kernels.policy import fill_model, fill_present
 from weir_policies.kernels.ranking import count_deployments, list_deployments, number_of
 from weir_policies.kernels.steps import choose_action
-from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.testing import a_model, an_observation
 
@@ -50,10 +49,8 @@ def test_more_than_a_million_states_are_refused_with_what_to_change(name):
 
 def plan():
     """Return a plan of two node types and at most two replicas, with transitions counted."""
-    view = empty_view(operators=1, node_types=2, max_replicas=2)
     model = a_model(node_types=TYPES, max_replicas=2)
-    fill_model(view, 0, model)
-    fill_present(view, an_observation(model=model, deployment=Deployment((1, 0))))
+    view = view_of(an_observation(model=model, deployment=Deployment((1, 0))))
     memory = new_plan(
         Plan,
         view,

@@ -1,7 +1,5 @@
 """A policy's view: an observation is written once, between learning and deciding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

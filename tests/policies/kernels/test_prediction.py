@@ -1,7 +1,3 @@
-"""The compiled model says of one deployment what the model says of many."""
-
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""A policy's tables may be kept elsewhere: what it learns and decides is the same."""
-
 import gc
 import json
 import math

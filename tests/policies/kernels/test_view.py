@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
@@ -41,17 +40,6 @@ def test_what_is_written_in_one_function_is_read_in_the_other(view: View) -> Non
     assert view.target.tolist() == [[0, 0, 0], [11, 11, 11]]
     assert view.seen["rate"].tolist() == [0, 36]
     assert returned == 36 + 36 + 5
-
-
-def test_every_call_gets_the_arrays_of_its_own_view(view: View) -> None:
-    add_twice(1, view)
-    other = view._replace(target=np.full((2, 3), 100, dtype=np.int64))
-
-    add_twice(1, other)
-
-    assert view.target[1].tolist() == [11, 11, 11]
-    assert other.target[1].tolist() == [111, 111, 111]
-    assert view.seen["rate"][1] == 3 * 101 + 3 * 111
 
 
 def test_a_view_with_an_array_of_another_kind_is_refused(view: View) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from weir_policies.errors import DeploymentError, ParameterError

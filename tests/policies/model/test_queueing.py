@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -51,15 +49,6 @@ def test_exponential_service_has_the_exponential_response_time_of_m_m_1():
     assert prediction.response_time[0] == pytest.approx(0.05)
     assert prediction.variance[0] == pytest.approx(0.05**2)
     assert percentile(prediction, 0.95) == pytest.approx(-0.05 * math.log(0.05))
-
-
-def test_keyed_replicas_of_a_poisson_stream_are_m_g_1_each():
-    model = a_model(keyed=True, service_scv=0.5)
-    alone, single = one_replica(service_scv=0.5)
-
-    four = predict(model, np.array([[0, 4, 0]]), 320.0)
-
-    assert four.response_time == pytest.approx(predict(alone, single, 80.0).response_time)
 
 
 @pytest.mark.parametrize("service_scv", [0.5, 1.0])

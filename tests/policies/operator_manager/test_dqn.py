@@ -1,5 +1,3 @@
-"""Deep Q-learning: what it remembers, when it learns, what it aims at, how it explores."""
-
 from __future__ import annotations
 
 import importlib
@@ -8,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.policies.views import view_of
 from weir_policies import registry
 from weir_policies.deep.memory import draw_due, remember
 from weir_policies.deep.network import to_arrays
 from weir_policies.deep.parameters import DeepParameters
 from weir_policies.deep.replay import Batch, draw_batch, empty_replay, push
-from weir_policies.errors import MissingExtraError, ParameterError, StateError
-from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
-from weir_policies.kernels.view import empty_view
+from weir_policies.errors import MissingExtraError, StateError
+from weir_policies.kernels.policy import fill_interval
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager import dqn, dqn_pds
 from weir_policies.policy import CostParts, CostWeights, Transition
@@ -36,13 +34,6 @@ def seen(counts, rate, **changes):
         weights=CostWeights(violation=0.6, resources=0.2, reconfiguration=0.2),
         **changes,
     )
-
-
-def a_view(observation):
-    view = empty_view(operators=1, node_types=2, max_replicas=MODEL.max_replicas)
-    fill_model(view, 0, MODEL)
-    fill_present(view, observation)
-    return view
 
 
 def an_interval(before, after, *, violation=0.0):
@@ -85,7 +76,7 @@ def one_item(before, after, levels, *, action, cost):
 
 
 def test_the_buffer_overwrites_what_is_oldest():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view, memory=3, batch=2)
     for rate in (50.0, 150.0, 250.0, 350.0):
         fill_interval(view, an_interval(seen((1, 0), rate), seen((1, 0), rate)))
@@ -98,7 +89,7 @@ def test_the_buffer_overwrites_what_is_oldest():
 
 
 def test_an_interval_is_remembered_with_its_states_action_and_cost():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 350.0)))
     replay = empty_replay(runs=1, node_types=2, capacity=4)
 
@@ -121,7 +112,7 @@ def test_drawn_intervals_are_different_and_only_those_that_are_held():
 
 
 def test_a_jump_that_no_action_explains_is_not_remembered():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((0, 2), 50.0)))
 
@@ -130,7 +121,7 @@ def test_a_jump_that_no_action_explains_is_not_remembered():
 
 
 def test_a_step_is_due_at_every_fifth_interval_once_a_batch_is_held():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn", view, batch=7)
     due = []
     for _ in range(20):
@@ -144,7 +135,7 @@ def test_a_step_is_due_at_every_fifth_interval_once_a_batch_is_held():
 
 @pytest.mark.parametrize(("published", "least"), [(0, 0.5), (1, -3.0)])
 def test_the_target_takes_the_valid_actions_only_unless_as_published(published, least):
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn", view, published=published)
     parameters = dqn.DqnParameters(published=published)
     answers_of(memory, [0.5, -3.0, -3.0, 0.6, 0.7])  # both removals lead to what cannot be
@@ -156,7 +147,7 @@ def test_the_target_takes_the_valid_actions_only_unless_as_published(published, 
 
 
 def test_dqn_learns_from_the_whole_cost():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 50.0), violation=1.0))
 
@@ -166,7 +157,7 @@ def test_dqn_learns_from_the_whole_cost():
 
 
 def test_dqn_pds_learns_from_the_violation_alone():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     algorithm, memory = prepared("dqn-pds", view)
     fill_interval(view, an_interval(seen((1, 0), 50.0), seen((1, 1), 50.0), violation=1.0))
 
@@ -176,7 +167,7 @@ def test_dqn_pds_learns_from_the_violation_alone():
 
 
 def test_what_dqn_pds_knows_of_an_action_is_its_resources_and_the_reconfiguration():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn-pds", view)
     answers_of(memory, [0.25])
 
@@ -197,7 +188,7 @@ def test_what_dqn_pds_knows_of_an_action_is_its_resources_and_the_reconfiguratio
 
 
 def test_dqn_pds_plus_adds_a_violation_where_the_model_expects_one_and_takes_it_from_the_aim():
-    view = a_view(seen((1, 0), 50.0))
+    view = view_of(seen((1, 0), 50.0))
     _, memory = prepared("dqn-pds-plus", view)
     # 150 records/s, the middle of level 1, are too much for one slow replica, not for two.
     batch = one_item((1, 1), (1, 0), (1, 1), action=2, cost=0.6)
@@ -233,18 +224,6 @@ def test_dqn_explores_at_first_and_then_hardly_ever():
     assert max(late.count(target) for target in set(late)) >= 97
 
 
-def test_a_decision_says_whether_it_was_tried_at_random():
-    policy = registry.build("dqn", rng=np.random.default_rng(2), parameters=SETTINGS)
-    here = seen((1, 1), 50.0)
-
-    first = policy.decide(here)
-    decisions(policy, 300)
-    later = policy.decide(here)
-
-    assert "at random, as 100% of decisions are" in first.reason
-    assert "the network expects the lowest cost of 3 actions" in later.reason
-
-
 def test_dqn_pds_never_explores():
     policy = registry.build(
         "dqn-pds", rng=np.random.default_rng(2), parameters=SETTINGS | {"learning_rate": 0}
@@ -272,7 +251,7 @@ def test_a_deployment_that_violations_follow_is_left(name):
 @pytest.mark.parametrize("lost", [np.nan, -np.inf])
 @pytest.mark.parametrize("name", ["dqn", "dqn-pds", "dqn-pds-plus"])
 def test_a_network_that_diverged_begins_again_and_the_others_go_on(name, lost):
-    one = a_view(seen((1, 0), 50.0))
+    one = view_of(seen((1, 0), 50.0))
     view = one._replace(**{name: np.repeat(row, 2, axis=0) for name, row in one._asdict().items()})
     algorithm = registry.define_deep(name, SETTINGS | {"batch": 2, "fit_every": 2})
     assert algorithm is not None
@@ -292,15 +271,6 @@ def test_a_network_that_diverged_begins_again_and_the_others_go_on(name, lost):
     assert weights[1][1] == pytest.approx(sound, abs=0.1)
 
 
-def test_a_decision_before_anything_was_learned_leaves_no_trace():
-    policy = registry.build("dqn", rng=np.random.default_rng(2), parameters=SETTINGS)
-    before = policy.state_dict()
-
-    policy.decide(seen((1, 1), 50.0))
-
-    assert policy.state_dict() == before
-
-
 def test_state_of_another_network_is_refused():
     small = registry.build("dqn-pds", rng=np.random.default_rng(2), parameters=SETTINGS)
     decisions(small, 3)
@@ -310,22 +280,6 @@ def test_state_of_another_network_is_refused():
 
     with pytest.raises(StateError, match=r"Expected a network of \(3, 2, 2, 2, 1\) neurons"):
         deeper.load_state_dict(small.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("parameters", "complaint"),
-    [
-        ({"encoding": "tiny"}, r"Expected encoding of dqn out of \['minimal', .*'tiny'"),
-        ({"encoding": 3}, r"Expected encoding of dqn out of \['minimal', .*got 3"),
-        ({"hidden_layers": 0}, "Expected hidden_layers >= 1"),
-        ({"batch": 1.5}, "Expected a whole number for batch, got 1.5"),
-        ({"batch": 64, "memory": 32}, "Expected batch of at most memory = 32, got 64"),
-        ({"least_epsilon": 2}, "Expected least_epsilon >= 0 and <= 1, got 2"),
-    ],
-)
-def test_a_parameter_that_cannot_be_is_refused(parameters, complaint):
-    with pytest.raises(ParameterError, match=complaint):
-        registry.build("dqn", rng=np.random.default_rng(1), parameters=parameters)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

@@ -1,10 +1,6 @@
-from __future__ import annotations
-
 import numpy as np
-import pytest
 
 from weir_policies import registry
-from weir_policies.errors import ParameterError
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.testing import a_model, a_transition, an_observation
 
@@ -179,20 +175,3 @@ def test_parallelism_stops_at_the_most_replicas_and_at_the_limit_of_the_pool():
     assert at_most.target == Deployment((0, 10, 0))
     assert in_pool.target == Deployment((0, 3, 0))
     assert "there is room for only 3" in in_pool.reason
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"target_utilisation": 0},
-        {"boundary": -0.1},
-        {"metrics_window": 0},
-        {"metrics_window": 1e9},
-        {"max_scale_down": 1.1},
-        {"catch_up": -1},
-    ],
-    ids=str,
-)
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        build(**wrong)

@@ -1,7 +1,5 @@
 """Lohrmann and DRS, by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The 2018 policies on problems small enough to know the answer."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

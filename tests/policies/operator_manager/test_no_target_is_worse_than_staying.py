@@ -1,7 +1,5 @@
 """Of policies that know a model: no target is worse than staying in cost and in the objective."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

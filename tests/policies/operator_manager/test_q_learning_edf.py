@@ -1,70 +1,28 @@
 """`ql-edf`: hand-computed updates, denied proposals, scores, and a problem that it learns."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.policies.operator_manager.learner import (
+    LEVELS,
+    MORE,
+    SETTINGS,
+    STAY,
+    Learner,
+    at,
+    interval,
+    live,
+)
 from weir_policies import registry
-from weir_policies.errors import ParameterError
-from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
-from weir_policies.kernels.tables import encode, read
-from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning_edf import EdfQLearningMemory
-from weir_policies.policy import NEEDED, CostParts
-from weir_policies.testing import a_model, a_transition, an_observation
-
-SINGLE = a_model(node_types=(a_model().node_types[1],), max_replicas=4)
-LEVELS = 4
-SETTINGS = {"levels": LEVELS, "max_rate": 400.0}
-STAY, LESS, MORE = range(3)
-"""Actions with one node type."""
-
-
-def at(rate, replicas):
-    return an_observation(model=SINGLE, rate=rate, deployment=Deployment((replicas,)))
-
-
-def interval(before, after, proposed=None, **parts):
-    """Return an interval in which `proposed` replicas were asked for; `None`: what was granted."""
-    cost = CostParts(**{"violation": 0.0, "resources": 0.0, "reconfiguration": 0.0} | parts)
-    asked = after.deployment if proposed is None else Deployment((proposed,))
-    return replace(a_transition(before, after), proposed=asked, cost=cost)
-
-
-class Learner:
-    """The kernels, with their memory in sight."""
-
-    def __init__(self, **parameters):
-        algorithm = registry.define("ql-edf", {**SETTINGS, **parameters})
-        assert algorithm is not None
-        self.algorithm = algorithm
-        self.view = empty_view(operators=1, node_types=1, max_replicas=4)
-        fill_model(self.view, 0, SINGLE)
-        fill_present(self.view, at(50.0, 1))
-        self.memory = algorithm.prepare(self.view, 100)
-        self.own = EdfQLearningMemory(self.memory[0])
-
-    def learn(self, *sides, **parts):
-        fill_interval(self.view, interval(*sides, **parts))
-        self.algorithm.learn(0, self.view, self.memory)
-
-    def decide(self, *draws):
-        self.view.draws[0] = draws
-        self.algorithm.decide(0, self.view, self.memory)
-        return int(self.view.target[0, 0])
-
-    def value(self, level, replicas, action):
-        key = encode(np.array([replicas]), 5, level, LEVELS) * 3 + action
-        return read(self.own.keys, self.own.values, key)
+from weir_policies.policy import NEEDED
 
 
 def test_an_update_moves_the_action_by_a_constant_part_of_the_error():
-    learner = Learner(gamma=0.5)
+    learner = Learner("ql-edf", EdfQLearningMemory, gamma=0.5)
 
     for _ in range(2):
         learner.learn(at(120.0, 1), at(220.0, 2), violation=1.0, resources=0.5)
@@ -75,7 +33,7 @@ def test_an_update_moves_the_action_by_a_constant_part_of_the_error():
 
 
 def test_levels_are_the_nearest_multiples_and_the_highest_is_shared():
-    learner = Learner()
+    learner = Learner("ql-edf", EdfQLearningMemory)
 
     for rate in (149.0, 151.0, 1000.0):
         learner.learn(at(rate, 1), at(50.0, 1), violation=1.0)
@@ -89,7 +47,7 @@ def test_levels_are_the_nearest_multiples_and_the_highest_is_shared():
 
 
 def test_a_denied_proposal_is_learned_as_proposed_and_pays_for_the_reconfiguration():
-    learner = Learner()
+    learner = Learner("ql-edf", EdfQLearningMemory)
 
     learner.learn(at(100.0, 1), at(100.0, 1), 2, resources=0.5)
 
@@ -98,7 +56,7 @@ def test_a_denied_proposal_is_learned_as_proposed_and_pays_for_the_reconfigurati
 
 
 def test_an_interval_of_unknown_cost_teaches_nothing():
-    learner = Learner()
+    learner = Learner("ql-edf", EdfQLearningMemory)
 
     learner.learn(at(100.0, 1), at(100.0, 1), violation=math.nan)
 
@@ -106,7 +64,7 @@ def test_an_interval_of_unknown_cost_teaches_nothing():
 
 
 def test_it_explores_with_a_constant_probability():
-    learner = Learner(epsilon=0.2)
+    learner = Learner("ql-edf", EdfQLearningMemory, epsilon=0.2)
     for _ in range(20):
         learner.learn(at(50.0, 2), at(50.0, 2))
 
@@ -138,24 +96,7 @@ def test_it_learns_how_many_replicas_a_steady_rate_needs():
     policy = registry.build(
         "ql-edf", rng=np.random.default_rng(7), parameters={**SETTINGS, "gamma": 0.9}
     )
-    size, before, changed, sizes = 1, None, False, []
-    for _ in range(3000):
-        seen = at(230.0, size)
-        if before is not None:
-            parts = {
-                "violation": float(size < 3),
-                "resources": size / 4,
-                "reconfiguration": float(changed),
-            }
-            policy.learn(interval(before, seen, **parts))
-        target = policy.decide(seen).target.size
-        changed, size, before = target != size, target, seen
-        sizes.append(size)
+
+    sizes = live(policy, [230.0] * 3000)
 
     assert np.mean(np.array(sizes[-500:]) == 3) > 0.8
-
-
-@pytest.mark.parametrize("wrong", [{"alpha": 0}, {"alpha": 1.5}, {"epsilon": -0.1}, {"gamma": 1}])
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        registry.build("ql-edf", rng=np.random.default_rng(7), parameters=wrong)

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 
 from weir_policies import registry
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import a_transition, an_observation
@@ -91,11 +88,3 @@ def test_a_level_that_was_never_seen_costs_nothing_only_as_published():
     assert textbook.expectation.response_time <= 0.05
     assert published.target.size == 4
     assert published.candidates[0].score < textbook.candidates[0].score
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"gamma": 1}, {"tolerance": 0}, {"first_solve": 1.5}, {"published": 2}]
-)
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        build(**wrong)

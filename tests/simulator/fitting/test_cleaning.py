@@ -1,5 +1,3 @@
-"""What is dropped, and that it is counted."""
-
 import math
 from dataclasses import replace
 

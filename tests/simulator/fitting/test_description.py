@@ -1,5 +1,3 @@
-"""Which jobs become experiments, and what is said of those that cannot."""
-
 import math
 from dataclasses import replace
 from itertools import pairwise

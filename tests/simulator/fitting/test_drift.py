@@ -1,5 +1,3 @@
-"""What is noticed of a job's work, and what is not."""
-
 import math
 from dataclasses import replace
 
@@ -105,14 +103,3 @@ def test_work_that_comes_back_ends_the_alarm(detector):
 
     assert alarms[29]
     assert not alarms[-1]
-
-
-def test_showing_the_same_intervals_again_gives_the_same_alarms():
-    calibration = calibrate(intervals_of(np.ones(200)), (), a_structure(a_model()))
-    intervals = intervals_of([1.0] * 20 + [1.2] * 10, seed=6)
-
-    first, second = DriftDetector(calibration), DriftDetector(calibration)
-    seen, seen_again = ([d.note(each) for each in intervals] for d in (first, second))
-
-    assert seen[-1]
-    assert seen == seen_again

@@ -1,5 +1,3 @@
-"""Whether intervals hold what they promise to hold."""
-
 import math
 
 import numpy as np

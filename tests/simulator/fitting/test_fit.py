@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
-from weir_simulator.experiment import Experiment, Objective
+from weir_simulator.experiment import Objective
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.run import simulate
@@ -135,17 +135,6 @@ def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_p
     assert 1 <= result.replicas["large/1"] <= 10
     assert 2 <= result.replicas["small/1"] <= 10
     assert result.violations < 20
-
-
-def test_the_experiment_goes_through_a_file_and_back(chain, tmp_path):
-    _, _, fitted = chain
-    experiment = fitted.to_experiment(
-        objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt"
-    )
-
-    text = experiment.model_dump_json(by_alias=True)
-
-    assert Experiment.model_validate_json(text) == experiment
 
 
 def test_restarts_and_new_replicas_take_in_the_experiment_what_they_took_in_reality(tmp_path):

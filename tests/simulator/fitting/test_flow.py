@@ -1,5 +1,3 @@
-"""The trace and the selectivities that come of intervals."""
-
 import math
 
 import numpy as np

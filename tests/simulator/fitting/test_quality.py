@@ -1,5 +1,3 @@
-"""When a fit is good, and what is said when it is not."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""A simulator is fitted to history, which knows nothing of single operators' response times."""
-
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""What is noticed of the records that pass an edge, and what is only their time of day."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Service times and speeds that come of interval means."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""A page of blocks: what its charts are made of, and that text cannot become markup."""
-
 import json
 import math
 import re

@@ -1,5 +1,3 @@
-"""The words of a tuning: its verdict, and what its progress bar says."""
-
 from tests.simulator.builders import a_tuning
 from weir_simulator.reports import tuning
 

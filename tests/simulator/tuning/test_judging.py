@@ -1,7 +1,3 @@
-"""What is better than what, and how sure that is."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

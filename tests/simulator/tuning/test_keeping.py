@@ -1,7 +1,3 @@
-"""How sure it is that a point keeps its limits, and what that means for what is better."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""Orders and results as files."""
-
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

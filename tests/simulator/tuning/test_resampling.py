@@ -1,7 +1,3 @@
-"""Traffic that is made up from the changes of a short trace."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

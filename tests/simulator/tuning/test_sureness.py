@@ -4,8 +4,6 @@ There is no difference between groups of seeds of one and the same point, so tha
 surely better there is a mistake.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

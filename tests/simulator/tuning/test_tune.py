@@ -1,5 +1,3 @@
-"""A whole tuning, with the quickest policy and short simulations."""
-
 from __future__ import annotations
 
 import json
@@ -166,11 +164,6 @@ def test_a_warm_start_is_judged_whatever_the_search_thinks_of_it():
     assert judged.prediction.money.mean <= over_the_whole(warm).money + 1e-9
 
 
-def test_a_comparison_longer_than_the_trace_is_refused():
-    with pytest.raises(TuningError, match="at most 600 slots"):
-        tune(an_order(judging_slots=601))
-
-
 def test_equal_orders_give_equal_results_whatever_the_number_of_processes():
     alone = tune(an_order(algorithm="joint", workers=1))
 
@@ -224,21 +217,6 @@ def test_what_nothing_can_keep_is_said_to_be_infeasible():
 
     assert not result.feasible
     assert not any(evaluation.feasible for evaluation in result.evaluations)
-
-
-def test_an_incumbent_that_is_the_best_is_not_better_than_itself():
-    result = tune(an_order(evaluations=1))
-
-    assert result.best == result.incumbent
-    assert not result.better
-
-
-def test_with_one_seed_nothing_is_surely_better_and_the_result_says_why():
-    result = tune(an_order(judging_seeds=1))
-
-    assert not result.better
-    assert result.certainty is None
-    assert "1 seed" in result.doubt
 
 
 def test_a_network_is_judged_by_seeds_and_stretches_like_any_other_policy():

@@ -1,7 +1,3 @@
-"""What an earlier result is to another experiment."""
-
-from __future__ import annotations
-
 import pytest
 
 from tests.simulator.builders import a_tuning, an_experiment

@@ -1,7 +1,5 @@
 """The formulas of AuTraScale+, by the numbers that are published and by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""`autrascale` as the loops see it: several operators, one policy."""
-
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The TO solver on jobs whose truth is known."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.papers.contention import word_count, yahoo

@@ -1,7 +1,5 @@
 """Our own Gaussian process: what it interpolates, and that BoTorch says the same."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -12,11 +10,9 @@ from weir_policies.application_manager.search import gaussian_process
 from weir_policies.application_manager.search.gaussian_process import (
     condition,
     fit_process,
-    matern,
 )
 from weir_policies.application_manager.search.surrogate import (
     expected_improvement,
-    log_probability_below,
 )
 
 
@@ -36,14 +32,6 @@ def test_it_predicts_a_smooth_function_between_what_it_saw():
 
     assert means == pytest.approx(a_hill(unseen), abs=0.1)
     assert (np.abs(means - a_hill(unseen)) < 4 * deviations + 1e-3).all()
-
-
-def test_far_from_everything_it_is_less_sure():
-    process = fit_process(drawn(20) / 4, a_hill(drawn(20) / 4))
-
-    _, deviations = process.predict(np.array([[0.1, 0.1], [1.0, 1.0]]))
-
-    assert deviations[1] > 2 * deviations[0]
 
 
 def test_a_coordinate_that_does_not_matter_gets_the_longer_scale():
@@ -145,16 +133,3 @@ def test_expected_improvement_is_botorchs():
         torch.as_tensor((0.3 - mean) / deviation)
     )
     assert ours == pytest.approx(theirs.numpy())
-
-
-def test_a_limit_at_the_mean_is_kept_with_probability_one_half():
-    logarithm = log_probability_below(np.array([0.2]), np.array([3.0]), 0.2)
-
-    assert np.exp(logarithm) == pytest.approx([0.5])
-
-
-def test_at_no_distance_the_correlation_is_one_and_falls_from_there():
-    near, far = matern(np.array([0.0, 3.0]))
-
-    assert near == 1.0
-    assert 0 < far < 0.1

@@ -1,7 +1,3 @@
-"""The cube: every point keeps the bound, and what is encoded comes back."""
-
-from __future__ import annotations
-
 from dataclasses import astuple
 
 import numpy as np

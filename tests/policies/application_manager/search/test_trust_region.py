@@ -1,7 +1,3 @@
-"""The box that the joint search looks in."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,28 +1,16 @@
 """Which rule the planner follows, and what that costs where the plan is worth little."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from tests.simulator.builders import an_experiment
-from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_REPLICAS
 
 
 @pytest.fixture
-def cost(tmp_path):
+def cost(experiment):
     """Return a function that tells what a policy costs on a trace."""
-
-    def run(rates, policy):
-        path = tmp_path / "rates.txt"
-        np.savetxt(path, rates)
-        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        experiment = an_experiment(operators=operators, trace={"file": path})
-        return simulate(experiment, seed=1, policy=policy).average_cost
-
-    return run
+    return lambda rates, policy: simulate(experiment(rates), seed=1, policy=policy).average_cost
 
 
 def spikes(seed, slots=10_000):
@@ -54,17 +42,11 @@ def test_the_first_hours_cost_at_most_2_percent_more_than_with_queueing(cost, sl
 
 
 @pytest.fixture
-def restarts(tmp_path):
+def restarts(experiment):
     """Return a function that tells how many percent of the slots had a restart, in a world."""
-
-    def run(rates, policy, **world):
-        path = tmp_path / "rates.txt"
-        np.savetxt(path, rates)
-        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        experiment = an_experiment(operators=operators, trace={"file": path}, world=world)
-        return simulate(experiment, seed=1, policy=policy).reconfigurations
-
-    return run
+    return lambda rates, policy, **world: (
+        simulate(experiment(rates, **world), seed=1, policy=policy).reconfigurations
+    )
 
 
 def steps(slots, *, every=20):
@@ -83,14 +65,11 @@ def test_where_restarts_bring_violations_a_short_fall_is_not_followed(restarts):
     assert dear < 0.5 * restarts(rates, "queueing", downtime="25s")
 
 
-def test_where_restarts_bring_violations_a_fall_that_lasts_is_followed(tmp_path):
-    path = tmp_path / "rates.txt"
+def test_where_restarts_bring_violations_a_fall_that_lasts_is_followed(experiment):
     rates = np.where(np.arange(600) < 60, 800.0, 150.0)
-    np.savetxt(path, rates * np.random.default_rng(3).lognormal(0, 0.02, 600))
-    operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-    experiment = an_experiment(operators=operators, trace={"file": path}, world={"downtime": "25s"})
+    made = experiment(rates * np.random.default_rng(3).lognormal(0, 0.02, 600), downtime="25s")
 
-    history = simulate(experiment, seed=1, policy="planner", history=True).history
+    history = simulate(made, seed=1, policy="planner", history=True).history
 
     assert history[-1, AT_REPLICAS] < 0.5 * history[59, AT_REPLICAS]
 

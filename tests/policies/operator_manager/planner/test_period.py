@@ -1,14 +1,8 @@
-"""Rates that repeat within half a day: their period, and what planning for it saves."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
-from tests.simulator.builders import an_experiment
-from weir_policies import registry
-from weir_policies.kernels.policy import fill_model, fill_present
+from tests.policies.views import planner_memory, view_of
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.planner.candidates import find_point
@@ -18,9 +12,8 @@ from weir_policies.operator_manager.planner.period import (
     note_interval,
     plan_period,
 )
-from weir_policies.operator_manager.planner.state import LAGS, PlannerMemory
+from weir_policies.operator_manager.planner.state import LAGS
 from weir_policies.testing import a_model, an_observation
-from weir_simulator.experiment import Operator
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
@@ -28,10 +21,7 @@ BOUND = 0.05
 
 
 def a_memory():
-    view = empty_view(operators=1, node_types=1, max_replicas=4)
-    algorithm = registry.define("planner")
-    assert algorithm is not None
-    return PlannerMemory(algorithm.prepare(view, 1000)[0])
+    return planner_memory(empty_view(operators=1, node_types=1, max_replicas=4))
 
 
 def period_of(rates, *, measured=None):
@@ -141,12 +131,8 @@ TYPES = (
 def prepared(counts):
     """Return a view of one operator with these replicas, and what a planner keeps of it."""
     model = a_model(node_types=TYPES, max_replicas=6, keyed=True)
-    view = empty_view(operators=1, node_types=2, max_replicas=6)
-    fill_model(view, 0, model)
-    fill_present(view, an_observation(model=model, deployment=Deployment(counts), budget=BOUND))
-    algorithm = registry.define("planner")
-    assert algorithm is not None
-    return view, PlannerMemory(algorithm.prepare(view, 1000)[0])
+    view = view_of(an_observation(model=model, deployment=Deployment(counts), budget=BOUND))
+    return view, planner_memory(view)
 
 
 def in_period(*, capacity, need):
@@ -202,19 +188,6 @@ def test_where_no_point_carries_the_rate_one_goes_to_the_largest_unless_it_does_
 
     assert (point == -1) == enough
     assert enough or own.point_capacity[point] == most_carried(own)
-
-
-@pytest.fixture
-def experiment(tmp_path):
-    """Return a function that makes an experiment of rates."""
-
-    def make(rates, **world):
-        path = tmp_path / "rates.txt"
-        np.savetxt(path, rates)
-        operators = (Operator(name="op", service_rate=180, scv=0.5, max_replicas=10),)
-        return an_experiment(operators=operators, trace={"file": path}, world=world)
-
-    return make
 
 
 def test_batches_every_hour_cost_little_more_than_with_the_future_known(experiment):

@@ -1,15 +1,10 @@
-"""What the planner is made of: candidates, season, dynamics, plan."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
-from weir_policies import registry
-from weir_policies.kernels.policy import fill_model, fill_present
-from weir_policies.kernels.view import NO_LIMIT, empty_view
+from tests.policies.views import planner_memory, view_of
+from weir_policies.kernels.view import NO_LIMIT
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
 from weir_policies.operator_manager.planner.candidates import (
@@ -34,7 +29,6 @@ from weir_policies.operator_manager.planner.state import (
     LEVELS,
     STATES,
     STEPS,
-    PlannerMemory,
 )
 from weir_policies.policy import Sharing
 from weir_policies.testing import a_model, an_observation
@@ -50,15 +44,8 @@ BUDGET = 0.05
 def prepared(model=MODEL, deployment=None):
     """Return a view of one operator, and what a planner keeps of it."""
     here = deployment or Deployment((1,) + (0,) * (len(model.node_types) - 1))
-    observation = an_observation(model=model, deployment=here, budget=BUDGET)
-    view = empty_view(
-        operators=1, node_types=len(model.node_types), max_replicas=model.max_replicas
-    )
-    fill_model(view, 0, model)
-    fill_present(view, observation)
-    algorithm = registry.define("planner")
-    assert algorithm is not None
-    return view, PlannerMemory(algorithm.prepare(view, 1000)[0])
+    view = view_of(an_observation(model=model, deployment=here, budget=BUDGET))
+    return view, planner_memory(view)
 
 
 def front_of(own):

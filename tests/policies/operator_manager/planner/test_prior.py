@@ -1,7 +1,3 @@
-"""What the planner begins with where others have watched its operator before."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np
