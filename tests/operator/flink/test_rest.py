@@ -91,13 +91,6 @@ async def test_a_refused_connection_is_a_temporary_error(unused_tcp_port):
             await rest.jobs()
 
 
-async def test_a_stranger_at_the_port_is_told_from_flink(flink, rest):
-    flink.give("GET", "/jobs/overview", body={"hello": "world"})
-
-    with pytest.raises(PermanentError):
-        await rest.jobs()
-
-
 @pytest.mark.parametrize(
     "answer",
     [

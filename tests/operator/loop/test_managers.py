@@ -13,7 +13,7 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.managers import JointManagers, SeparateManagers
 from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.wiring import assembly
-from weir_operator.wiring.assembly import operator_managers, policy_settings
+from weir_operator.wiring.assembly import policy_settings
 from weir_policies import registry
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
 from weir_policies.kernels.staying import stay
@@ -389,24 +389,6 @@ def test_the_live_managers_decide_as_the_simulator_on_the_same_observations(
 
 
 # -- put together from a StreamApp ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("autrascale", {}), ("drs-first", {}), ("lohrmann-first", {}), ("mdp", PLANNED)],
-)
-def test_operators_that_are_scaled_have_one_policy_where_it_decides_for_all(name, settings):
-    app = a_stream_app(
-        operators=OPERATORS,
-        nodePools=[{"name": "small", "sizes": ["1", "2"]}],
-        operatorManager={"policy": {"name": name, "settings": settings}},
-    )
-
-    managers = operator_managers(app)
-
-    assert isinstance(managers, JointManagers)
-    assert managers["tokenize"].state_dict().keys() == {"belief"}
-    assert managers.application_state() is not None
 
 
 def test_the_objectives_age_and_catch_up_time_reach_the_policy():

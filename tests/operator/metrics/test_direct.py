@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import threading
 import tracemalloc
@@ -214,22 +213,6 @@ async def test_a_page_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limit(
     )
 
     assert peak < 16 * 2**20
-
-
-async def test_a_page_without_end_is_not_read_to_its_end(a_source, a_target):
-    async def pour(request):
-        response = web.StreamResponse()
-        await response.prepare(request)
-        with contextlib.suppress(ConnectionError):
-            while True:
-                await response.write(b"#" * 65536)
-        return response
-
-    source = a_source(Targets(await a_target(pour)), time_limit=60.0)
-
-    peak = await peak_memory_of(scrape_and_look(source), TemporaryError, "more than 4 MiB")
-
-    assert peak < 32 * 2**20
 
 
 async def test_a_target_with_too_large_a_page_is_left_alone_for_a_while(a_source, a_target):

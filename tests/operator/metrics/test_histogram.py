@@ -11,23 +11,6 @@ from weir_operator.metrics.rates import bound_of, quantile
 INF = math.inf
 
 
-def test_a_quantile_is_interpolated_inside_its_bucket():
-    counts = {100.0: 50.0, 200.0: 90.0, 500.0: 100.0, INF: 100.0}
-
-    assert quantile(0.5, counts) == 100
-    assert quantile(0.7, counts) == 150
-    assert quantile(0.95, counts) == 350
-
-
-def test_a_quantile_beyond_the_last_finite_bound_is_infinite():
-    assert quantile(0.95, {100.0: 90.0, INF: 100.0}) == INF
-
-
-@pytest.mark.parametrize("counts", [{}, {100.0: 0.0, INF: 0.0}])
-def test_without_records_there_is_no_quantile(counts):
-    assert math.isnan(quantile(0.5, counts))
-
-
 def test_a_bucket_that_fell_behind_a_smaller_one_is_read_as_equal_to_it():
     # Replicas are scraped at different moments.
     assert quantile(0.5, {100.0: 60.0, 200.0: 58.0, INF: 100.0}) == pytest.approx(250 / 3)

@@ -82,15 +82,6 @@ def replace_reason(aspect):
     return Aspect(aspect.type, aspect.status, "StillRunning", aspect.message)
 
 
-def test_a_mistake_in_the_spec_says_that_the_job_is_left_alone(facts):
-    ready = condition(
-        render_status(replace(facts, mistake="no such policy"), StreamAppStatus(), now=0.0), "Ready"
-    )
-
-    assert (ready.status, ready.reason) == ("False", "InvalidSpec")
-    assert "no such policy" in ready.message
-
-
 def test_a_suspended_job_says_where_its_state_is(facts):
     stopped = replace(facts, suspended="s3://states/1", deployments={})
 
@@ -331,15 +322,6 @@ async def test_a_sentence_that_only_repeats_figures_waits(facts):
     await status.note(reworded)
 
     assert (early, len(status.written)) == (1, 2)
-
-
-async def test_nothing_is_written_where_nothing_changed(facts):
-    status = await WrittenStatus(facts).open()
-    status.clock.time += 10 * REFRESH
-
-    await status.note(facts)
-
-    assert len(status.written) == 1
 
 
 class HeldClock(FakeClock):
