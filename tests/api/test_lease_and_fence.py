@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.api.fault_proxy import Drop, LoseAnswer
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
@@ -20,14 +20,6 @@ pytestmark = pytest.mark.kubernetes_api
 
 TIMES = LeaseSettings(namespace="", identity="")
 """The defaults."""
-
-
-class ImpatientClock(FakeClock):
-    """Jumps ahead instead of sleeping, and lets the others have a turn."""
-
-    async def sleep(self, seconds):
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -62,7 +54,7 @@ async def test_of_many_candidates_one_at_a_time_gets_the_lease(leader, kube):
 
 
 async def test_a_lost_answer_is_no_lost_lease_but_a_server_that_stays_away_is(leader, proxy):
-    clock = ImpatientClock()
+    clock = TurnTakingClock()
     holder = leader("holder", clock)
     await holder.acquire()
     proxy.inject(LoseAnswer(method="PUT", path="leases"))
@@ -99,7 +91,7 @@ async def controller_status(kube):
 
 async def test_a_controller_that_slept_through_its_time_writes_nothing(api, kube, leader, resource):
     """Its own clock stood still: it believes that it holds the Lease."""
-    late, fresh = leader("late", ImpatientClock()), leader("fresh", ImpatientClock())
+    late, fresh = leader("late", TurnTakingClock()), leader("fresh", TurnTakingClock())
     await late.acquire()
     old = KubernetesStatusStore(await an_open_writer(api, resource, late))
     await fresh.acquire()

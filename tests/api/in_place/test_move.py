@@ -357,17 +357,3 @@ async def test_what_the_api_server_refuses_is_said_before_the_job_is_stopped(
         await shell(there)
 
     assert (await kube.get(path)).body == before
-
-
-async def test_another_streamapp_stops_a_move_and_nothing_is_changed(kube, flink_deployments, api):
-    path = f"{flink_deployments}/trips"
-    app = a_manifest(mode="Advise", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})
-    app["metadata"]["name"] = "advice"
-    assert (await kube.create(kube.stream_apps, app)).status == 201
-    before = (await kube.get(path)).body
-    request = AdoptionRequest(namespace=kube.namespace, name="trips", objective="1s", manifest=None)
-
-    _, found = await show_with(api, request)
-
-    assert "StreamApp advice exists already" in found.stops[0]
-    assert (await kube.get(path)).body == before

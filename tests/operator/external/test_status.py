@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
@@ -18,14 +18,6 @@ from weir_operator.kubernetes.status.telemetry import Telemetry
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/default/streamapps/advised"
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-
-
-class TurnTaking(FakeClock):
-    """A clock under which others have their turn while somebody sleeps."""
-
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 class Cluster(FakeCluster):
@@ -99,7 +91,7 @@ def cluster(flink):
 async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_is_written(
     cluster, tmp_path
 ):
-    clock = TurnTaking()
+    clock = TurnTakingClock()
     context = ControllerContext(
         api=cluster,
         fence=InOffice(),

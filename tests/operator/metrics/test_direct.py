@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import tracemalloc
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
+from tests.operator.http_server import serving
 from tests.operator.metrics.builders import FakeReporter
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics import names
@@ -54,21 +56,13 @@ async def reporter():
 @pytest.fixture
 async def hanging():
     """A target that accepts and never answers."""
-    blocked = asyncio.Event()
 
     async def answer(_: web.Request) -> web.Response:
-        await blocked.wait()
+        await asyncio.Event().wait()
         return web.Response()
 
-    application = web.Application()
-    application.router.add_get("/metrics", answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    yield f"http://{host}:{port}"
-    blocked.set()
-    await runner.cleanup()
+    async with serving(answer) as url:
+        yield url
 
 
 @pytest.fixture
@@ -170,21 +164,8 @@ async def test_a_target_that_hangs_is_down_after_its_time_limit(hanging, a_sourc
 @pytest.fixture
 async def a_target():
     """Start targets that answer by a handler; returns their URL."""
-    runners: list[web.AppRunner] = []
-
-    async def start(handler):
-        application = web.Application()
-        application.router.add_get("/metrics", handler)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        return f"http://{host}:{port}"
-
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+    async with contextlib.AsyncExitStack() as stack:
+        yield lambda handler: stack.enter_async_context(serving(handler))
 
 
 def a_page(body, *, encoding="identity"):

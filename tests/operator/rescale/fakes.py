@@ -6,6 +6,7 @@ its progress, so that a wrong order of steps fails.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,6 +45,15 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         """Jump ahead."""
         self.time += seconds
+
+
+class TurnTakingClock(FakeClock):
+    """A clock under which others have their turn while somebody sleeps."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Jump ahead, and let the others go on."""
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import kopf
@@ -178,19 +178,3 @@ async def watching(passes, *namespaces):
         yield found
     finally:
         await found.stop()
-
-
-@asynccontextmanager
-async def serving(server):
-    """Serve while the block runs."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield
-    finally:
-        with suppress(TimeoutError):
-            await runner.cleanup()

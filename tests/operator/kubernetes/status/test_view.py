@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.loop.test_decision_records import a_record
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
@@ -30,7 +31,6 @@ from weir_operator.kubernetes.status.view import (
     note_trouble,
     render_status,
 )
-from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
@@ -39,8 +39,6 @@ from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_operator.streamapp.status import StreamAppStatus
-from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.policy import Decision, Expectation, Observation, OperatorModel
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 RUNS = Aspect("Ready", "True", "JobRunning", "The job is running")
@@ -427,7 +425,8 @@ async def until(true):
 
 
 def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
-    record = a_record("o" * LONGEST_NAME)
+    name = "o" * LONGEST_NAME
+    record = a_record(f"{uuid.uuid4().hex[:12]}-{name}", operator=name)
     applied = {record.operator: {"small/1": 1}}
     decided = note_decisions(replace(facts, deployments=applied), [record])
 
@@ -435,44 +434,3 @@ def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
 
     assert status.operators[0].decision is not None
     assert status.operators[0].decision.id == record.id
-
-
-def a_record(operator):
-    """Return a record with an id as `Memory.keep` makes them: that of the tick, and the name."""
-    model = OperatorModel(
-        name=operator,
-        node_types=(NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),),
-        max_replicas=4,
-        service_mean=0.02,
-        service_scv=1.0,
-    )
-    observation = Observation(
-        time=10.0,
-        time_of_week=0.5,
-        interval=5.0,
-        model=model,
-        deployment=Deployment((1,)),
-        rate=1.0,
-        processed=5.0,
-        response_time=0.03,
-        utilisation=(0.4,),
-        backlog=0.0,
-        replica_ages=(60.0,),
-        budget=0.1,
-    )
-    return DecisionRecord(
-        id=f"{uuid.uuid4().hex[:12]}-{operator}",
-        time=10.0,
-        operator=operator,
-        policy="queueing",
-        observation=observation,
-        decision=Decision(
-            target=Deployment((2,)),
-            reason="more is needed",
-            candidates=(),
-            expectation=Expectation(response_time=0.02, utilisation=0.5, cost_per_hour=0.04),
-            urgency=0.7,
-        ),
-        verdict="",
-        change=None,
-    )

@@ -80,12 +80,6 @@ def readings_jar(flink, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sql_jar(flink, tmp_path_factory):
-    jar = tmp_path_factory.mktemp("jars") / "sql.jar"
-    return build_jar([REPOSITORY / "benchmarks/jobs/SqlScript.java"], jar, entry_class="SqlScript")
-
-
-@pytest.fixture(scope="module")
 def example_jar(flink):
     """Flink's own example, as its authors published it."""
     [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
@@ -317,45 +311,6 @@ async def until_measured(cluster, operator, *, least=200):
         return found if found.get("service_n", 0) >= least else None
 
     return await until(measured)
-
-
-@pytest.mark.long
-async def test_an_unmodified_query_counts_every_row_once_over_rescales(
-    open_cluster, agent, sql_jar, tmp_path
-):
-    out = tmp_path / "out"
-    cluster = await open_cluster(
-        sql_jar,
-        f"CREATE TABLE numbers (id BIGINT, {DUE}) WITH ('connector' = 'datagen',"
-        f" 'rows-per-second' = '{SLOW}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
-        f" 'fields.id.end' = '{RECORDS}')",
-        "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
-        f"'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')",
-        "INSERT INTO counts SELECT id % 10, COUNT(*), SUM(id) FROM TABLE(TUMBLE(TABLE numbers,"
-        " DESCRIPTOR(due), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, id % 10",
-        agent=agent,
-    )
-    first, second = await cluster.plan(), await cluster.plan()
-    source, *others = first.operators
-    maximum = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
-    await cluster.provide(maximum)
-
-    small = await cluster.run(dict.fromkeys(maximum, 1))
-    await until_measured(cluster, others[0], least=20)
-    await cluster.stop()
-    cluster.arguments = tuple(
-        statement.replace(f"'{SLOW}'", f"'{FAST}'") for statement in cluster.arguments
-    )
-    large = await cluster.run(maximum)
-    await cluster.ended()
-
-    # Although SQL counts the names of functions up with each planning.
-    assert first.operators == second.operators
-    assert [each.id for each in first.vertices] == [each.id for each in second.vertices]
-    assert ids(small) == ids(large)
-    rows = [tuple(map(int, line.split(","))) for line in committed_lines(out)]
-    assert sum(n for _, n, _ in rows) == RECORDS
-    assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
 
 
 SCRIPT = """\
