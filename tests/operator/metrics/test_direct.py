@@ -130,16 +130,6 @@ async def test_a_dead_target_is_counted_and_down_while_the_others_are_up(reporte
     assert len(await seen(source)) == 1
 
 
-async def test_a_page_that_is_no_page_of_metrics_is_a_failed_scrape(reporter, a_source):
-    reporter.samples = {f"{names.RECORDS_IN}{{weir_app=": 1.0}
-    source = a_source(Targets(reporter.url))
-
-    await source.scrape()
-
-    (up,) = await seen(source, names.UP)
-    assert up.values == (0.0,)
-
-
 async def test_a_target_that_hangs_delays_no_other(reporter, hanging, a_source):
     source = a_source(Targets(hanging, reporter.url), period=0.02, time_limit=60.0)
 
@@ -430,19 +420,6 @@ async def test_a_redirect_is_not_followed(reporter, a_source, a_target):
     assert reporter.scrapes == 0
 
 
-async def test_targets_are_asked_again_before_every_round(reporter, a_source):
-    targets = Targets()
-    source = a_source(targets, period=0.02)
-    source.start()
-
-    targets.urls.append(reporter.url)
-
-    async def found():
-        return bool(await seen(source))
-
-    await until(found)
-
-
 async def test_targets_that_cannot_be_listed_are_an_error_and_not_silence(a_source):
     targets = Targets()
     targets.error = TemporaryError("the runtime does not answer")
@@ -480,19 +457,6 @@ async def test_a_fault_in_the_scraping_itself_reaches_whoever_asks(a_source):
         return False
 
     await until(raised)
-
-
-async def test_after_close_nothing_is_scraped(reporter, a_source):
-    source = a_source(Targets(reporter.url), period=0.01)
-    source.start()
-
-    async def scraped():
-        return reporter.scrapes > 0
-
-    await until(scraped)
-    await source.close()
-
-    assert not [task for task in asyncio.all_tasks() if task.get_name() == "weir-scrape"]
 
 
 async def test_no_connection_is_left_however_far_the_first_round_is_when_it_closes(

@@ -3,8 +3,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from weir_operator.metrics.rates import bound_of, quantile
 
@@ -27,16 +25,3 @@ def test_a_bound_is_read_as_flink_and_as_prometheus_write_it(label, bound):
 def test_a_label_that_is_no_bound_is_not_taken_for_one():
     assert math.isnan(bound_of("fast"))
     assert math.isnan(bound_of(""))
-
-
-@given(st.lists(st.integers(0, 100), min_size=2, max_size=8).filter(any))
-def test_larger_shares_have_larger_quantiles(sizes):
-    total, counts = 0, {}
-    for i, size in enumerate(sizes):
-        total += size
-        counts[10.0 * (i + 1)] = float(total)
-
-    quantiles = [quantile(share, counts) for share in (0.1, 0.5, 0.95, 0.99)]
-
-    assert quantiles == sorted(quantiles)
-    assert quantiles[-1] <= 10 * len(sizes)

@@ -88,14 +88,6 @@ async def test_a_joint_answer_is_cut_to_the_window_of_each(connected):
     assert two.series[0].times == (95.0, 105.0, 155.0, 165.0)
 
 
-async def test_who_is_not_in_the_answer_has_no_series(connected):
-    server = await connected(Answering("one"))
-
-    _, two = await asyncio.gather(ask(server, "one"), ask(server, "two"))
-
-    assert two.series == ()
-
-
 async def test_a_refusal_is_told_to_everybody_who_asked(connected):
     server = await connected(Answering("one", status=503))
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
 from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
@@ -388,62 +388,6 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     rows = [line.split(",", 1) for line in committed_lines(out / "seen")]
     assert sorted(int(number) for number, _ in rows) == list(range(1, RECORDS + 1))
     assert {note.strip('"') for _, note in rows} == {"it's; here"}
-
-
-TABLES = """\
-CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen');
-CREATE TABLE nowhere (id BIGINT) WITH ('connector' = 'blackhole');
-"""
-
-
-async def test_a_script_that_is_not_one_job_is_refused_with_its_line(
-    open_cluster, agent, programs_jar
-):
-    cluster = await open_cluster(programs_jar, agent=agent, entry_class=SQL)
-
-    async def refused(statements):
-        cluster.arguments = ("q.sql", TABLES + statements)
-        with pytest.raises(PermanentError) as refusal:
-            await cluster.plan()
-        return str(refusal.value)
-
-    insert = "INSERT INTO nowhere SELECT id FROM numbers;\n"
-    said = {
-        statements: await refused(statements)
-        for statements in (
-            insert + "\n-- once more\n" + insert,
-            "SELECT * FROM numbers",
-            "DROP TABLE numbers;",
-            "CREATE TABLE more WITH ('connector' = 'blackhole') AS SELECT id FROM numbers",
-            "INSERT INTO nowhere\nSELEC id FROM numbers",
-            "SET 'parallelism.default' = '4'",
-            "SET 'execution.runtime-mode' = 'batch'",
-            "BEGIN STATEMENT SET;\n" + insert,
-            "",
-            "CREATE TABLE odd (id BIGINT) WITH ('connector' = 'no-such');\n"
-            "INSERT INTO odd SELECT id FROM numbers",
-        )
-    }
-
-    for sentence, (start, part) in zip(
-        said.values(),
-        [
-            ("q.sql, line 6: ", "expected one job, got a second one; put all INSERT INTO between"),
-            ("q.sql, line 3: ", "write them into a table with INSERT INTO"),
-            ("q.sql, line 3: ", "got DROP TABLE numbers; remove it"),
-            ("q.sql, line 3: ", "fill the table with INSERT INTO"),
-            ("q.sql, line 3: ", ""),
-            ("q.sql, line 3: ", "remove it, because Weir sets it"),
-            ("q.sql, line 3: ", "because Weir runs streaming jobs"),
-            ("q.sql: ", "expected END;"),
-            ("q.sql: ", "expected an INSERT INTO"),
-            ("q.sql, line 4: ", "'no-such', got none; put its jar into /opt/flink/usrlib"),
-        ],
-        strict=True,
-    ):
-        assert sentence.startswith(f"spec.flink.job.sql: {start}")
-        assert part in sentence
-    assert await cluster.rest.jobs() == ()
 
 
 async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
