@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
+from tests.operator.kubernetes.process.two_controllers import OpenFence
 from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
@@ -49,16 +50,6 @@ class Cluster(FakeCluster):
         raise AssertionError(f"nothing is to be patched, got {path}")
 
 
-class InOffice:
-    """A fence that is always open."""
-
-    term = "term-1"
-    home = "weir-system/weir-controller"
-
-    def check(self):
-        """This process holds the Lease."""
-
-
 class NoDependencies:
     """Makes nothing: a foreign job needs no runtime of Weir's."""
 
@@ -94,7 +85,7 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
     clock = TurnTakingClock()
     context = ControllerContext(
         api=cluster,
-        fence=InOffice(),
+        fence=OpenFence("term-1"),
         dependencies=NoDependencies(),  # type: ignore[arg-type]  # of a world it is asked no more
         events=EventPoster(cluster, instance="test", clock=clock),
         autoscaler_conflicts=AutoscalerConflicts(cluster, clock=clock),

@@ -147,12 +147,6 @@ def test_what_the_merge_made_is_judged_and_not_the_template(template, sentence):
         security_of(template)
 
 
-def test_a_replicas_size_is_its_request_and_its_limit():
-    resources = main_container(replica_set(pods_of(), size="500m"))["resources"]
-
-    assert resources["requests"] == resources["limits"] == {"cpu": "500m", "memory": "1024Mi"}
-
-
 def test_a_resize_of_cpu_restarts_nothing():
     policies = main_container(replica_set(pods_of()))["resizePolicy"]
 
