@@ -11,6 +11,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from tests.operator.runtime.waiting import until
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import (
     AlreadySteeredError,
@@ -35,7 +36,6 @@ pytestmark = [
 ]
 
 FIRST, SECOND = "a" * 32, "b" * 32
-LIMIT = 180.0
 SPECS = [
     ReplicaSpec(operator="numbers", pool="small", size="250m"),
     ReplicaSpec(operator="work", pool="small", size="250m"),
@@ -64,17 +64,6 @@ async def runtime(settings_of):
 async def rest(runtime):
     async with FlinkRest(runtime.rest_url) as client:
         yield client
-
-
-async def until(probe):
-    """Wait for a condition of the cluster; fail past the limit."""
-
-    async def ask():
-        return await probe() or None
-
-    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT)
-    assert found, "the condition did not come true in time"
-    return found
 
 
 async def all_registered(rest, operators):

@@ -18,7 +18,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.flink.output import committed_lines
-from weir_operator.clock import SystemClock, wait_until
+from tests.operator.runtime.waiting import until
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
 from weir_operator.flink.agent import JAR as AGENT
@@ -35,7 +35,6 @@ from weir_operator.runtime.registration import registered
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
-LIMIT = 180.0
 RECORDS = 15_000
 SLOW, FAST = 150, 1000
 """Records/s: a job must not end before it was rescaled, and need not take long after that."""
@@ -201,15 +200,6 @@ class Cluster:
                         if mark:
                             found[name] = found.get(name, 0.0) + sample.value
         return found
-
-
-async def until(probe):
-    async def ask():
-        return await probe() or None
-
-    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT)
-    assert found, "the condition did not come true in time"
-    return found
 
 
 @pytest_asyncio.fixture
