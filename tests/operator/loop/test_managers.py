@@ -431,10 +431,8 @@ class Joins:
         pass
 
 
-@pytest.mark.parametrize(("rate", "asked"), [(150.0, [False, True]), (50.0, [False])])
-def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
-    model = a_model(node_types=an_observation().model.node_types[:1], max_replicas=4)
-    policies = {"match": Joins(100.0), "count": Joins(1000.0)}
+def propose_for(policies, *, model, rate):
+    """Let the policies decide, each for an operator that has one replica; `match` feeds `count`."""
     managers = SeparateManagers(
         {
             name: OperatorManager(
@@ -453,9 +451,16 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
         )
         for name in policies
     }
-    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
+    edges = (Edge(source="match", target="count"),)
+    return managers.propose(seen, Dataflow(operators=tuple(policies), edges=edges))
 
-    proposals = managers.propose(seen, flow)
+
+@pytest.mark.parametrize(("rate", "asked"), [(150.0, [False, True]), (50.0, [False])])
+def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
+    model = a_model(node_types=an_observation().model.node_types[:1], max_replicas=4)
+    policies = {"match": Joins(100.0), "count": Joins(1000.0)}
+
+    proposals = propose_for(policies, model=model, rate=rate)
 
     more = Deployment((1 + len(asked) - 1,))
     targets = {name: each.decision.target for name, each in proposals.items()}
@@ -468,29 +473,11 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
 
 def test_who_joins_a_restart_is_told_the_room_that_the_others_leave():
     node_type = replace(an_observation().model.node_types[0], pool_limit=4)
-    model = a_model(node_types=(node_type,), max_replicas=4)
     policies = {"match": Joins(100.0), "count": Joins(1000.0), "sum": Joins(1000.0)}
-    managers = SeparateManagers(
-        {
-            name: OperatorManager(
-                model=replace(model, name=name), given=(), policy=policy, fixed=None
-            )
-            for name, policy in policies.items()
-        }
-    )
-    seen = {
-        name: an_observation(
-            model=replace(model, name=name),
-            deployment=Deployment((1,)),
-            rate=150.0,
-            utilisation=(0.5,),
-            replica_ages=(60.0,),
-        )
-        for name in policies
-    }
-    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
 
-    proposals = managers.propose(seen, flow)
+    proposals = propose_for(
+        policies, model=a_model(node_types=(node_type,), max_replicas=4), rate=150.0
+    )
 
     room = {
         name: each.observation.model.node_types[0].pool_limit for name, each in proposals.items()
