@@ -97,11 +97,9 @@ class FaultProxy:
 
     @property
     def waiting(self) -> list[Fault]:
-        """Faults that are still to happen."""
         return [fault for fault in self._faults if fault.times != 0]
 
     def heal(self) -> None:
-        """Take all faults back."""
         self._faults.clear()
 
     def count(self, method: str, path: str) -> int:

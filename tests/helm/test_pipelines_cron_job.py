@@ -187,7 +187,6 @@ def test_the_controller_mounts_no_tables_unless_it_is_asked_to(render):
 
 
 def policy_of(render, sample, *, egress):
-    """Return the NetworkPolicy of the pipelines."""
     objects = render({**SAMPLES[sample], "networkPolicy": {"egress": {"enabled": egress}}})
     [policy] = [
         each

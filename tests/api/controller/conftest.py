@@ -218,7 +218,6 @@ class Bench:
         return {event["reason"]: event["message"] for event in answer.body["items"]}
 
     async def messages(self, reason):
-        """Return the messages of all events of a reason."""
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
         return [each["message"] for each in answer.body["items"] if each["reason"] == reason]
 

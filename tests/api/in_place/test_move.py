@@ -275,7 +275,6 @@ class OnThisMachine(ClusterDependencies):
 
 @asynccontextmanager
 async def controller(cast, monkeypatch):
-    """Run Weir's controller in the namespace."""
     config = str(cast.kube.kubeconfig)
     monkeypatch.setenv("KUBECONFIG", config)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)

@@ -20,7 +20,6 @@ CHAIN = ("gen", "match", "count", "out")
 
 
 def a_store(stage, **changes):
-    """Return another store in the same file."""
     given = {"policy": "queueing", "settings": {}, "reset_nonce": 0, "sharing": stage.am.sharing}
     return LearnedStore(stage.folder / "learned.json", **given | changes)
 

@@ -81,7 +81,6 @@ async def a_source():
 
 
 async def until(condition, *, limit=10.0):
-    """Wait until a condition holds; the limit only ends a test that fails."""
     async with asyncio.timeout(limit):
         while not await condition():
             await asyncio.sleep(0.01)

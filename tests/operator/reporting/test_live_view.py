@@ -27,7 +27,6 @@ def draw(run, *, width=80, height=40):
 
 
 def styles_of(run, text):
-    """Return the styles that a piece of text is drawn with."""
     console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True)
     segments = console.render(render(run))
     return {str(segment.style) for segment in segments if text in segment.text}

@@ -334,7 +334,6 @@ class Dying:
 
 
 async def until(holds):
-    """Return once it holds."""
     async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0)

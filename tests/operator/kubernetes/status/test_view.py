@@ -418,7 +418,6 @@ async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
 
 
 async def until(true):
-    """Wait until something is true: other tasks have their turns meanwhile."""
     async with asyncio.timeout(10.0):
         while not true():
             await asyncio.sleep(0)

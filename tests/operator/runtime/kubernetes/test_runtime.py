@@ -17,8 +17,6 @@ from weir_operator.runtime.revision import Revision
 
 
 class Asked(Services):
-    """Counts what it is asked for."""
-
     def __init__(self):
         super().__init__()
         self.asked = []
