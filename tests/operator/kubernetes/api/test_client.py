@@ -109,18 +109,6 @@ def connected(tmp_path, monkeypatch):
     return connect
 
 
-async def test_an_object_is_read_with_the_kubeconfigs_token(connected):
-    server = Server(answers(200, {"kind": "Pod"}))
-
-    async with connected(server) as api:
-        found = await api.get(f"{PODS}/a")
-
-    assert found == {"kind": "Pod"}
-    method, path, headers, _ = server.asked[0]
-    assert (method, path) == ("GET", f"{PODS}/a")
-    assert headers["authorization"] == "Bearer first"
-
-
 async def test_credentials_that_other_programs_keep_for_the_server_are_not_sent(
     connected, tmp_path, monkeypatch
 ):
