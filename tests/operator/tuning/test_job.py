@@ -9,7 +9,7 @@ import pytest
 from tests.operator.kubernetes.api.memory_api import MemoryApi
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import a_request, an_answer
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.protocol import (
     TuningLostError,
