@@ -9,9 +9,9 @@ from tests.api.in_place.conftest import (
     WithService,
     parallelism_of,
     running_operator,
-    until,
 )
 from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError, TemporaryError

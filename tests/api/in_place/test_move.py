@@ -23,9 +23,9 @@ from tests.api.in_place.conftest import (
     a_flink_deployment,
     parallelism_of,
     split,
-    until,
 )
 from tests.operator.flink.output import committed_lines
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
