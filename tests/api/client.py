@@ -46,7 +46,6 @@ class Kube:
 
     @property
     def stream_apps(self) -> str:
-        """Path of the namespace's StreamApps."""
         return f"/apis/weir.dev/v1alpha1/namespaces/{self.namespace}/streamapps"
 
     async def ask(
@@ -70,7 +69,6 @@ class Kube:
             return Answer(response.status, {"message": await response.text()})
 
     async def get(self, path: str, *, accept: str = "application/json") -> Answer:
-        """Read an object or a list."""
         return await self.ask("GET", path, accept=accept)
 
     async def watch(self, path: str, version: str) -> AsyncIterator[dict[str, Any]]:
@@ -87,11 +85,9 @@ class Kube:
         return await self.ask("POST", f"{path}?fieldValidation=Strict", body)
 
     async def replace(self, path: str, body: object) -> Answer:
-        """Put `body` in the place of the object at `path`."""
         return await self.ask("PUT", path, body)
 
     async def merge(self, path: str, body: object) -> Answer:
-        """Merge `body` into the object at `path`."""
         return await self.ask("PATCH", path, body, content_type=MERGE_PATCH)
 
     async def apply(self, path: str, body: object, *, manager: str = "test") -> Answer:
@@ -104,7 +100,6 @@ class Kube:
         )
 
     async def delete(self, path: str) -> Answer:
-        """Delete the object at `path`."""
         return await self.ask("DELETE", path)
 
 

@@ -43,7 +43,6 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
         return f"https://127.0.0.1:{self._port}"
 
     @property
@@ -99,7 +98,6 @@ class ControlPlane:
         self._end("kube-apiserver")
 
     def stop(self) -> None:
-        """End both programs at once."""
         for name in reversed(list(self._running)):
             self._end(name)
 

@@ -54,13 +54,6 @@ class Refuse(Fault):
 
 
 @dataclass(kw_only=True)
-class Say(Fault):
-    """Answer 200 with a text that no API server would send."""
-
-    text: str
-
-
-@dataclass(kw_only=True)
 class Drop(Fault):
     """Close the connection; the request never reaches the API server."""
 
@@ -68,18 +61,6 @@ class Drop(Fault):
 @dataclass(kw_only=True)
 class LoseAnswer(Fault):
     """Hand the request on, and close the connection instead of answering."""
-
-
-@dataclass(kw_only=True)
-class Hang(Fault):
-    """Hold the request, and answer nothing until the proxy ends."""
-
-
-@dataclass(kw_only=True)
-class Delay(Fault):
-    """Hand the request on, and answer only after a while; watches go on as ever after that."""
-
-    seconds: float
 
 
 @dataclass(kw_only=True)
@@ -109,25 +90,16 @@ class FaultProxy:
     seen: list[Seen] = field(default_factory=list)
     """All requests, those with a fault included."""
     _faults: list[Fault] = field(default_factory=list)
-    _connected: set[asyncio.BaseTransport] = field(default_factory=set)
 
     def inject(self, *faults: Fault) -> None:
         """Let faults happen from now on, the earlier ones first."""
         self._faults += faults
 
-    def disconnect(self) -> None:
-        """Close all connections, those of watches too; clients may connect again."""
-        for transport in self._connected:
-            transport.close()
-        self._connected.clear()
-
     @property
     def waiting(self) -> list[Fault]:
-        """Faults that are still to happen."""
         return [fault for fault in self._faults if fault.times != 0]
 
     def heal(self) -> None:
-        """Take all faults back; requests that hang go on hanging."""
         self._faults.clear()
 
     def count(self, method: str, path: str) -> int:
@@ -141,23 +113,15 @@ class FaultProxy:
     ) -> web.StreamResponse:
         """Hand a request on, or let its fault happen."""
         self.seen.append(Seen(request.method, request.path_qs))
-        if request.transport is not None:
-            self._connected.add(request.transport)
         match self._fault_of(request):
             case Refuse(status=status, retry_after=pause):
                 return _refusal(status, pause)
-            case Say(text=text):
-                return web.Response(text=text)
             case Drop():
                 _close(request)
-            case Hang():
-                await asyncio.Event().wait()
             case LoseAnswer():
                 async with self._asked(request, session) as answer:
                     await answer.read()
                 _close(request)
-            case Delay(seconds=seconds):
-                await asyncio.sleep(seconds)
             case Cut(after=pieces):
                 return await self._hand_on(request, session, pieces)
         return await self._hand_on(request, session, None)

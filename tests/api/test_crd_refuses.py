@@ -11,8 +11,6 @@ import pytest
 
 from tests.operator.streamapp.bad_manifests import TABLE, Bad, a_flink
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.errors import InvalidStreamAppError
-from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
 
 pytestmark = pytest.mark.kubernetes_api
@@ -38,16 +36,6 @@ async def test_a_mistake_is_refused_in_a_sentence_that_names_the_field(kube, bad
     assert field in answer.message
 
 
-@pytest.mark.parametrize("bad", REFUSED, ids=lambda bad: bad.what)
-def test_weir_refuses_what_the_server_refuses(bad: Bad):
-    with pytest.raises(InvalidStreamAppError):
-        parse_manifest(a_manifest(**bad.spec))
-
-
-def test_there_are_enough_mistakes_to_speak_of_a_judgement():
-    assert len(REFUSED) >= 60
-
-
 @pytest.mark.parametrize(
     "key", [owned.replace("*", "anything") for owned in OWNED_FLINK_KEYS], ids=str
 )
@@ -68,28 +56,6 @@ async def test_a_name_that_no_pod_could_bear_is_refused(kube):
 
     assert answer.status == 422
     assert "expected a name of at most 63 lower-case letters, digits and '-'" in answer.message
-
-
-async def test_a_resource_without_a_spec_is_refused(kube):
-    manifest = a_manifest()
-    del manifest["spec"]
-
-    answer = await kube.create(kube.stream_apps, manifest)
-
-    assert answer.status == 422
-    assert "spec: Required value" in answer.message
-
-
-async def test_a_rule_says_what_to_do_about_it(kube):
-    """One sentence whole, as the user reads it."""
-    manifest = a_manifest(operators=[{"name": "match", "maxReplicas": 2, "fixed": {"small/1": 3}}])
-
-    answer = await kube.create(kube.stream_apps, manifest)
-
-    assert answer.message.endswith(
-        'is invalid: spec.operators[0].fixed: Invalid value: "object": expected at most'
-        " maxReplicas replicas; raise maxReplicas, or remove replicas"
-    )
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,6 @@ async def test_a_change_is_judged_like_a_new_manifest(kube, app, path):
     assert "expected pools to name node pools of spec.nodePools" in answer.message
 
 
-async def test_a_status_written_with_the_spec_is_ignored(kube, app, path):
-    answer = await kube.merge(path, {"status": {"replicas": 5}})
-
-    assert answer.status == 200
-    assert "status" not in answer.body
-
-
 async def test_a_spec_written_with_the_status_is_ignored(kube, app, path):
     answer = await kube.merge(
         f"{path}/status", {"spec": {"mode": "Off"}, "status": {"replicas": 5}}
@@ -154,18 +147,6 @@ async def test_a_status_stays_within_its_bounds(kube, app, path, part, field):
 
     assert answer.status == 422
     assert field in answer.message
-
-
-async def test_an_older_status_does_not_overwrite_a_newer_one(kube, app, path):
-    first = await kube.merge(f"{path}/status", {"status": {"replicas": 1}})
-    stale = app["metadata"]["resourceVersion"]
-
-    answer = await kube.merge(
-        f"{path}/status", {"metadata": {"resourceVersion": stale}, "status": {"replicas": 2}}
-    )
-
-    assert answer.status == 409
-    assert (await kube.get(path)).body["status"] == first.body["status"]
 
 
 async def test_managers_of_different_conditions_do_not_step_on_each_other(kube, app, path):

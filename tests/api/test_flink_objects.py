@@ -4,7 +4,6 @@ than the controller's rules give.
 
 from __future__ import annotations
 
-import base64
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,17 +15,14 @@ import pytest
 from tests.api.control_plane import GUEST
 from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
-from weir_operator.kubernetes.api.client import KubernetesApi, RefusedByKubernetesError
+from weir_operator.errors import PermanentError
+from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import (
     config_map,
     job_manager_files,
     task_manager_files,
 )
-from weir_operator.runtime.kubernetes.job_manager import make_files
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
@@ -219,85 +215,6 @@ async def test_what_somebody_has_changed_is_applied_again(kube, guest, pods_of, 
     assert (await kube.get(path)).body["spec"] == made
 
 
-async def test_a_field_that_is_not_wanted_any_more_is_removed(kube, guest, pods_of):
-    pods = await pods_of()
-    objects, service = AppObjects(guest, pods), manifests.service(pods)
-    labels = service["metadata"]["labels"]
-    more = {**service, "metadata": service["metadata"] | {"labels": labels | {"team": "rides"}}}
-    await objects.apply(more)
-
-    await objects.apply(service)
-
-    found = (await kube.get(objects.path_of(service))).body
-    assert "team" not in found["metadata"]["labels"]
-
-
-SCRIPT = (
-    "CREATE TABLE a (x INT) WITH ('connector' = 'datagen');\nINSERT INTO b SELECT 'é' FROM a;\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("job", "jar"),
-    [
-        ({"sql": {"script": SCRIPT}}, "/etc/weir/flink/weir-programs.jar"),
-        ({"sql": {"file": "/opt/flink/usrlib/q.sql"}}, "/etc/weir/flink/weir-programs.jar"),
-        (
-            {"python": {"file": "/opt/flink/usrlib/job.py"}, "args": ["--window", "5m"]},
-            "/opt/flink/opt/flink-python-*.jar",
-        ),
-    ],
-    ids=["script", "file", "python"],
-)
-async def test_a_script_reaches_its_job_manager_as_it_was_written(kube, guest, pods_of, job, jar):
-    programs = build_jar(PROGRAMS, JARS / JAR)
-    pods = await pods_of(job=job)
-    objects, files = AppObjects(guest, pods), make_files(pods)
-    workload = manifests.job_manager(pods, files["metadata"]["name"])
-
-    await objects.apply(files, workload)
-
-    found = (await kube.get(objects.path_of(files))).body
-    assert f"set -- {jar}\n" in found["data"]["start.sh"]
-    assert (await kube.get(objects.path_of(workload))).status == 200
-    delivered = found.get("binaryData", {}).get(JAR, "")
-    assert base64.b64decode(delivered) == (programs.read_bytes() if "sql" in job else b"")
-    # The text itself is in the StreamApp, and an argument of the submission.
-    [written] = (await kube.get(kube.stream_apps)).body["items"]
-    assert written["spec"]["flink"]["job"].items() >= job.items()
-    kept = assembly.job_spec(parse_manifest(written), beside=Path("/nonexistent")).arguments
-    assert kept[-1] == job.get("args", [*job.get("sql", {}).values()])[-1]
-
-
-async def test_what_the_pod_template_asks_for_reaches_every_pod(kube, guest, pods_of):
-    pods = await pods_of(podTemplate=TEMPLATE)
-    objects, wanted = AppObjects(guest, pods), objects_of(pods)
-
-    await objects.apply(*wanted)
-
-    workloads = [each for each in wanted if each["kind"] in ("Deployment", "ReplicaSet")]
-    assert len(workloads) == 3
-    for each in workloads:
-        template = (await kube.get(objects.path_of(each))).body["spec"]["template"]
-        assert template["metadata"]["labels"]["team"] == "rides"
-        assert template["metadata"]["annotations"]["example.com/scrape"] == "no"
-        assert template["spec"]["priorityClassName"] == "streams"
-        assert "keys" in [volume["name"] for volume in template["spec"]["volumes"]]
-
-
-async def test_a_pools_replicas_tolerate_its_taints_and_look_for_its_nodes(kube, guest, pods_of):
-    pods = await pods_of()
-    objects, wanted = AppObjects(guest, pods), objects_of(pods)
-    await objects.apply(*wanted)
-
-    path = objects.path("ReplicaSet", pods.workload("match", "large"), group="apps/v1")
-    spec = (await kube.get(path)).body["spec"]["template"]["spec"]
-
-    assert spec["nodeSelector"] == {"weir.dev/pool": "large"}
-    taint = {"key": "dedicated", "value": "streams", "effect": "NoSchedule"}
-    assert taint | {"operator": "Equal"} in spec["tolerations"]
-
-
 NULLS = {
     "spec": {
         "securityContext": dict.fromkeys(
@@ -424,50 +341,6 @@ async def test_an_object_of_somebody_else_is_refused_and_left_as_it_is(
             assert (await kube.get(objects.path_of(each))).status == 404, each["kind"]
 
 
-async def test_a_label_alone_does_not_make_an_object_weirs(kube, guest, pods_of):
-    pods = await pods_of()
-    objects, wanted = AppObjects(guest, pods), objects_of(pods)
-    own = next(each for each in wanted if each["kind"] == "NetworkPolicy")
-    meta = {"name": own["metadata"]["name"], "labels": own["metadata"]["labels"]}
-    path = objects.path_of(own)
-    made = await kube.create(
-        path.rpartition("/")[0],
-        {**own, "metadata": meta, "spec": {"podSelector": {}}},
-    )
-    assert made.status == 201, made.message
-
-    with pytest.raises(PermanentError, match="did not create it"):
-        await objects.apply(*wanted)
-
-    assert (await kube.get(path)).body == made.body
-
-
-async def test_an_object_of_weirs_that_lost_its_owner_is_taken_back(kube, guest, pods_of):
-    pods = await pods_of()
-    objects, wanted = AppObjects(guest, pods), objects_of(pods)
-    await objects.apply(*wanted)
-    path = objects.path_of(wanted[0])
-    await kube.merge(path, {"metadata": {"ownerReferences": None}})
-
-    await objects.apply(*wanted)
-
-    (owner,) = (await kube.get(path)).body["metadata"]["ownerReferences"]
-    assert owner["uid"] == pods.owner.uid
-
-
-async def test_what_an_earlier_streamapp_of_the_name_left_is_waited_for(kube, guest, pods_of):
-    pods = await pods_of()
-    objects, wanted = AppObjects(guest, pods), objects_of(pods)
-    await objects.apply(*wanted)
-    before = await versions(kube, objects, wanted)
-    later = replace(pods, owner=replace(pods.owner, uid="of-a-later-one"))
-
-    with pytest.raises(TemporaryError, match="still belongs to an earlier StreamApp trips"):
-        await AppObjects(guest, later).apply(*objects_of(later))
-
-    assert await versions(kube, objects, wanted) == before
-
-
 async def test_old_files_go_and_those_in_use_stay(kube, guest, pods_of):
     pods = await pods_of()
     objects, wanted = AppObjects(guest, pods), objects_of(pods)
@@ -482,13 +355,6 @@ async def test_old_files_go_and_those_in_use_stay(kube, guest, pods_of):
     assert (await kube.get(objects.path_of(old))).status == 404
     for each in wanted:
         assert (await kube.get(objects.path_of(each))).status == 200, each["metadata"]["name"]
-
-
-async def test_the_rules_reach_into_no_other_namespace_and_to_no_secret(kube, guest):
-    for path in ("/api/v1/namespaces/kube-system/pods",
-                 f"/api/v1/namespaces/{kube.namespace}/secrets"):  # fmt: skip
-        with pytest.raises(RefusedByKubernetesError, match="cannot list"):
-            await guest.list(path)
 
 
 def in_container(**fields):

@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.api.fault_proxy import Drop, LoseAnswer, Refuse
-from tests.operator.rescale.fakes import FakeClock
+from tests.api.fault_proxy import Drop, LoseAnswer
+from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
-from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.kubernetes_api
 
 TIMES = LeaseSettings(namespace="", identity="")
 """The defaults."""
-
-
-class ImpatientClock(FakeClock):
-    """Jumps ahead instead of sleeping, and lets the others have a turn."""
-
-    async def sleep(self, seconds):
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -62,31 +53,8 @@ async def test_of_many_candidates_one_at_a_time_gets_the_lease(leader, kube):
     assert sorted(served) == [f"pod-{number}" for number in range(5)]
 
 
-async def test_a_lease_given_back_is_taken_at_once(leader, kube):
-    first, second = leader("first"), leader("second", retry_every=0.01)
-    await first.acquire()
-
-    await first.release()
-    await second.acquire()
-
-    assert not first.holds
-    assert second.holds
-    assert (await lease(kube))["holderIdentity"] == "second"
-
-
-async def test_a_dead_holders_lease_is_taken_after_its_duration_and_not_before(leader, kube):
-    await leader("dead").acquire()
-    clock = ImpatientClock()
-    began = clock.now()
-
-    await leader("next", clock).acquire()
-
-    assert 0 <= clock.now() - began - TIMES.duration <= 2 * TIMES.retry_every
-    assert (await lease(kube))["leaseTransitions"] == 1
-
-
 async def test_a_lost_answer_is_no_lost_lease_but_a_server_that_stays_away_is(leader, proxy):
-    clock = ImpatientClock()
+    clock = TurnTakingClock()
     holder = leader("holder", clock)
     await holder.acquire()
     proxy.inject(LoseAnswer(method="PUT", path="leases"))
@@ -123,7 +91,7 @@ async def controller_status(kube):
 
 async def test_a_controller_that_slept_through_its_time_writes_nothing(api, kube, leader, resource):
     """Its own clock stood still: it believes that it holds the Lease."""
-    late, fresh = leader("late", ImpatientClock()), leader("fresh", ImpatientClock())
+    late, fresh = leader("late", TurnTakingClock()), leader("fresh", TurnTakingClock())
     await late.acquire()
     old = KubernetesStatusStore(await an_open_writer(api, resource, late))
     await fresh.acquire()
@@ -150,33 +118,6 @@ async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
 
     assert (await controller_status(kube))["restore_path"] == "s3://bucket/42"
     assert store.load().restore_path == "s3://bucket/42"
-
-
-async def test_a_spec_changed_in_between_does_not_lose_the_status(api, kube, leader, resource):
-    holder = leader("holder")
-    await holder.acquire()
-    store = KubernetesStatusStore(await an_open_writer(api, resource, holder))
-    await kube.merge(f"{kube.stream_apps}/trips", {"spec": {"mode": "Advise"}})
-
-    await store.save(AppStatus(job_id="j"))
-
-    found = (await kube.get(f"{kube.stream_apps}/trips")).body
-    assert found["spec"]["mode"] == "Advise"
-    assert found["status"]["controller"]["job_id"] == "j"
-
-
-async def test_a_status_that_cannot_be_written_is_told_before_the_step_is_taken(
-    api, proxy, leader, resource
-):
-    holder = leader("holder")
-    await holder.acquire()
-    store = KubernetesStatusStore(await an_open_writer(api, resource, holder))
-    proxy.inject(Refuse(method="PUT", path="status", status=500, times=None))
-
-    with pytest.raises(TemporaryError):
-        await store.save(AppStatus(job_id="j"))
-
-    assert store.load().job_id is None
 
 
 async def test_what_was_saved_is_loaded_by_the_next_controller(api, kube, leader, resource):

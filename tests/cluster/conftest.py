@@ -57,6 +57,5 @@ async def place() -> AsyncIterator[Place]:
 
 @pytest.fixture
 async def installed(place) -> AsyncIterator[None]:
-    """Install the chart for the test's namespace."""
     async with installed_chart(place):
         yield

@@ -29,7 +29,6 @@ class MemoryOnKubernetes:
         """Most bytes that each pod took, by its name."""
 
     async def __aenter__(self) -> Self:
-        """Begin to look."""
         nodes = await self._api.list("/api/v1/nodes")
         self._nodes = [node["metadata"]["name"] for node in nodes]
         self._looking = asyncio.create_task(self._look())
@@ -41,7 +40,6 @@ class MemoryOnKubernetes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop looking."""
         self._looking.cancel()
         with suppress(asyncio.CancelledError):
             await self._looking
@@ -62,7 +60,6 @@ class MemoryOnKubernetes:
             self.peaks[name] = max(now, self.peaks.get(name, 0))
 
     async def _measure(self) -> dict[str, int]:
-        """Return the bytes of each pod of the namespace."""
         taken = {}
         for node in self._nodes:
             summary = await self._api.get(f"/api/v1/nodes/{node}/proxy/stats/summary")

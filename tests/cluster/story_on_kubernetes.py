@@ -41,7 +41,6 @@ class Story(LiveApp):
         return found
 
     async def delete(self, *, within: float) -> None:
-        """Delete the StreamApp and wait until it is gone."""
         await self.api.delete(self.path)
 
         async def gone() -> bool | None:

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from benchmarks.cluster.cluster_job import ClusterJob
-from tests.cluster.jvm_options import C1_ONLY
 from tests.cluster.trips_on_kubernetes import trips_app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PodsPendingError, ResizeRefusedError
@@ -200,29 +199,3 @@ async def test_what_is_lost_or_refused_while_nobody_looks_is_made_good(place):
         assert len(await trips.runtime.replicas()) == len(before)
 
         await trips.lifecycle.suspend()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-async def test_a_job_of_another_make_is_taken_over_by_savepoint(place):
-    first, second = (
-        trips_app(place, config={"pipeline.generic-types": "true", "env.java.opts.all": option})
-        for option in (f"{C1_ONLY} -Dmake=1", f"{C1_ONLY} -Dmake=2")
-    )
-    async with ClusterJob(place, first, SMALL) as trips:
-        await trips.lifecycle.bring_up()
-        old = {each.id for each in await trips.runtime.replicas()}
-        trips.ask_for(second)
-        await trips.lifecycle.heal()
-
-        now = await trips.runtime.replicas()
-        revision = trips.store.load().revision
-        assert revision is not None
-        assert not old & {each.id for each in now}
-        assert {each.revision for each in now} == {revision.id}
-        (job_manager,) = await place.pods("jobmanager")
-        assert job_manager["metadata"]["labels"]["weir.dev/revision"] == revision.id
-
-        proof = await trips.finish()
-
-    assert (proof.lost, proof.doubled) == (0, 0)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from benchmarks.cluster.place import CLAIM, IMAGE, Place
-from tests.cluster.jvm_options import FLINK_CONFIG
+from tests.cluster.graphed_job import RESCALE, find_operators, stream_app
 from tests.cluster.story_on_kubernetes import Story, condition, deployment, is_ready
 from tests.operator.flink.output import committed_lines
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -67,17 +60,9 @@ async def story(place, installed) -> AsyncIterator[Story]:
 @pytest.fixture(scope="module")
 def names(tmp_path_factory) -> list[str]:
     """Ask `weir graph` for the script's operators, the source first."""
-    build_jar(PROGRAMS, JARS / JAR)
     query = tmp_path_factory.mktemp("script") / "query.sql"
     query.write_text(script("/tmp/out"))
-    printed = subprocess.run(
-        [str(Path(sys.executable).with_name("weir")), "graph", str(query)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "200"},
-    )
-    return [each["name"] for each in yaml.safe_load(printed.stdout)["operators"]]
+    return [each["name"] for each in find_operators(str(query))]
 
 
 def fixed(names: list[str], replicas: int) -> list[dict[str, Any]]:
@@ -86,42 +71,20 @@ def fixed(names: list[str], replicas: int) -> list[dict[str, Any]]:
     return [{"name": each, "fixed": {NODE_TYPE: several.get(each, 1)}} for each in names]
 
 
-def stream_app(place: Place, names: list[str]) -> dict[str, Any]:
-    """Return the StreamApp; the image has Flink alone."""
-    return {
-        "apiVersion": "weir.dev/v1alpha1",
-        "kind": "StreamApp",
-        "metadata": {"name": "counts", "namespace": place.namespace},
-        "spec": {
-            "mode": "Auto",
-            "flink": {
-                "image": IMAGE,
-                "config": FLINK_CONFIG,
-                "job": {"sql": {"script": script(place.inside(place.state / "out"))}},
-                "storage": {"claim": CLAIM},
-                "maxParallelism": 128,
-                "jobManager": {"cpu": "500m", "memory": "1Gi"},
-            },
-            "objective": {"responseTime": "2s"},
-            "nodePools": [{"name": "any", "sizes": ["250m"], "memory": "1Gi"}],
-            "operators": fixed(names, 1),
-            "operatorManager": {"interval": "8s"},
-            "applicationManager": {"restartBudget": {"size": 5, "refillEvery": "20s"}},
-            "rescale": {
-                "via": "Savepoint",
-                "startDeadline": "180s",
-                "submitDeadline": "90s",
-                "savepointDeadline": "60s",
-            },
-        },
-    }
-
-
 async def test_a_script_is_rescaled_on_a_cluster_and_every_row_counts_once(
     place, story, names, tell
 ):
     windows = names[1]
-    await story.create(stream_app(place, names))
+    await story.create(
+        stream_app(
+            place,
+            "counts",
+            {"sql": {"script": script(place.inside(place.state / "out"))}},
+            objective={"responseTime": "2s"},
+            operators=fixed(names, 1),
+            rescale=RESCALE | {"via": "Savepoint"},
+        )
+    )
     await story.until(is_ready, within=300.0)
     story.close_chapter("running")
 

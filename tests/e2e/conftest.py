@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.run_record import RecordedRun, read_run
 
 QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}
@@ -31,40 +30,6 @@ BY_SAVEPOINT = {
     "startDeadline": "3m",
     "submitDeadline": "2m",
 }
-
-
-@pytest.fixture
-def trips_manifest(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Return a function that builds the example job and returns its StreamApp."""
-
-    def build(*, rate: int, seconds: int, match_ms: int, match_replicas: int) -> dict[str, Any]:
-        trips = sorted((REPOSITORY / "examples/trips").glob("*.java"))
-        build_jar([HELPER, *trips], tmp_path / "trips.jar", entry_class="example.Trips")
-        (tmp_path / "trace.txt").write_text(f"{rate}\n" * seconds)
-        services = ["--service.match-ms", str(match_ms), "--service.aggregate-ms", "2"]
-        job = {
-            "jar": "trips.jar",
-            "entryClass": "example.Trips",
-            "args": ["--trace", "trace.txt", *services, "--out", str(tmp_path / "out")],
-        }
-        pool = {"name": "small", "sizes": ["1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0}
-        others = {
-            name: {"name": name, "fixed": {"small/1": 1}}
-            for name in ("source", "aggregate", "sink")
-        }
-        match = {"name": "match", "maxReplicas": 3, "initial": {"small/1": match_replicas}}
-        return {
-            "apiVersion": "weir.dev/v1alpha1",
-            "kind": "StreamApp",
-            "metadata": {"name": "trips"},
-            "spec": {
-                "flink": {"job": job, "maxParallelism": 128},
-                "nodePools": [pool],
-                "operators": [others["source"], match, others["aggregate"], others["sink"]],
-            },
-        }
-
-    return build
 
 
 @pytest.fixture

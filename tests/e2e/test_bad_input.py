@@ -119,38 +119,6 @@ def test_a_state_folder_that_is_a_file_ends_in_one_sentence(weir_local, tmp_path
     assert_one_sentence(done, "job.jar", "choose another state folder")
 
 
-def test_a_machine_without_java_is_told_what_to_install(weir_local):
-    done = weir_local(environment={"JAVA_HOME": "", "PATH": "/nonexistent"})
-
-    assert_one_sentence(done, "No java on PATH", "install a JDK")
-
-
-def test_java_8_is_refused_by_its_version(weir_local, tmp_path):
-    java = tmp_path / "old/bin/java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_292\"' >&2\n")
-    java.chmod(0o755)
-
-    done = weir_local(environment={"JAVA_HOME": str(tmp_path / "old")})
-
-    assert_one_sentence(done, "is Java 8", "Flink needs Java 11 or newer")
-
-
-def test_a_trace_with_text_in_it_is_named_by_its_line(tmp_path):
-    trace = tmp_path / "trace.txt"
-    trace.write_text("1\n2\nmany\n")
-
-    done = subprocess.run(
-        [sys.executable, "-m", "weir_cli.main", "traces", "inspect", str(trace)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert_one_sentence(done, "trace.txt", "3", "many")
-
-
 def test_a_status_that_is_none_of_weirs_is_refused_and_left_alone(weir_local, tmp_path):
     status = tmp_path / "state/default.app/status.json"
     status.parent.mkdir(parents=True)

@@ -65,7 +65,6 @@ def count_plainly(bids, start, last):
 
 
 def read_windows(tmp_path):
-    """Return the lines that were committed."""
     return sorted(committed_lines(tmp_path / "windows"))
 
 

@@ -88,14 +88,6 @@ def test_a_python_function_is_scaled_by_itself_and_every_record_is_committed_onc
     assert sorted(map(int, committed_lines(out))) == list(range(1, RECORDS + 1))
 
 
-def test_a_python_function_in_a_query_writes_every_row_once(tmp_path, a_manifest, run_locally):
-    out = tmp_path / "out"
-
-    run_locally(a_manifest("table_of_numbers.py", 2000, out))
-
-    assert sorted(map(int, committed_lines(out))) == [2 * each for each in range(1, 2001)]
-
-
 @pytest.mark.parametrize(
     ("program", "given", "expected"),
     [

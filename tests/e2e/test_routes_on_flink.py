@@ -10,7 +10,6 @@ import yaml
 
 from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import REPOSITORY, build_example, class_path, find_java
-from weir_operator.streamapp.loading import load_manifest
 
 EXAMPLE = REPOSITORY / "examples/routes"
 TICK_MS, TICKS, MAX_ROUTES = 1000, 30, 10
@@ -60,31 +59,6 @@ def rank_plainly(rides):
         ends = (tick + 1) * TICK_MS - 1
         rows += [f"{ends},{rank},{route},{count}" for rank, (route, count) in enumerate(first, 1)]
     return rows
-
-
-def test_the_example_is_a_valid_streamapp_with_the_operators_of_the_paper():
-    app = load_manifest(EXAMPLE / "streamapp.yaml")
-
-    names = [operator.name for operator in app.spec.operators]
-
-    assert names == ["source", "parse", "filter", "route", "count", "partial-rank", "global-rank"]
-
-
-def test_equal_seeds_make_equal_rides_and_some_of_them_are_no_good(jar, tmp_path):
-    trace = tmp_path / "trace.txt"
-    trace.write_text("200\n200\n")
-
-    first, again, other = (
-        list_rides(jar, trace, "--start-at", "0", "--seed", seed) for seed in ("3", "3", "4")
-    )
-
-    assert first == again
-    assert first != other
-    refused = sum(route_of(line) is None for _, line in first)
-    assert 0.02 < refused / len(first) < 0.09
-    routes = Counter(route_of(line) for _, line in first)
-    assert len(routes) > 100
-    assert routes.most_common(1)[0][1] > 20 * len(first) / 400  # evenly it would be 1
 
 
 @pytest.mark.long

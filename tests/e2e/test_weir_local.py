@@ -80,7 +80,6 @@ class LocalRuns:
         (self.folder / "app.yaml").write_text(manifest)
 
     def processes(self):
-        """Return the pids of the folder's JVMs, the JobManager's first."""
         found = []
         for process in psutil.process_iter(["cmdline"]):
             words = " ".join(process.info["cmdline"] or ())

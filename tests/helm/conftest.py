@@ -41,7 +41,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def helm() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run Helm with arguments."""
     try:
         program = find_or_build_helm()
     except MissingProgramError as error:
@@ -74,8 +73,6 @@ def try_to_render(helm, tmp_path):
 
 @pytest.fixture
 def render(try_to_render):
-    """Return the objects that Helm renders with values."""
-
     def run(values: Mapping[str, Any] | None = None, **options: Any) -> Objects:
         rendered = try_to_render(values, **options)
         assert rendered.returncode == 0, rendered.stderr

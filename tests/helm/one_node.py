@@ -37,7 +37,6 @@ class OneNode:
         """Every pod that was started, as the API server had it."""
 
     def __enter__(self) -> OneNode:
-        """Begin with nothing running."""
         return self
 
     def __exit__(
@@ -46,7 +45,6 @@ class OneNode:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End what still runs."""
         for name in list(self._running):
             self._end(name)
 
@@ -57,7 +55,6 @@ class OneNode:
         return found
 
     async def look(self) -> None:
-        """Start what is new, end what is gone."""
         pods = {each["metadata"]["name"]: each for each in await self.executors()}
         for name in self._running.keys() - pods.keys():
             self._end(name)
@@ -96,7 +93,6 @@ class OneNode:
         assert said.status == 200, said.message
 
     def log(self, name: str) -> Path:
-        """Return where a pod's log is."""
         return self._folder / f"{name}.log"
 
     def _end(self, name: str) -> None:

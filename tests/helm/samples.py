@@ -139,12 +139,10 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def of_kind(objects: Sequence[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Return the objects of a kind."""
     return [each for each in objects if each["kind"] == kind]
 
 
 def container(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the controller's container."""
     [deployment] = of_kind(objects, "Deployment")
     [found] = deployment["spec"]["template"]["spec"]["containers"]
     result: dict[str, Any] = found

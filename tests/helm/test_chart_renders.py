@@ -121,12 +121,6 @@ def test_one_controller_is_replaced_and_several_roll(render):
     assert three["spec"]["strategy"]["type"] == "RollingUpdate"
 
 
-def test_no_controller_may_be_wanted_for_a_while(render):
-    [deployment] = of_kind(render({"replicas": 0}), "Deployment")
-
-    assert deployment["spec"]["replicas"] == 0
-
-
 def test_the_controllers_get_their_lease_by_name_and_no_other_lease(render):
     objects = render()
 

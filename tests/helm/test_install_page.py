@@ -61,7 +61,6 @@ def test_every_value_that_the_page_names_exists():
 
 
 def _names(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted name of every value."""
     for name, part in schema.get("properties", {}).items():
         yield f"{prefix}{name}"
         yield from _names(part, f"{prefix}{name}.")

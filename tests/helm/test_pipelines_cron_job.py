@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
 import yaml
 
-from tests.helm.conftest import CHART
 from tests.helm.samples import SAMPLES, of_kind
 from weir_cli.main import load_command
 
-PAGE = CHART.parents[1] / "docs/pipelines.md"
 WITH_EXECUTORS = "pipelines with executors"
 ANOTHER_SERVER = "history of another server"
 NAMES = {53, 5353}
@@ -191,26 +186,7 @@ def test_the_controller_mounts_no_tables_unless_it_is_asked_to(render):
     assert not any(each.startswith("--history") for each in pod["containers"][0]["args"])
 
 
-def test_the_image_that_the_page_has_installed_is_the_one_that_it_builds_and_pushes(render):
-    page = PAGE.read_text()
-    values: dict[str, Any] = {}
-    for path, text in re.findall(r"--set (pipelines\.\S+|prometheus\.\S+)=(\S+)", page):
-        *parents, name = path.split(".")
-        place = values
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[name] = yaml.safe_load(text)
-
-    [container] = pod_of(render(values))["containers"]
-
-    assert re.findall(r"^docker build --target pipelines -t (\S+) \.$", page, re.M) == [
-        container["image"]
-    ]
-    assert re.findall(r"^docker push (\S+)$", page, re.M) == [container["image"]]
-
-
 def policy_of(render, sample, *, egress):
-    """Return the NetworkPolicy of the pipelines."""
     objects = render({**SAMPLES[sample], "networkPolicy": {"egress": {"enabled": egress}}})
     [policy] = [
         each

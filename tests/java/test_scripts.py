@@ -130,6 +130,30 @@ RUN = {
         TABLES + "SET 'pipeline.name' = 'not accepted';\n" + INSERT,
         "other ",
     ),
+    "a second job": (
+        TABLES + INSERT + "-- once more\n" + INSERT,
+        "refused q.sql, line 6: expected one job, got a second one; put all INSERT INTO between",
+    ),
+    "a query alone": (
+        TABLES + "SELECT * FROM numbers",
+        "refused q.sql, line 4: expected statements of a job, got a query whose rows nothing takes",
+    ),
+    "what cannot be run again": (
+        TABLES + "DROP TABLE numbers;",
+        "refused q.sql, line 4: expected SET, CREATE, USE or INSERT INTO, got DROP TABLE numbers;",
+    ),
+    "a query in CREATE TABLE": (
+        TABLES + "CREATE TABLE more WITH ('connector' = 'blackhole') AS SELECT id FROM numbers",
+        "refused q.sql, line 4: expected CREATE TABLE without AS, got a query in it",
+    ),
+    "a parallelism of its own": (
+        TABLES + "SET 'parallelism.default' = '4'",
+        "refused q.sql, line 4: expected no SET of parallelism.default, got 4; remove it",
+    ),
+    "a batch job": (
+        TABLES + "SET 'execution.runtime-mode' = 'batch'",
+        "refused q.sql, line 4: expected no SET of execution.runtime-mode, got batch; remove it",
+    ),
     "an open set": (
         TABLES + f"EXECUTE STATEMENT SET BEGIN {INSERT}",
         "refused q.sql: expected END",

@@ -1,7 +1,5 @@
 """The source of `examples/trips`: a trace becomes a schedule that a restored job repeats."""
 
-import math
-
 import pytest
 
 pytestmark = pytest.mark.flink
@@ -44,35 +42,6 @@ def test_a_slot_of_rate_zero_has_no_arrivals_and_the_trace_ends_with_its_last_sl
     slots = [due // 1_000_000 // SECONDS_PER_SLOT for _, due in schedule(ask)]
 
     assert set(slots) == {0, 2, 3}
-
-
-def test_counts_per_slot_have_the_mean_and_the_variance_of_a_poisson_process(ask):
-    slots, mean = 2000, 50.0
-    rates = ",".join([str(mean / SECONDS_PER_SLOT)] * slots)
-
-    arrivals = schedule(ask, rates=rates, count=10**9)
-
-    counts = [0] * slots
-    for _, due in arrivals:
-        counts[due // 1_000_000 // SECONDS_PER_SLOT] += 1
-    variance = sum((count - mean) ** 2 for count in counts) / slots
-    # Four standard errors; the seed is fixed, so this holds always or never.
-    assert sum(counts) / slots == pytest.approx(mean, abs=4 * math.sqrt(mean / slots))
-    assert variance == pytest.approx(mean, rel=4 * math.sqrt(2 / slots))
-
-
-def test_a_held_trace_goes_on_at_its_last_rate(ask):
-    arrivals = schedule(ask, rates="10,40", hold=True, count=4000)
-
-    _, last = arrivals[-1]
-    assert len(arrivals) == 4000
-    assert last / 1e6 == pytest.approx(4000 / 40, rel=0.1)
-
-
-def test_a_held_trace_that_ends_with_zero_brings_nothing_more(ask):
-    arrivals = schedule(ask, rates="10,0", hold=True, count=4000)
-
-    assert 0 < len(arrivals) < 100
 
 
 def test_a_trace_is_one_rate_per_line(ask, tmp_path):

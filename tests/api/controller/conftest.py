@@ -10,49 +10,22 @@ from copy import copy
 import aiohttp
 import pytest
 
-from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf
+from tests.operator.kubernetes.process.two_controllers import (
+    JobsWithoutPlan,
+    NoSamples,
+    WallClock,
+)
+from tests.operator.rescale.fakes import FakeWorld
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.errors import TemporaryError
-from weir_operator.flink.topology import Topology
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.process.health import Limits
 from weir_operator.kubernetes.process.process import Controller, compile_default_policy
 from weir_operator.kubernetes.process.running import run_terms
 from weir_operator.kubernetes.process.settings import ControllerSettings
-from weir_operator.metrics.source import MetricsSource, Window
+from weir_operator.metrics.source import MetricsSource
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 
 PATIENCE = 90.0
-
-
-class NoSamples:
-    """A source that has seen nothing."""
-
-    async def window(self, *, start, end):
-        return Window(start=start, end=end, series=())
-
-    async def close(self):
-        """Nothing is held."""
-
-
-class JobsWithoutPlan(JobsOf):
-    """Jobs of a miniature world, whose plan nobody asks for in vain."""
-
-    async def close(self):
-        """Nothing is held."""
-
-    async def topology(self, job_id) -> Topology:
-        raise TemporaryError("No task has a TaskManager yet")
-
-
-class WallClock(FakeClock):
-    """The machine's clock, for a miniature world."""
-
-    def now(self):
-        return time.time()
-
-    def monotonic(self):
-        return time.monotonic()
 
 
 class HangingWorld(FakeWorld):
@@ -245,7 +218,6 @@ class Bench:
         return {event["reason"]: event["message"] for event in answer.body["items"]}
 
     async def messages(self, reason):
-        """Return the messages of all events of a reason."""
         answer = await self.kube.get(f"/api/v1/namespaces/{self.kube.namespace}/events")
         return [each["message"] for each in answer.body["items"] if each["reason"] == reason]
 

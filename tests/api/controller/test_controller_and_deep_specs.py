@@ -37,12 +37,6 @@ def send(kube):
     return send
 
 
-async def ready_of(bench, name):
-    """Return the condition, of an object that Python's own JSON may not read."""
-    condition = await bench.condition("Ready", name)
-    return condition and condition["reason"]
-
-
 @pytest.mark.parametrize("levels", [100, 3000, pytest.param(9000, marks=pytest.mark.long)])
 async def test_a_deep_app_is_refused_by_its_status_and_others_come_up(bench, send, levels):
     bench.start()

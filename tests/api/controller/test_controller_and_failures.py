@@ -162,27 +162,6 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
     assert "ZeroDivisionError" in (await bench.events())["FinalSavepointFailed"]
 
 
-async def test_a_last_savepoint_is_counted(bench):
-    await bench.bring_up()
-    await bench.kube.delete(f"{bench.kube.stream_apps}/trips")
-
-    await bench.until_gone()
-
-    page = await bench.ask(bench.running["one"], "metrics")
-    assert 'weir_final_savepoints_total{outcome="Done"} 1.0' in page
-    assert 'weir_final_savepoints_total{outcome="Failed"} 0.0' in page
-
-
-async def test_the_lease_and_the_volume_are_shown(bench):
-    await bench.bring_up()
-
-    async def is_shown():
-        page = await bench.ask(bench.running["one"], "metrics")
-        return "weir_lease_transitions 0.0" in page and "weir_state_volume_bytes NaN" not in page
-
-    await bench.until(is_shown, "expected the Lease and the volume in the metrics")
-
-
 async def test_a_deletion_waits_for_a_spec_to_be_mended_where_no_right_one_is_known(
     bench, monkeypatch
 ):

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from tests.api.fault_proxy import Cut, Drop, LoseAnswer, Refuse
-from tests.operator.streamapp.bad_manifests import TABLE
 from weir_operator.kubernetes.api.leader import LeaseSettings
 
 pytestmark = pytest.mark.kubernetes_api
@@ -164,23 +163,6 @@ async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_benc
     assert len(world.positions) == 1, "one last savepoint"
 
 
-async def test_of_two_controllers_one_steers_and_the_other_takes_over(bench):
-    bench.start("one")
-    await bench.create()
-    await bench.until_ready()
-    job = jobs_of(bench)
-
-    bench.start("two")
-    await bench.stop("one")
-
-    async def taken_over():
-        writer = (await bench.app())["status"]["controller"]["writer"]
-        return writer.startswith("two/")
-
-    await bench.until(taken_over, "expected the second controller to write")
-    assert jobs_of(bench) == job
-
-
 async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     bench, proxy, reach, monkeypatch
 ):
@@ -236,18 +218,4 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     await bench.until_ready(name="another")
     assert lost.terms == 2, "by another term in the same process"
     assert lost.failure is None
-    assert jobs_of(bench) == job
-
-
-async def test_what_only_the_controller_can_judge_is_told_and_the_job_left_alone(bench):
-    (looser,) = [bad for bad in TABLE if bad.what == "a path looser than the whole"]
-    await bench.bring_up()
-    job = jobs_of(bench)
-
-    await bench.kube.merge(f"{bench.kube.stream_apps}/trips", {"spec": looser.spec})
-
-    refused = await bench.until_ready("InvalidSpec")
-    assert refused["status"] == "False"
-    assert looser.path in refused["message"]
-    assert looser.remedy in refused["message"]
     assert jobs_of(bench) == job

@@ -55,20 +55,6 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
     assert events["FinalSavepoint"]
 
 
-async def test_an_app_whose_records_cannot_be_kept_is_brought_up_and_can_be_deleted(bench):
-    folder = bench.folder / "one" / f"{bench.kube.namespace}.trips"
-    folder.parent.mkdir(parents=True)
-    folder.write_text("a file in the place of the folder")
-    await bench.bring_up()
-    lost = await bench.until_condition("RecordsKept", "RecordsNotKept")
-
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
-
-    await bench.until_gone()
-    assert "cannot record its decisions" in lost["message"]
-    assert (await bench.events())["FinalSavepoint"]
-
-
 async def test_a_controller_that_starts_again_finds_the_job_running(bench):
     await bench.bring_up()
     [job] = bench.dependencies.of["trips"].running()
@@ -237,34 +223,6 @@ async def test_two_installations_of_different_namespaces_leave_each_others_apps_
     assert "weir_apps 2.0" in page
 
 
-async def test_an_installation_takes_nothing_of_a_namespace_that_it_does_not_watch(
-    bench, bench_beside
-):
-    bench.start("north")
-    await bench.create("north")
-    await bench_beside.create("south")
-
-    await bench.until_ready(name="north")
-    await bench.stop("north")
-
-    south = await bench_beside.app("south")
-    assert "status" not in south
-    assert "finalizers" not in south["metadata"]
-
-
-async def test_what_people_change_while_a_status_is_written_is_kept(bench):
-    bench.start()
-    await bench.create()
-
-    for number in range(20):
-        labels = {"metadata": {"labels": {"number": str(number)}}}
-        answer = await bench.kube.merge(f"{bench.kube.stream_apps}/trips", labels)
-        assert answer.status == 200
-
-    await bench.until_ready()
-    assert (await bench.app())["metadata"]["labels"] == {"number": "19"}
-
-
 async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
     running = bench.start()
     await bench.create()
@@ -278,16 +236,6 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
     labels = f'{{app="trips",namespace="{bench.kube.namespace}"'
     assert f"weir_reconcile_age_seconds{labels}" in metrics
     assert "weir_leader 1.0" in metrics
-
-
-async def test_an_app_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
-
-    bench.start()
-    await bench.create()
-
-    await bench.until_ready()
 
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
@@ -375,27 +323,3 @@ async def test_a_job_whose_state_is_gone_says_where_it_was_and_what_to_do(bench)
         assert f"/checkpoints/{job}/chk-1" in condition["message"]
         assert "spec.flink.job.restoreNonce" in condition["message"]
     assert world.running() == []
-
-
-class Everything:
-    """A set that has everything."""
-
-    def __contains__(self, item):
-        return True
-
-
-async def test_why_a_job_does_not_come_up_stays_in_sight_while_it_is_tried_again(bench):
-    bench.dependencies.make("trips").deaf_revisions = Everything()
-    bench.start()
-    await bench.create()
-    await bench.until_ready("ReconcileFailed")
-
-    bench.dependencies.hanging.add("trips")  # so the next try takes for ever
-
-    async def tried_again():
-        message = (await bench.condition("Ready"))["message"]
-        return message if "tries again" in message else None
-
-    message = await bench.until(tried_again, "expected another try")
-    assert "its image cannot be pulled" in message
-    assert (await bench.condition("Ready"))["reason"] == "ReconcileFailed"

@@ -55,13 +55,6 @@ def _only_the_drain_wakes_the_loops(monkeypatch):
     monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
 
 
-async def test_a_cordoned_node_wakes_the_apps_with_a_replica_there(bench, kube, node):
-    await bench.bring_up()
-    await place_a_replica(kube, "trips", node)
-
-    await drain(bench, kube, node)
-
-
 async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(bench, kube, node):
     running = bench.start()
     await bench.create()

@@ -21,7 +21,7 @@ from benchmarks.flink.plain_flink import PlainFlink
 from tests.api.assets import MissingProgramError
 from tests.docs.kubectl import find_or_build_kubectl
 from tests.operator.external.fakes import a_service
-from weir_operator.clock import SystemClock, wait_until
+from tests.operator.runtime.waiting import until
 from weir_operator.errors import WeirError
 from weir_operator.external.flink import ExternalFlink, ScaledFlink
 from weir_operator.external.flink_deployment import PATH, read_flink_deployment
@@ -32,7 +32,6 @@ collect_ignore = [] if "/1." in os.environ.get("WEIR_FLINK_HOME", "") else ["tes
 OPERATOR = "1.10.0"
 """The newest release of the operator whose parts are in Maven Central."""
 JOB = "5" * 32
-LIMIT = 120.0
 
 
 def definition_of(plural: str) -> dict[str, object]:
@@ -226,17 +225,6 @@ async def adaptive_flink(tmp_path):
         },
     ) as flink:
         yield flink
-
-
-async def until(probe):
-    """Wait until a condition holds, and return what it returned."""
-
-    async def ask():
-        return await probe() or None
-
-    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT, period=0.2)
-    assert found, "the condition did not come true in time"
-    return found
 
 
 async def parallelism_of(rest, job=JOB):

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.in_place.conftest import JOB, WithService, parallelism_of, until
+from tests.api.in_place.conftest import JOB, WithService, parallelism_of
 from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms

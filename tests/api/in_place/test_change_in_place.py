@@ -9,9 +9,9 @@ from tests.api.in_place.conftest import (
     WithService,
     parallelism_of,
     running_operator,
-    until,
 )
 from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.clock import SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
@@ -195,33 +195,6 @@ async def test_a_change_that_was_interrupted_is_continued(
 
     assert end.step is Step.DONE
     assert 3 in three.values()
-
-
-@pytest.mark.parametrize(
-    ("configuration", "sentence"),
-    [
-        ({"job.autoscaler.enabled": "true"}, "expected no other autoscaler"),
-        ({"scheduler-mode": "reactive"}, "expected no scheduler-mode, got reactive"),
-    ],
-)
-async def test_a_job_that_cannot_be_scaled_is_left_as_it_is(
-    api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_path, configuration, sentence
-):
-    api = WithService(api, adaptive_flink.ports[0])
-    async with FlinkRest(adaptive_flink.url) as rest:
-        before = await start(rest, readings_jar, RECORDS * 10, 150, 2, tmp_path / "out")
-        path = f"{flink_deployments}/trips"
-        changed = {"spec": {"flinkConfiguration": configuration}}
-        version = (await kube.merge(path, changed)).body["metadata"]["resourceVersion"]
-        scaled = Scaled(api, kube)
-        end = await scaled.to(count=3)
-        after = await parallelism_of(rest)
-        await scaled.watch.close()
-
-    assert end.step is Step.ABANDONED
-    assert sentence in (end.failure or "")
-    assert after == before
-    assert (await kube.get(path)).body["metadata"]["resourceVersion"] == version
 
 
 async def test_the_key_of_somebody_else_is_refused_and_a_stale_object_read_again(

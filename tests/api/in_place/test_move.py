@@ -23,9 +23,9 @@ from tests.api.in_place.conftest import (
     a_flink_deployment,
     parallelism_of,
     split,
-    until,
 )
 from tests.operator.flink.output import committed_lines
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
@@ -275,7 +275,6 @@ class OnThisMachine(ClusterDependencies):
 
 @asynccontextmanager
 async def controller(cast, monkeypatch):
-    """Run Weir's controller in the namespace."""
     config = str(cast.kube.kubeconfig)
     monkeypatch.setenv("KUBECONFIG", config)
     monkeypatch.setattr("kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", config)
@@ -356,18 +355,4 @@ async def test_what_the_api_server_refuses_is_said_before_the_job_is_stopped(
     with pytest.raises(AssertionError, match='Unsupported value: "Sometimes"'):
         await shell(there)
 
-    assert (await kube.get(path)).body == before
-
-
-async def test_another_streamapp_stops_a_move_and_nothing_is_changed(kube, flink_deployments, api):
-    path = f"{flink_deployments}/trips"
-    app = a_manifest(mode="Advise", flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}})
-    app["metadata"]["name"] = "advice"
-    assert (await kube.create(kube.stream_apps, app)).status == 201
-    before = (await kube.get(path)).body
-    request = AdoptionRequest(namespace=kube.namespace, name="trips", objective="1s", manifest=None)
-
-    _, found = await show_with(api, request)
-
-    assert "StreamApp advice exists already" in found.stops[0]
     assert (await kube.get(path)).body == before

@@ -24,9 +24,9 @@ from tests.api.in_place.conftest import (
     definition_of,
     parallelism_of,
     split,
-    until,
 )
 from tests.api.in_place.test_change_in_place import READINGS, RECORDS, Scaled
+from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.external.adopt import AdoptionRequest, show_with
 from weir_operator.external.adoption_plan import describe_move

@@ -16,14 +16,12 @@ class FakeCluster:
         self.asked: list[str] = []
 
     async def get(self, path: str) -> Json:
-        """Return one object."""
         self.asked.append(path)
         if path not in self.objects:
             raise NotFoundError(f"Kubernetes does not know {path}")
         return self.objects[path]
 
     async def list(self, path: str, labels: str = "", fields: str = "") -> Sequence[Json]:
-        """Return the objects of a collection that have the labels."""
         self.asked.append(path)
         if path not in self.objects:
             raise NotFoundError(f"Kubernetes does not know {path}")

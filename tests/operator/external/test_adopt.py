@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.operator.flink.builders import a_job
 from tests.operator.kubernetes.api.memory_api import MemoryApi
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import TemporaryError
@@ -9,7 +10,6 @@ from weir_operator.external.adopt import AdoptionRequest, read_adoption, show_wi
 from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.view import view_job
 from weir_operator.external.watch import JobWatch
-from weir_operator.flink.answers import JobDetails, JobState, Vertex
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.streamapp.pools import NodePool
@@ -60,24 +60,8 @@ def job_of(monkeypatch):
     def run(unanswered):
         async def refresh(watch, *, whole=False):
             watch.flink = FlinkWithErrors(unanswered)
-            vertex = Vertex(
-                id="a",
-                name="a",
-                parallelism=1,
-                max_parallelism=128,
-                slot_sharing_group=None,
-                tasks={"RUNNING": 1},
-            )
-            job = JobDetails(
-                id="5" * 32,
-                name="trips",
-                state=JobState.RUNNING,
-                started=0.0,
-                vertices=(vertex,),
-                edges=(),
-            )
             pools = (NodePool(name="taskmanagers"),)
-            return view_job(job, {"a": ()}, {}, pools=pools, url="")
+            return view_job(a_job("a"), {"a": ()}, {}, pools=pools, url="")
 
         monkeypatch.setattr(JobWatch, "refresh", refresh)
 

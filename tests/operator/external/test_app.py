@@ -6,7 +6,7 @@ import pytest
 
 from tests.operator.external.conftest import JOB
 from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
-from tests.operator.rescale.fakes import FakeClock, MemoryStatusStore
+from tests.operator.rescale.fakes import MemoryStatusStore, TurnTakingClock
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.external.advice import Advice
 from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
@@ -15,14 +15,6 @@ from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
 from weir_operator.streamapp.models import Mode
-
-
-class TurnTaking(FakeClock):
-    """A clock under which others have their turn while somebody sleeps."""
-
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 class Advised:
@@ -50,7 +42,7 @@ class Advised:
                 records=self.records,
                 folder=folder,
                 prometheus=None,
-                clock=TurnTaking(),
+                clock=TurnTakingClock(),
                 on_found=self.take(self.found),
                 on_tick=lambda tick: None,
                 on_advice=self.take(self.advice),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.operator.external.fakes import FakeCluster
+from tests.operator.flink.builders import a_job
 from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.external.adoption_plan import (
     commands_of_move,
@@ -24,7 +25,6 @@ from weir_operator.external.flink_deployment import (
 )
 from weir_operator.external.reference import Reference, pools_of
 from weir_operator.external.view import join_forward, view_job
-from weir_operator.flink.answers import Edge, JobDetails, JobState, Vertex
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.streamapp.loading import parse_manifest
@@ -58,28 +58,6 @@ def a_deployment(configuration=None, **spec):
                 **spec,
             },
         }
-    )
-
-
-def a_vertex(id_, *, parallelism=2):
-    return Vertex(
-        id=id_,
-        name=id_,
-        parallelism=parallelism,
-        max_parallelism=128,
-        slot_sharing_group=None,
-        tasks={"RUNNING": parallelism},
-    )
-
-
-def a_job(*edges, vertices="abcd"):
-    return JobDetails(
-        id="5" * 32,
-        name="trips",
-        state=JobState.RUNNING,
-        started=0.0,
-        vertices=tuple(a_vertex(each) for each in vertices),
-        edges=tuple(Edge(source=s, target=t, ship_strategy=how) for s, t, how in edges),
     )
 
 
@@ -185,8 +163,8 @@ def test_memory_is_read_as_the_operator_does(text, size):
 
 
 def test_vertices_that_one_to_one_edges_join_are_one_operator():
-    job = a_job(("a", "b", "HASH"), ("b", "c", "FORWARD"), ("c", "d", "FORWARD"))
-    separate = a_job(("a", "b", "HASH"), ("b", "c", "REBALANCE"), ("c", "d", "RESCALE"))
+    job = a_job("abcd", [("a", "b", "HASH"), ("b", "c", "FORWARD"), ("c", "d", "FORWARD")])
+    separate = a_job("abcd", [("a", "b", "HASH"), ("b", "c", "REBALANCE"), ("c", "d", "RESCALE")])
     named = {each: each for each in "abcd"}
 
     assert join_forward(job, named) == {"a": "a", "b": "b", "c": "b", "d": "b"}
@@ -194,7 +172,7 @@ def test_vertices_that_one_to_one_edges_join_are_one_operator():
 
 
 def test_groups_that_a_later_edge_joins_become_one_operator():
-    job = a_job(("a", "c", "FORWARD"), ("b", "d", "FORWARD"), ("c", "d", "FORWARD"))
+    job = a_job("abcd", [("a", "c", "FORWARD"), ("b", "d", "FORWARD"), ("c", "d", "FORWARD")])
 
     assert set(join_forward(job, {each: each for each in "abcd"}).values()) == {"a"}
 
@@ -289,7 +267,7 @@ def test_the_reason_why_a_job_cannot_be_read_is_said():
 
 def an_external_job():
     return view_job(
-        a_job(), dict.fromkeys("abcd", ()), {}, pools=(NodePool(name="taskmanagers"),), url=""
+        a_job("abcd"), dict.fromkeys("abcd", ()), {}, pools=(NodePool(name="taskmanagers"),), url=""
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from tests.operator.external.fakes import FakeCluster
+from tests.operator.flink.builders import a_job, a_vertex
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, MemoryStatusStore
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import PATH
 from weir_operator.external.in_place import InPlace, InPlaceRescaler, NotRunningError
 from weir_operator.external.watch import JobWatch
-from weir_operator.flink.answers import JobDetails, JobState, Vertex
+from weir_operator.flink.answers import JobDetails
 from weir_operator.flink.topology import group_vertices
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
@@ -26,26 +27,9 @@ ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
 TWO = {"source": {"any/1": 1}, "count": {"any/1": 2}}
 
 
-def a_job(*names: str, **parallelism: int) -> JobDetails:
-    """Return a job that runs, with an id for each vertex that is its name."""
-    return JobDetails(
-        id="5" * 32,
-        name="trips",
-        state=JobState.RUNNING,
-        started=0.0,
-        vertices=tuple(
-            Vertex(
-                id=name,
-                name=name,
-                parallelism=parallelism.get(name, 1),
-                max_parallelism=128,
-                slot_sharing_group=None,
-                tasks={"RUNNING": parallelism.get(name, 1)},
-            )
-            for name in names
-        ),
-        edges=(),
-    )
+def counting(parallelism: int) -> JobDetails:
+    """Return a job with so many subtasks that count."""
+    return a_job(["source", a_vertex("count", parallelism=parallelism)])
 
 
 class Owner:
@@ -54,7 +38,7 @@ class Owner:
     def __init__(self) -> None:
         self.runs: JobDetails | None = None
         self.job: Any = None
-        self.deploy(a_job("source", "count"))
+        self.deploy(a_job(["source", "count"]))
 
     def deploy(self, job: JobDetails | None) -> None:
         self.runs = job
@@ -161,7 +145,7 @@ def change():
 
 
 async def test_a_program_with_other_vertices_in_mid_change_ends_it_without_a_failure(change):
-    change.in_place.on_write = lambda wanted: change.owner.deploy(a_job("source", "sum", "sink"))
+    change.in_place.on_write = lambda wanted: change.owner.deploy(a_job(["source", "sum", "sink"]))
 
     end = await change.to_two()
 
@@ -178,7 +162,7 @@ async def test_a_job_that_is_away_while_its_owner_replaces_it_is_waited_for(chan
     async def until_it_is_back(seconds):
         await sleep(seconds)
         if change.in_place.written and change.clock.monotonic() > 1095:
-            change.owner.deploy(a_job("source", "sum"))
+            change.owner.deploy(a_job(["source", "sum"]))
 
     change.clock.sleep = until_it_is_back
 
@@ -193,9 +177,9 @@ async def test_the_way_back_is_tried_again(change):
     def grow_late(wanted):
         if wanted["count"] == 1:
             left[0] -= 1
-            change.owner.deploy(a_job("source", "count", count=2 if left[0] else 1))
+            change.owner.deploy(counting(2 if left[0] else 1))
         else:
-            change.owner.deploy(a_job("source", "count", count=1))
+            change.owner.deploy(counting(1))
         # Neither direction has its parallelism until the third way back.
 
     change.in_place.on_write = grow_late
@@ -208,7 +192,7 @@ async def test_the_way_back_is_tried_again(change):
 
 
 async def test_a_way_back_that_never_runs_ends_as_failed(change):
-    change.in_place.on_write = lambda wanted: change.owner.deploy(a_job("source", "count", count=3))
+    change.in_place.on_write = lambda wanted: change.owner.deploy(counting(3))
 
     end = await change.to_two()
 
@@ -218,9 +202,7 @@ async def test_a_way_back_that_never_runs_ends_as_failed(change):
 
 def grow(change):
     """Let the job take each parallelism that is written."""
-    change.in_place.on_write = lambda wanted: change.owner.deploy(
-        a_job("source", "count", count=wanted["count"])
-    )
+    change.in_place.on_write = lambda wanted: change.owner.deploy(counting(wanted["count"]))
 
 
 async def test_a_change_is_done_when_records_pass(change):
@@ -288,7 +270,7 @@ class Answers:
         return self.interval
 
     async def job(self, job_id: str) -> JobDetails | None:
-        return a_job("source", "count") if self.knows_job else None
+        return a_job(["source", "count"]) if self.knows_job else None
 
 
 class Writes(FakeCluster):

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.operator.external.fakes import FakeCluster
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import TemporaryError
 from weir_operator.external.flink import ExternalFlink, read_counters
@@ -75,17 +75,9 @@ class SteadyFlink:
         return {"numRestarts": 2.0, "lastCheckpointSize": -1.0}
 
 
-class TurnTaking(FakeClock):
-    """A clock under which others have their turn while somebody sleeps."""
-
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
-
-
 @pytest.fixture
 def clock():
-    return TurnTaking()
+    return TurnTakingClock()
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from tests.operator.external.fakes import FakeCluster, flink_deployment_objects
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.kubernetes.process.two_controllers import OpenFence
+from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
@@ -18,14 +19,6 @@ from weir_operator.kubernetes.status.telemetry import Telemetry
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/default/streamapps/advised"
 HPAS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
-
-
-class TurnTaking(FakeClock):
-    """A clock under which others have their turn while somebody sleeps."""
-
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 class Cluster(FakeCluster):
@@ -55,16 +48,6 @@ class Cluster(FakeCluster):
 
     async def patch(self, path, body):
         raise AssertionError(f"nothing is to be patched, got {path}")
-
-
-class InOffice:
-    """A fence that is always open."""
-
-    term = "term-1"
-    home = "weir-system/weir-controller"
-
-    def check(self):
-        """This process holds the Lease."""
 
 
 class NoDependencies:
@@ -99,10 +82,10 @@ def cluster(flink):
 async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_is_written(
     cluster, tmp_path
 ):
-    clock = TurnTaking()
+    clock = TurnTakingClock()
     context = ControllerContext(
         api=cluster,
-        fence=InOffice(),
+        fence=OpenFence("term-1"),
         dependencies=NoDependencies(),  # type: ignore[arg-type]  # of a world it is asked no more
         events=EventPoster(cluster, instance="test", clock=clock),
         autoscaler_conflicts=AutoscalerConflicts(cluster, clock=clock),

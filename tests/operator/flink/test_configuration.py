@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 
 from weir_operator.flink.commands import (
     Installation,
-    MemoryArguments,
-    flink_environment,
     java_options,
-    job_manager_command,
     parse_memory_arguments,
-    render_log4j,
-    task_manager_command,
 )
 from weir_operator.flink.configuration import (
     ClusterAddress,
@@ -76,17 +71,6 @@ def test_a_label_cannot_break_the_list_of_labels():
     labels = task_manager(app="a,b:c")["metrics.reporter.prom.scope.variables.additional"]
 
     assert labels.startswith("weir_app:a_b_c,")
-
-
-def test_the_reporter_gets_every_candidate_port():
-    assert job_manager()["metrics.reporter.prom.port"] == "9249,9250"
-
-
-def test_records_are_neither_held_back_for_long_nor_sent_one_by_one():
-    amount, unit = job_manager()["execution.buffer-timeout.interval"].split()
-
-    assert unit == "ms"
-    assert 1 <= int(amount) <= 10
 
 
 def test_the_users_keys_win_over_recommendations():
@@ -155,13 +139,6 @@ def test_a_jobs_own_parallelism_limit_can_be_left_to_it():
     assert job_manager()["pipeline.max-parallelism"] == "720"
 
 
-def test_memory_is_given_in_mebibytes():
-    configuration = task_manager(memory=TaskManagerMemory(process=1024, managed=256))
-
-    assert configuration["taskmanager.memory.process.size"] == "1024m"
-    assert configuration["taskmanager.memory.managed.size"] == "256m"
-
-
 def test_yaml_keeps_every_value_as_text():
     tricky = {"a": "0123", "b": "no", "c": "x: y # z", "d": 'say "hi"\\', "e": "1.10"}
 
@@ -222,40 +199,6 @@ def test_the_class_path_is_flinks_jars_in_a_fixed_order(installation):
     assert installation.class_path() == f"{lib / 'a.jar'}:{lib / 'b.jar'}"
 
 
-def test_a_task_manager_starts_as_one_small_jvm(installation):
-    command = task_manager_command(
-        installation,
-        configuration_dir=Path("/state/tm/x/conf"),
-        memory=MemoryArguments(jvm=("-Xmx1m",), dynamic=("-D", "a=b")),
-        processors=2,
-        archive_options=("-XX:SharedArchiveFile=/c.jsa",),
-        user_options=("-Dmine=1",),
-    )
-
-    assert command[0] == "/jdk/bin/java"
-    options, arguments = (
-        command[1 : command.index("org.apache.flink.runtime.taskexecutor.TaskManagerRunner")],
-        command[command.index("org.apache.flink.runtime.taskexecutor.TaskManagerRunner") + 1 :],
-    )
-    assert {
-        "-Xmx1m",
-        "-XX:ActiveProcessorCount=2",
-        "-XX:SharedArchiveFile=/c.jsa",
-        "-Dmine=1",
-        "-Dlog4j.configurationFile=/state/tm/x/conf/log4j.properties",
-    } <= set(options)
-    assert arguments == ("--configDir", "/state/tm/x/conf", "-D", "a=b")
-
-
-def test_a_job_manager_has_a_bounded_heap(installation):
-    command = job_manager_command(
-        installation, configuration_dir=Path("/state/jm/conf"), memory=("-Xmx400m",)
-    )
-
-    assert "-Xmx400m" in command
-    assert command[-4:] == ("--configDir", "/state/jm/conf", "--executionMode", "cluster")
-
-
 def test_the_users_options_for_the_jvm_are_honoured_without_flinks_scripts():
     configuration = {
         "env.java.opts.all": "-Da=1",
@@ -264,17 +207,3 @@ def test_the_users_options_for_the_jvm_are_honoured_without_flinks_scripts():
     }
 
     assert java_options(configuration, "taskmanager") == ("-Da=1", "-Db=x y", "-Dc")
-
-
-def test_reporters_are_found_among_the_plugins(installation):
-    plugins = flink_environment(installation)["FLINK_PLUGINS_DIR"]
-
-    assert plugins == str(installation.flink_home / "plugins")
-
-
-def test_logs_are_bounded():
-    text = render_log4j(Path("/state/flink.log"), megabytes=7, kept=3)
-
-    assert "appender.file.fileName = /state/flink.log" in text
-    assert "policies.size.size = 7MB" in text
-    assert "strategy.max = 3" in text

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.operator.flink.builders import a_job
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink import answers
-from weir_operator.flink.answers import Edge, JobDetails, JobState, Subtask, Vertex
+from weir_operator.flink.answers import Subtask
 from weir_operator.flink.topology import (
     OperatorEdge,
     build_topology,
@@ -15,27 +16,6 @@ from weir_operator.flink.topology import (
 )
 
 RECORDED = Path(__file__).parent / "recorded"
-
-
-def a_job(vertices, edges):
-    return JobDetails(
-        id="j",
-        name="job",
-        state=JobState.RUNNING,
-        started=0.0,
-        vertices=tuple(
-            Vertex(
-                id=name,
-                name=name,
-                parallelism=1,
-                max_parallelism=16,
-                slot_sharing_group=None,
-                tasks={"RUNNING": 1},
-            )
-            for name in vertices
-        ),
-        edges=tuple(Edge(source=s, target=t, ship_strategy=how) for s, t, how in edges),
-    )
 
 
 def on(*task_managers):

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
+from tests.operator.flink.builders import a_vertex
 from tests.operator.metrics.builders import Load, a_window
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.flink.answers import Vertex
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
@@ -36,20 +36,9 @@ POOLS = [
 ONE = {"small/1": 1}
 
 
-def a_vertex(name):
-    return Vertex(
-        id=f"v-{name}",
-        name=name,
-        parallelism=1,
-        max_parallelism=128,
-        slot_sharing_group=None,
-        tasks={"RUNNING": 1},
-    )
-
-
 TOPOLOGY = Topology(
     operators=CHAIN,
-    vertices={name: (a_vertex(name),) for name in CHAIN},
+    vertices={name: (a_vertex(name, id=f"v-{name}"),) for name in CHAIN},
     edges=tuple(
         OperatorEdge(source=source, target=target, keyed=False, balanced=True)
         for source, target in pairwise(CHAIN)

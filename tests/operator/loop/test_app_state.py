@@ -8,7 +8,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from weir_operator.loop import app_state
@@ -16,31 +15,13 @@ from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.runtime.files import write_atomically
 from weir_operator.wiring import assembly
-from weir_policies import registry
 
 CHAIN = ("gen", "match", "count", "out")
 
 
 def a_store(stage, **changes):
-    """Return another store in the same file."""
     given = {"policy": "queueing", "settings": {}, "reset_nonce": 0, "sharing": stage.am.sharing}
     return LearnedStore(stage.folder / "learned.json", **given | changes)
-
-
-async def test_the_recorded_observation_gives_a_fresh_policy_the_recorded_decision(stage_of):
-    stage = await stage_of().started()
-    await stage.ticks(4)
-    stage.put_under(70, busy=0.9, latency=0.4)
-    [tick] = await stage.ticks(1)
-
-    for record in stage.records.decisions():
-        fresh = registry.build(record.policy, rng=np.random.default_rng(99))
-        fresh.load_state_dict(stage.managers[record.operator].state_dict()["policy"])
-
-        decision = fresh.decide(record.observation)
-
-        assert repr(decision) == repr(record.decision)
-    assert {record.operator for record in stage.records.decisions()} == set(tick.proposals)
 
 
 async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):

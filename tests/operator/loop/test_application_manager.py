@@ -29,7 +29,7 @@ CHAIN = Dataflow(
 )
 
 
-def a_manager(name, *, service_mean, fixed=None):
+def a_manager(name, *, service_mean=0.01, fixed=None):
     return OperatorManager(
         model=a_model(name=name, service_mean=service_mean),
         given=[each.name for each in a_model().node_types],

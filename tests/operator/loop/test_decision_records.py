@@ -1,12 +1,11 @@
 """Decision records come back as they went in, and nothing half-written is ever seen."""
 
 import math
-import sqlite3
 
 import pytest
 
 from tests.cli.recorded import a_tick
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError
 from weir_operator.loop.decision_records import (
     DECISIONS_KEPT,
     INTERVALS_KEPT,
@@ -181,15 +180,3 @@ def test_a_row_that_is_damaged_is_told_of(store):
 
     with pytest.raises(DamagedRecordsError):
         store.decisions()
-
-
-def test_a_disk_that_takes_nothing_is_a_temporary_error(store, tmp_path):
-    blocker = sqlite3.connect(tmp_path / "records.sqlite", isolation_level=None)
-    blocker.execute("PRAGMA max_page_count = 1")
-    store._connection.execute("PRAGMA max_page_count = 1")
-
-    with pytest.raises(TemporaryError):
-        store.write([a_record(str(n)) for n in range(200)])
-
-    blocker.close()
-    assert store.decisions() == ()

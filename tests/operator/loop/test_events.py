@@ -10,7 +10,7 @@ import pytest
 import weir_operator
 from weir_operator.clock import SystemClock
 from weir_operator.errors import UndeclaredReasonError
-from weir_operator.loop.events import CAUSES, NORMAL, WARNINGS, Event, Notices, severity_of
+from weir_operator.loop.events import CAUSES, NORMAL, WARNINGS, Notices, severity_of
 
 TELLING = ("report", "_report", "_emit", "report_while", "survived", "post")
 
@@ -38,14 +38,6 @@ def test_every_reason_in_the_code_is_declared():
     assert len(found) > 40
     assert found - WARNINGS - NORMAL == set()
     assert set() == WARNINGS & NORMAL
-
-
-@pytest.mark.parametrize(
-    ("reason", "severity"),
-    [("StateMissing", "Warning"), ("UpgradeFailed", "Warning"), ("RescaleDone", "Normal")],
-)
-def test_what_was_lost_or_failed_warns(reason, severity):
-    assert Event(time=0.0, reason=reason, message="").severity == severity
 
 
 def test_an_undeclared_reason_has_no_severity():

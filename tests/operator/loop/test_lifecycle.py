@@ -22,13 +22,6 @@ def stage():
     return Stage()
 
 
-async def test_the_first_start_runs_the_initial_deployment(stage):
-    lifecycle = await stage.running()
-
-    assert await lifecycle.heal() is Health.RUNS
-    assert stage.store.load().deployments == ONE
-
-
 async def test_a_first_start_that_failed_begins_from_the_savepoint_the_manifest_has_now(
     stage,
 ):
@@ -161,41 +154,6 @@ async def test_a_job_that_never_comes_to_run_ends_the_start_with_its_cause(stage
 
     with pytest.raises(JobFailedError, match="it broke"):
         await stage.lifecycle().bring_up()
-
-
-async def test_sizes_change_in_place_without_a_restart(stage):
-    lifecycle = await stage.running()
-    [job] = stage.world.running()
-
-    refused = await lifecycle.resize({"match": {"small/500m": 1}})
-
-    assert refused == ""
-    assert stage.world.running() == [job]
-    assert deployments_of(stage.world.alive.values()) == {"match": {"small/500m": 1}}
-    assert stage.store.load().deployments == {"match": {"small/500m": 1}}
-
-
-async def test_a_refused_size_changes_nothing_and_is_told(stage):
-    lifecycle = await stage.running()
-    stage.world.refuse_sizes = True
-
-    refused = await lifecycle.resize({"match": {"small/500m": 1}})
-
-    assert refused == "The node is full"
-    assert stage.store.load().deployments == ONE
-    assert "ResizeRefused" in stage.reasons
-
-
-async def test_a_suspended_job_is_started_again_where_it_stopped(stage):
-    lifecycle = await stage.running()
-
-    end = await lifecycle.suspend()
-    again = await lifecycle.suspend()
-    await stage.lifecycle().bring_up()
-
-    assert end.step is Step.DONE
-    assert again is None
-    assert stage.exact()
 
 
 async def test_a_start_that_was_interrupted_with_all_its_processes_is_begun_again(stage):

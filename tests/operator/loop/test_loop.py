@@ -58,18 +58,6 @@ async def test_an_unhealthy_measurement_holds_every_operator_and_teaches_nothing
     assert stage.ends("Rescale") == []
 
 
-async def test_the_first_good_interval_after_a_bad_one_decides_again(stage_of):
-    stage = await stage_of().started()
-    stage.poison = without_samples
-    await stage.ticks(1)
-    stage.poison = None
-
-    [tick] = await stage.ticks(1)
-
-    assert tick.held == ""
-    assert set(tick.proposals) == {"match", "count"}
-
-
 async def test_ticks_go_on_measuring_and_hold_while_a_change_is_under_way(stage_of):
     stage = await stage_of().started()
     stage.put_under(90, busy=1.0, latency=2.0)

@@ -13,7 +13,7 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.loop.managers import JointManagers, SeparateManagers
 from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.wiring import assembly
-from weir_operator.wiring.assembly import operator_managers, policy_settings
+from weir_operator.wiring.assembly import policy_settings
 from weir_policies import registry
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
 from weir_policies.kernels.staying import stay
@@ -391,24 +391,6 @@ def test_the_live_managers_decide_as_the_simulator_on_the_same_observations(
 # -- put together from a StreamApp ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("autrascale", {}), ("drs-first", {}), ("lohrmann-first", {}), ("mdp", PLANNED)],
-)
-def test_operators_that_are_scaled_have_one_policy_where_it_decides_for_all(name, settings):
-    app = a_stream_app(
-        operators=OPERATORS,
-        nodePools=[{"name": "small", "sizes": ["1", "2"]}],
-        operatorManager={"policy": {"name": name, "settings": settings}},
-    )
-
-    managers = operator_managers(app)
-
-    assert isinstance(managers, JointManagers)
-    assert managers["tokenize"].state_dict().keys() == {"belief"}
-    assert managers.application_state() is not None
-
-
 def test_the_objectives_age_and_catch_up_time_reach_the_policy():
     settings = policy_settings(an_app(eventTime="5s", catchUp="2m"), policy="autrascale")
 
@@ -449,10 +431,8 @@ class Joins:
         pass
 
 
-@pytest.mark.parametrize(("rate", "asked"), [(150.0, [False, True]), (50.0, [False])])
-def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
-    model = a_model(node_types=an_observation().model.node_types[:1], max_replicas=4)
-    policies = {"match": Joins(100.0), "count": Joins(1000.0)}
+def propose_for(policies, *, model, rate):
+    """Let the policies decide, each for an operator that has one replica; `match` feeds `count`."""
     managers = SeparateManagers(
         {
             name: OperatorManager(
@@ -471,9 +451,16 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
         )
         for name in policies
     }
-    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
+    edges = (Edge(source="match", target="count"),)
+    return managers.propose(seen, Dataflow(operators=tuple(policies), edges=edges))
 
-    proposals = managers.propose(seen, flow)
+
+@pytest.mark.parametrize(("rate", "asked"), [(150.0, [False, True]), (50.0, [False])])
+def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
+    model = a_model(node_types=an_observation().model.node_types[:1], max_replicas=4)
+    policies = {"match": Joins(100.0), "count": Joins(1000.0)}
+
+    proposals = propose_for(policies, model=model, rate=rate)
 
     more = Deployment((1 + len(asked) - 1,))
     targets = {name: each.decision.target for name, each in proposals.items()}
@@ -486,29 +473,11 @@ def test_a_restart_that_one_operator_needs_serves_the_others(rate, asked):
 
 def test_who_joins_a_restart_is_told_the_room_that_the_others_leave():
     node_type = replace(an_observation().model.node_types[0], pool_limit=4)
-    model = a_model(node_types=(node_type,), max_replicas=4)
     policies = {"match": Joins(100.0), "count": Joins(1000.0), "sum": Joins(1000.0)}
-    managers = SeparateManagers(
-        {
-            name: OperatorManager(
-                model=replace(model, name=name), given=(), policy=policy, fixed=None
-            )
-            for name, policy in policies.items()
-        }
-    )
-    seen = {
-        name: an_observation(
-            model=replace(model, name=name),
-            deployment=Deployment((1,)),
-            rate=150.0,
-            utilisation=(0.5,),
-            replica_ages=(60.0,),
-        )
-        for name in policies
-    }
-    flow = Dataflow(operators=tuple(policies), edges=(Edge(source="match", target="count"),))
 
-    proposals = managers.propose(seen, flow)
+    proposals = propose_for(
+        policies, model=a_model(node_types=(node_type,), max_replicas=4), rate=150.0
+    )
 
     room = {
         name: each.observation.model.node_types[0].pool_limit for name, each in proposals.items()

@@ -116,10 +116,6 @@ def test_the_service_time_is_brought_to_a_core_of_speed_one():
     assert observation.model == manager.model
 
 
-def test_nothing_is_believed_before_something_was_measured():
-    assert math.isnan(a_manager().model.service_mean)
-
-
 def test_replicas_are_shown_by_node_type_then_by_id():
     measurement = a_measurement()
     busy = {"a": 0.9, "b": 0.2}

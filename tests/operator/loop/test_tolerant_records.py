@@ -61,14 +61,6 @@ def use(records):
     records.last_tick(until=1.0)
 
 
-def test_what_is_written_is_kept_and_nothing_is_told(storage):
-    use(storage.open())
-
-    assert storage.kept == ["first"]
-    assert storage.told == []
-    assert storage.records.failure == ""
-
-
 @pytest.mark.parametrize(
     "content", [b"no database " * 100, b"\xff" * 5000, b"SQLite format 3\0" * 99]
 )

@@ -1,14 +1,12 @@
 """What a tuning's weights and budgets do to the managers, at whatever holds by then."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.operator.loop.test_application_manager import a_manager
 from weir_operator.loop.budgets import BudgetSharing
-from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.tuned import fit_budgets
-from weir_policies import registry
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostWeights, Tuning
@@ -26,15 +24,6 @@ DIAMOND = Dataflow(
 PAIR = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
 MIN_BUDGETS = dict.fromkeys(DIAMOND.operators, 0.01)
 SHARED = dict.fromkeys(DIAMOND.operators, 0.1)
-
-
-def a_manager(name, service_mean=0.01, fixed=None):
-    return OperatorManager(
-        model=a_model(name=name, service_mean=service_mean),
-        given=[each.name for each in a_model().node_types],
-        policy=registry.build("queueing", rng=np.random.default_rng(1)),
-        fixed=fixed,
-    )
 
 
 def fitted(wished, *, bound=0.5, sink_bounds=None):

@@ -103,7 +103,6 @@ def a_counter(
 
 
 def a_gauge(name: str, labels: Mapping[str, str], value: float, times: tuple[float, ...]) -> Series:
-    """Build a constant gauge."""
     return Series(name=name, labels=labels, times=times, values=(value,) * len(times))
 
 
@@ -215,7 +214,6 @@ class FakeReporter:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> FakeReporter:
-        """Begin to listen."""
         application = web.Application()
         application.router.add_get("/metrics", self._answer)
         self._runner = web.AppRunner(application)
@@ -226,7 +224,6 @@ class FakeReporter:
         return self
 
     async def stop(self) -> None:
-        """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -84,12 +84,6 @@ def test_a_join_gets_what_all_its_feeders_give_out():
     assert found["join"] == 40
 
 
-def test_silence_at_the_source_means_no_arrivals_anywhere():
-    nothing = {"gen": 0, "split": 0, "out": 0}
-
-    assert arrivals(CHAIN, processed=nothing, emitted=nothing) == nothing
-
-
 @pytest.mark.parametrize("unknown", ["processed", "emitted"])
 def test_an_unknown_rate_leaves_unknown_what_arrives_behind_it(unknown):
     rates = {"gen": 50.0, "split": 50.0, "out": 50.0}

@@ -4,18 +4,10 @@ import asyncio
 import contextlib
 import json
 
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.rescale.fakes import TurnTakingClock
 from weir_operator.clock import wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.prometheus_server import keep_targets, render_targets
-
-
-class TurningClock(FakeClock):
-    """A fake clock that lets other tasks run."""
-
-    async def sleep(self, seconds):
-        await super().sleep(seconds)
-        await asyncio.sleep(0)
 
 
 def test_targets_are_addresses_with_the_apps_name():
@@ -28,7 +20,7 @@ def test_targets_are_addresses_with_the_apps_name():
 
 async def test_the_file_follows_the_reporters_through_a_failure(tmp_path):
     path = tmp_path / "targets.json"
-    clock = TurningClock()
+    clock = TurnTakingClock()
     answers = [["http://a:1"], TemporaryError("the runtime is busy"), ["http://a:1", "http://b:2"]]
 
     async def targets():

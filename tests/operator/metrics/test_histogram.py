@@ -3,29 +3,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from weir_operator.metrics.rates import bound_of, quantile
 
 INF = math.inf
-
-
-def test_a_quantile_is_interpolated_inside_its_bucket():
-    counts = {100.0: 50.0, 200.0: 90.0, 500.0: 100.0, INF: 100.0}
-
-    assert quantile(0.5, counts) == 100
-    assert quantile(0.7, counts) == 150
-    assert quantile(0.95, counts) == 350
-
-
-def test_a_quantile_beyond_the_last_finite_bound_is_infinite():
-    assert quantile(0.95, {100.0: 90.0, INF: 100.0}) == INF
-
-
-@pytest.mark.parametrize("counts", [{}, {100.0: 0.0, INF: 0.0}])
-def test_without_records_there_is_no_quantile(counts):
-    assert math.isnan(quantile(0.5, counts))
 
 
 def test_a_bucket_that_fell_behind_a_smaller_one_is_read_as_equal_to_it():
@@ -44,16 +25,3 @@ def test_a_bound_is_read_as_flink_and_as_prometheus_write_it(label, bound):
 def test_a_label_that_is_no_bound_is_not_taken_for_one():
     assert math.isnan(bound_of("fast"))
     assert math.isnan(bound_of(""))
-
-
-@given(st.lists(st.integers(0, 100), min_size=2, max_size=8).filter(any))
-def test_larger_shares_have_larger_quantiles(sizes):
-    total, counts = 0, {}
-    for i, size in enumerate(sizes):
-        total += size
-        counts[10.0 * (i + 1)] = float(total)
-
-    quantiles = [quantile(share, counts) for share in (0.1, 0.5, 0.95, 0.99)]
-
-    assert quantiles == sorted(quantiles)
-    assert quantiles[-1] <= 10 * len(sizes)

@@ -4,8 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.operator.metrics.builders import (
     Load,
@@ -26,17 +24,6 @@ STEADY = {
     "count": Load(rate=100, busy=0.3, service_mean=0.003, service_scv=0.0, age=0.075),
     "out": Load(rate=100, busy=0.1, service_mean=0.001, age=0.085, latency=0.09),
 }
-
-
-def stretched(window: Window, factor: float) -> Window:
-    """Return the window with every accumulated counter scaled."""
-    return replace(
-        window,
-        series=tuple(
-            replace(each, values=tuple(value * factor for value in each.values))
-            for each in window.series
-        ),
-    )
 
 
 def cut(series: Series, start: int, stop: int) -> Series:
@@ -77,14 +64,6 @@ def test_response_times_of_operators_add_up_to_the_age_at_the_sink():
     assert operators["match"].response_from is ResponseFrom.AGE
     assert math.isnan(operators["gen"].response_time)
     assert operators["gen"].response_from is None
-
-
-def test_records_that_wait_follow_from_the_response_time_by_littles_law():
-    layout = a_layout()
-
-    match = measure(a_window(layout, STEADY), layout).operators["match"]
-
-    assert match.queue_records == pytest.approx(100 * 0.040)
 
 
 def test_source_to_sink_comes_from_the_sinks_counters_and_buckets():
@@ -388,22 +367,3 @@ def test_before_the_first_checkpoint_its_size_is_unknown():
     assert math.isnan(measured.checkpoint_size)
     assert math.isnan(measured.checkpoint_duration)
     assert measured.restarts == 0
-
-
-@given(factor=st.floats(0.001, 1000))
-def test_scaling_all_counters_scales_the_rates_and_no_time(factor):
-    layout = a_layout(replicas={"match": 3})
-    window = a_window(layout, STEADY)
-
-    scaled = measure(stretched(window, factor), layout)
-
-    plain = measure(window, layout)
-    for name, operator in plain.operators.items():
-        other = scaled.operators[name]
-        assert other.processed_rate == pytest.approx(operator.processed_rate * factor)
-        assert other.arrival_rate == pytest.approx(operator.arrival_rate * factor)
-        assert other.selectivity == pytest.approx(operator.selectivity)
-        assert other.service_mean == pytest.approx(operator.service_mean, nan_ok=True)
-        assert other.response_time == pytest.approx(operator.response_time, nan_ok=True)
-    assert scaled.end_to_end.throughput == pytest.approx(plain.end_to_end.throughput * factor)
-    assert scaled.end_to_end.p95 == pytest.approx(plain.end_to_end.p95)

@@ -23,24 +23,6 @@ def window(start, end, *series):
     return Window(start=start, end=end, series=series)
 
 
-def test_the_first_look_counts_from_the_first_sample():
-    seen = window(0, 10, *counters("a", times=(1, 9), records=(500, 580), seconds=(50, 58)))
-
-    output, _ = measure_output(seen)
-
-    assert output.mean == pytest.approx(8 / 80)
-    assert output.throughput == pytest.approx(80 / 8)
-
-
-def test_the_first_throughput_is_that_since_samples_are_taken():
-    # A controller that has just begun to scrape the job looks back a whole interval.
-    seen = window(0, 60, *counters("a", times=(45, 60), records=(500, 650), seconds=(50, 65)))
-
-    output, _ = measure_output(seen)
-
-    assert output.throughput == pytest.approx(10)
-
-
 def test_the_first_throughput_counts_the_time_before_and_after_a_run():
     up = Series(name=names.UP, labels={}, times=(0, 30, 60), values=(1, 1, 1))
     run = counters("a", times=(20, 50), records=(0, 300), seconds=(0, 30))

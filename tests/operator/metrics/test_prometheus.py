@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 
 import pytest
 from aiohttp import web
 
+from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer
@@ -16,21 +18,8 @@ from weir_operator.metrics.prometheus_server import PrometheusServer
 @pytest.fixture
 async def a_server():
     """Start servers that answer every query by one handler; returns their URL."""
-    runners: list[web.AppRunner] = []
-
-    async def start(handler):
-        application = web.Application()
-        application.router.add_get("/api/v1/query", handler)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        runners.append(runner)
-        host, port = runner.addresses[0][:2]
-        return f"http://{host}:{port}"
-
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+    async with contextlib.AsyncExitStack() as stack:
+        yield lambda handler: stack.enter_async_context(serving(handler))
 
 
 async def asked(url, **settings):

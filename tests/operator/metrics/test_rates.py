@@ -11,8 +11,6 @@ from weir_operator.metrics.rates import (
     counted_rise,
     counter_rise,
     is_poisoned,
-    last_value,
-    mean_value,
     settled_rise,
     slope,
 )
@@ -25,19 +23,6 @@ def a_series(*values: float) -> Series:
     """Sampled every 2 s."""
     times = tuple(2.0 * i for i in range(len(values)))
     return Series(name="x", labels={}, times=times, values=values)
-
-
-def test_a_rate_is_the_rise_over_the_series_own_time_span():
-    rise = counter_rise(a_series(100, 110, 130))
-
-    assert rise.amount == 30
-    assert rise.rate == 7.5
-
-
-def test_a_counter_that_fell_began_again_at_zero():
-    rise = counter_rise(a_series(100, 110, 4, 6))
-
-    assert rise.amount == 10 + 4 + 2
 
 
 @pytest.mark.parametrize("series", [None, a_series(), a_series(5), a_series(NAN, 5, NAN)])
@@ -59,14 +44,6 @@ def test_busy_time_that_is_set_back_is_no_restart():
     rise = settled_rise(a_series(1000, 3000, 5000, 1000))
 
     assert rise.amount == 0
-
-
-def test_a_gauge_is_asked_for_its_newest_number_its_mean_and_its_slope():
-    gauge = a_series(10, 20, NAN, 60, NAN)
-
-    assert last_value(gauge) == 60
-    assert mean_value(gauge) == 30
-    assert slope(gauge) == pytest.approx(50 / 6)
 
 
 @pytest.mark.parametrize(

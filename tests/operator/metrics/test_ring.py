@@ -3,18 +3,6 @@ from __future__ import annotations
 from weir_operator.metrics.direct import SampleRing
 
 
-def test_a_window_holds_the_samples_inside_it_in_order_of_time():
-    ring = SampleRing(keep=100)
-    for time in (1.0, 2.0, 3.0, 4.0):
-        ring.add(time, [("x", {"a": "1"}, time * 10)])
-
-    (series,) = ring.window(2.0, 3.0).series
-
-    assert (series.name, series.labels) == ("x", {"a": "1"})
-    assert series.times == (2.0, 3.0)
-    assert series.values == (20.0, 30.0)
-
-
 def test_a_series_without_a_sample_inside_is_left_out():
     ring = SampleRing(keep=100)
     ring.add(1.0, [("x", {}, 1.0)])
@@ -31,15 +19,6 @@ def test_samples_older_than_the_ring_keeps_are_dropped():
     (series,) = ring.window(0.0, 100.0).series
 
     assert series.times == (5.0, 12.0)
-
-
-def test_of_two_samples_at_one_moment_the_first_is_kept():
-    ring = SampleRing(keep=10)
-    ring.add(1.0, [("x", {}, 1.0), ("x", {}, 2.0)])
-
-    (series,) = ring.window(0.0, 2.0).series
-
-    assert series.values == (1.0,)
 
 
 def test_after_the_clock_was_set_back_samples_go_on():

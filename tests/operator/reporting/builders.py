@@ -83,7 +83,6 @@ def an_operator(
     target: dict[str, int] | None = None,
     verdict: str = "",
 ) -> OperatorTick:
-    """Return an operator at one tick."""
     return OperatorTick(
         name=name,
         replicas={"small/500m": 3} if replicas is None else replicas,

@@ -17,7 +17,6 @@ def text_of(page):
 
 
 def charts_of(run):
-    """Return the charts of a run by title."""
     return {block.title: block for block in draw_charts(run) if isinstance(block, LineChart)}
 
 

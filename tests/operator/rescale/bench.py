@@ -61,7 +61,6 @@ class Bench:
         return await self.engine().execute(journal)
 
     async def started(self, target=ONE, **more):
-        """Start the job and let it emit a hundred records."""
         await self.change(target, Kind.START, **more)
         self.world.process(100)
         return self

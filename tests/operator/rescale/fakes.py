@@ -6,6 +6,7 @@ its progress, so that a wrong order of steps fails.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,11 +30,9 @@ class FakeClock:
         self._set_by = 0.0
 
     def now(self) -> float:
-        """Return the present."""
         return self.time
 
     def monotonic(self) -> float:
-        """Return the seconds that have passed."""
         return self.time - self._set_by
 
     def set_by(self, seconds: float) -> None:
@@ -42,8 +41,16 @@ class FakeClock:
         self._set_by += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Jump ahead."""
         self.time += seconds
+
+
+class TurnTakingClock(FakeClock):
+    """A clock under which others have their turn while somebody sleeps."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Jump ahead, and let the others go on."""
+        await super().sleep(seconds)
+        await asyncio.sleep(0)
 
 
 @dataclass
@@ -207,7 +214,6 @@ class FakeWorld:
         )
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Start at once."""
         ids = []
         for spec in wanted:
             self._next += 1
@@ -242,24 +248,20 @@ class FakeWorld:
             self.about_to_go |= set(ids)
 
     async def stop(self, ids: Sequence[str]) -> None:
-        """End at once."""
         ended = [self.alive.pop(key) for key in ids if key in self.alive]
         if ended:
             self.on_deed()
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Change sizes, unless configured to refuse."""
         if self.refuse_sizes:
             raise ResizeRefusedError("The node is full")
         for key, size in sizes.items():
             self.alive[key] = replace(self.alive[key], size=size)
 
     async def provide_jar(self) -> str:
-        """Return a name."""
         return "job.jar"
 
     async def snapshots(self, job_id: str) -> tuple[str, ...]:
-        """Return what the storage holds of the job."""
         if self.storage_away:
             raise TemporaryError("The storage cannot be listed")
         self._advance()
@@ -280,7 +282,6 @@ class FakeWorld:
         self.folders -= set(job_ids) - kept
 
     async def close(self) -> None:
-        """End everything."""
         self.alive.clear()
 
     async def detach(self) -> None:
@@ -302,7 +303,6 @@ class FakeWorld:
         return Progress(state=job.state, running=running, ran=running)
 
     async def live(self) -> tuple[str, ...]:
-        """Return the jobs that have not ended."""
         self._answer()
         return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
 
@@ -316,23 +316,19 @@ class FakeWorld:
         self.on_deed()
 
     async def is_warming_up(self) -> bool:
-        """Return whether it has not ended."""
         self._answer()
         return self.clock.now() < self.warms_up_until
 
     async def cancel_warm_up(self) -> None:
-        """End it."""
         self._answer()
         self.warms_up_until = -math.inf
 
     async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return the state of the trigger."""
         self._answer()
         job = self.jobs.get(job_id)
         return job.savepoints.get(trigger) if job else None
 
     async def cancel(self, job_id: str) -> None:
-        """End the job where it is."""
         self._answer()
         job = self.jobs.get(job_id)
         if job is not None and job.state in LIVE_STATES:
@@ -371,7 +367,6 @@ class FakeWorld:
         return self.plans.get(arguments, self.plan)
 
     async def version(self) -> str:
-        """Return the version of Flink that a test has set."""
         return self.flink_version
 
     async def read_graph(
@@ -384,7 +379,6 @@ class FakeWorld:
         operators: tuple[str, ...],
         whole_job: str | None,
     ) -> JobGraph:
-        """Return the graph that a test has set."""
         self._answer()
         self.read.append(arguments)
         if self.graph is None:
@@ -424,7 +418,6 @@ class FakeWorld:
         self.on_deed()
 
     async def failure(self, job_id: str) -> str:
-        """Return a cause."""
         return "it broke"
 
     async def newest(self, job_id: str) -> StateSnapshot | None:
@@ -440,14 +433,12 @@ class FakeWorld:
         )
 
     async def retained(self, job_id: str) -> tuple[str, ...]:
-        """Return the checkpoints of the job that are still there."""
         self._answer()
         if job_id not in self.jobs:
             return ()
         return tuple(path for path in self.stored.get(job_id, ()) if "/chk-" in path)
 
     async def dispose(self, path: str) -> None:
-        """Forget a savepoint or checkpoint."""
         self.disposed.append(path)
         del self.positions[path]
         for paths in self.stored.values():
@@ -495,7 +486,6 @@ class FakeWorld:
                 job.position += records
 
     def checkpoint(self) -> None:
-        """Make the running job complete a checkpoint."""
         for key, job in self.jobs.items():
             if job.state == "RUNNING" and job.ending is None:
                 paths = self.stored.setdefault(key, [])
@@ -607,7 +597,6 @@ class FakeWorld:
         return _lost_and_doubled(self.committed)
 
     def running(self) -> list[str]:
-        """Return the jobs that run."""
         return [key for key, job in self.jobs.items() if job.state == "RUNNING"]
 
     def _choose_node(self, avoid: Sequence[str]) -> str:
@@ -707,7 +696,6 @@ class MemoryStatusStore:
         """Called right after each save."""
 
     def load(self) -> AppStatus:
-        """Return the last status saved."""
         return self.status
 
     async def save(self, status: AppStatus) -> None:

@@ -277,18 +277,6 @@ async def test_a_size_that_the_node_refuses_leaves_the_job_running_as_it_is():
     assert deployments_of(bench.world.alive.values()) == ONE
 
 
-async def test_a_suspension_keeps_the_savepoint_and_a_start_goes_on_from_it():
-    bench = await Bench().started()
-
-    await bench.change({}, Kind.SUSPEND)
-    suspended = bench.store.load()
-    await bench.change(ONE, Kind.START)
-
-    assert suspended.suspended
-    assert suspended.restore_path in suspended.savepoints
-    assert bench.exact()
-
-
 async def test_only_as_many_savepoints_stay_as_are_to_be_kept():
     bench = await Bench(keep_savepoints=2).started()
 

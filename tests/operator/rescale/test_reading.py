@@ -1,28 +1,17 @@
 """How much a job has read, from what Flink counts: unknown is not zero."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
-from weir_operator.flink.answers import Edge, JobDetails, JobState, Vertex
+from tests.operator.flink.builders import a_job, a_vertex
+from weir_operator.flink.answers import Edge, JobDetails, JobState
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.flink import read_records
 
 NAN = math.nan
-
-
-def a_vertex(name, *, records=0.0, ended=False):
-    return Vertex(
-        id=name,
-        name=name,
-        parallelism=1,
-        max_parallelism=128,
-        slot_sharing_group=None,
-        tasks={"FINISHED" if ended else "RUNNING": 1},
-        records=records,
-    )
 
 
 @dataclass
@@ -41,14 +30,9 @@ class Counts:
 
     async def job(self, job_id):
         named = zip(("one", "two", "sink"), self.records, strict=True)
-        return JobDetails(
-            id=job_id,
-            name="trips",
-            state=self.state,
-            started=0.0,
-            vertices=tuple(a_vertex(n, records=r, ended=self.ended) for n, r in named),
-            edges=self.edges,
-        )
+        tasks = {"FINISHED" if self.ended else "RUNNING": 1}
+        vertices = [a_vertex(name, records=records, tasks=tasks) for name, records in named]
+        return replace(a_job(vertices), state=self.state, edges=self.edges)
 
     async def metric_sums(self, job_id, vertex_id, endings):
         return {"one": self.one, "two": self.two}.get(vertex_id, {})

@@ -113,10 +113,3 @@ async def test_only_one_revision_is_kept_in_the_status_between_upgrades():
     journal = bench.store.load().rescale
     assert journal is not None
     assert journal.revision is None
-
-
-def test_equal_revisions_have_the_same_name_and_others_another():
-    again = Revision.model_validate_json(OLD.model_dump_json())
-
-    assert again.id == OLD.id
-    assert NEW.id != OLD.id

@@ -26,7 +26,6 @@ def pinned_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def jvm_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that all clusters of a run share."""
     return tmp_path_factory.mktemp("cache")
 
 

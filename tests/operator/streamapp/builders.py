@@ -28,5 +28,4 @@ def a_manifest(**spec: object) -> dict[str, Any]:
 
 
 def a_stream_app(**spec: object) -> StreamApp:
-    """Return the StreamApp of `a_manifest`."""
     return parse_manifest(a_manifest(**spec))

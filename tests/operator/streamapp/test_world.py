@@ -86,11 +86,6 @@ def test_the_job_manager_is_paid_for_in_its_pool():
     assert world.job_manager_price(large) == pytest.approx(2 * 0.05)
 
 
-def test_an_unknown_operator_is_an_error():
-    with pytest.raises(KeyError):
-        world.node_types(an_app(), "sink")
-
-
 def test_memory_costs_what_it_is_priced_at():
     pools = [{"name": "a", "sizes": ["1"], "memory": "4Gi", "price": 0.04, "memoryPrice": 0.01}]
 

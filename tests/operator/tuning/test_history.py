@@ -60,24 +60,6 @@ def hanging():
     volume.come_back()
 
 
-async def test_a_read_that_hangs_is_given_up(hanging):
-    reader = HistoryReader(hanging, within=0.01)
-
-    with pytest.raises(TemporaryError, match=NOT_ANSWERING):
-        await reader.seasons("trips")
-
-
-async def test_while_a_read_hangs_others_are_refused_without_another_thread(hanging):
-    reader = HistoryReader(hanging, within=0.01)
-
-    told = await asyncio.gather(
-        *(reader.seasons(f"trips-{number}") for number in range(40)), return_exceptions=True
-    )
-
-    assert all(NOT_ANSWERING in str(each) for each in told)
-    assert len(hanging.threads) == 1
-
-
 async def test_who_asks_while_a_read_is_overdue_waits_for_nothing(hanging):
     reader = HistoryReader(hanging, within=0.01)
     with pytest.raises(TemporaryError):

@@ -147,29 +147,6 @@ async def test_a_tuning_simulates_policies_that_begin_with_the_season(setting_of
     assert usual["match"].rates[:24] == SEASON.rates[3 * 24 : 4 * 24]
 
 
-async def test_without_history_it_is_fitted_to_its_own_samples_and_that_is_told_once(setting_of):
-    setting = setting_of(intervals=SINCE, past=past(None))
-
-    await setting.loop.attempt()
-    await setting.loop.attempt()
-
-    [(work, _), *_] = setting.tuner.calls
-    assert len(work.rates) == len(HOURS)
-    assert setting.loop.view.model.fitted is True
-    assert setting.reasons.count("HistoryUnused") == 1
-
-
-async def test_the_condition_says_for_as_long_as_it_is_so_that_history_is_not_used(setting_of):
-    setting = setting_of(intervals=SINCE, past=past(None))
-
-    await setting.loop.attempt()
-    await setting.loop.attempt()
-
-    assert setting.loop.view.model.sentence.endswith(
-        ". Fitted without history: expected arrivals of it, got none"
-    )
-
-
 @pytest.mark.parametrize(
     ("history", "why"),
     [

@@ -2,15 +2,14 @@
 
 import asyncio
 import base64
-import copy
 import io
 
 import pytest
 
+from tests.operator.kubernetes.api.memory_api import MemoryApi
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.protocol import (
     TuningLostError,
@@ -42,84 +41,58 @@ def framed(answer=ANSWER):
     return out.getvalue()
 
 
-class Cluster:
+class Cluster(MemoryApi):
     """Keeps objects; a Job that was let go ends at the next look, with its pod."""
 
     def __init__(self, ends=COMPLETE, *, log="", exit_code=0, said=""):
+        super().__init__()
         self.ends = ends
         self.log = log or framed()
         self.exit_code = exit_code
         self.said = said
-        self.objects = {}
         self.logs = {}
-        self.asked = []
         self.silent = 0
 
     async def get(self, path):
-        self.asked.append(("get", path))
-        if self.silent:
-            self.silent -= 1
-            raise TemporaryError("expected an answer, got none")
-        job = self._at(path)
-        if not job["spec"].get("suspend") and self.ends:
-            self._end(job)
-        return copy.deepcopy(job)
+        self.away = self.silent > 0
+        self.silent -= self.away
+        job = await super().get(path)
+        if job["spec"].get("suspend") or not self.ends:
+            return job
+        uid = job["metadata"]["uid"]
+        self.add_pod(f"of-{uid}", uid=uid, log=self.log, exit_code=self.exit_code, said=self.said)
+        return self.put(path, {**job, "status": {"conditions": [self.ends]}})
 
     async def list(self, path, labels="", fields=""):
         label, wanted = labels.split("=")
-        return tuple(
-            each
-            for place, each in self.objects.items()
-            if place.startswith(path) and each["metadata"]["labels"].get(label) == wanted
-        )
-
-    async def create(self, path, body):
-        place = f"{path}/{body['metadata']['name']}"
-        self.asked.append(("create", place))
-        if place in self.objects:
-            raise ConflictError(f"{place} exists")
-        body = copy.deepcopy(body)
-        body["metadata"]["uid"] = f"uid-{len(self.asked)}"
-        self.objects[place] = body
-        return copy.deepcopy(body)
-
-    async def patch(self, path, body):
-        self.asked.append(("patch", path))
-        found = self._at(path)
-        for part, values in body.items():
-            found[part] = found.get(part, {}) | values
-        return copy.deepcopy(found)
+        found = await super().list(path)
+        return [each for each in found if each["metadata"]["labels"].get(label) == wanted]
 
     async def delete(self, path):
-        self.asked.append(("delete", path))
+        self.calls.append(("delete", path))
         self.objects.pop(path, None)
 
     async def read_log(self, path, *, container, most):
-        self._at(path)
+        assert path in self.objects
         assert container == "tuner"
         return self.logs[path][:most]
 
     def add_pod(self, name, *, uid, log, exit_code=0, said=""):
-        self.objects[f"{PODS}/{name}"] = {
-            "metadata": {"name": name, "labels": {"batch.kubernetes.io/controller-uid": uid}},
-            "status": {
-                "phase": "Failed" if exit_code else "Succeeded",
-                "containerStatuses": [
-                    {"state": {"terminated": {"exitCode": exit_code, "message": said}}}
-                ],
+        ended = {"state": {"terminated": {"exitCode": exit_code, "message": said}}}
+        phase = "Failed" if exit_code else "Succeeded"
+        self.put(
+            f"{PODS}/{name}",
+            {
+                "metadata": {"name": name, "labels": {"batch.kubernetes.io/controller-uid": uid}},
+                "status": {"phase": phase, "containerStatuses": [ended]},
             },
-        }
+        )
         self.logs[f"{PODS}/{name}"] = log
 
-    def _end(self, job):
-        job["status"] = {"conditions": [self.ends]}
-        uid = job["metadata"]["uid"]
-        self.add_pod(f"of-{uid}", uid=uid, log=self.log, exit_code=self.exit_code, said=self.said)
-
-    def _at(self, path):
-        if path not in self.objects:
-            raise NotFoundError(f"{path} is not there")
-        return self.objects[path]
+    @property
+    def asked(self):
+        """What was asked for of Jobs and of their work."""
+        return [(verb, path) for verb, path in self.calls if verb != "list"]
 
     @property
     def jobs(self):
@@ -143,10 +116,10 @@ async def test_the_work_is_there_before_the_job_may_run_and_the_answer_comes_fro
     answer = await tuner_on(cluster).tune(a_request(), name="v1")
 
     assert answer == ANSWER
-    (job,) = {path for verb, path in cluster.asked if path.startswith(JOBS)}
+    [job] = [path for verb, path in cluster.asked if verb == "patch"]
     work = f"{MAPS}/{job.rpartition('/')[2]}"
     assert cluster.asked == [
-        ("create", job), ("create", work), ("patch", job), ("get", job), ("delete", job),
+        ("create", JOBS), ("create", MAPS), ("patch", job), ("get", job), ("delete", job),
     ]  # fmt: skip
     packed = base64.b64decode(cluster.objects[work]["binaryData"]["work.json.gz"])
     assert unpack_request(packed) == a_request()
@@ -187,7 +160,7 @@ async def test_a_controller_that_died_meanwhile_finds_its_job_and_takes_its_answ
     with pytest.raises(PermanentError, match="died"):
         await tuner_on(first).tune(a_request(), name="v1")
     cluster.ends = COMPLETE
-    cluster.asked.clear()
+    cluster.calls.clear()
 
     answer = await tuner_on(cluster).tune(a_request(), name="v1")
 
@@ -361,7 +334,6 @@ class Dying:
 
 
 async def until(holds):
-    """Return once it holds."""
     async with asyncio.timeout(30):
         while not holds():
             await asyncio.sleep(0)

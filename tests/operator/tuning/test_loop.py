@@ -175,16 +175,6 @@ async def test_more_violations_than_expected_take_it_back_to_the_former_version(
     assert "2 of 2 intervals violated" in setting.events[-1].message
 
 
-async def test_the_first_one_is_taken_back_to_sharing_without_tuning(setting_of):
-    setting = setting_of()
-    await setting.loop.attempt()
-
-    setting.note(late=True, times=2)
-
-    assert setting.sharing.tuned == UNTUNED
-    assert setting.state.current == 0
-
-
 async def test_what_was_taken_back_is_remembered_and_not_tried_again(setting_of):
     setting = setting_of()
     await setting.loop.attempt()
@@ -355,18 +345,6 @@ async def test_a_fitted_job_is_left_as_an_experiment_with_what_is_in_force(setti
     assert sum(each.budget or 0 for each in experiment.operators) == pytest.approx(0.5)
 
 
-async def test_a_job_that_has_drifted_is_said_to_have_and_fitted_again_from_then_on(setting_of):
-    setting = setting_of()
-    await setting.loop.attempt()
-    drifted = run_job(TRUTHS, plans(20, factor=1.4), rng=np.random.default_rng(6)).intervals
-
-    for sample in drifted:
-        setting.note(late=False, sample=sample)
-
-    assert setting.loop.view.model.reason == "Drift"
-    assert "ModelDrifted" in setting.reasons
-
-
 async def test_a_trial_whose_end_cannot_be_kept_is_told_and_holds_up_no_tick(
     setting_of, monkeypatch
 ):
@@ -441,26 +419,6 @@ async def test_what_was_trained_for_settings_that_are_not_taken_is_dropped(setti
     assert setting.sharing.tuned == UNTUNED
     assert bool(setting.loop.view.in_training) is better
     assert ("TuningDropped" in setting.reasons) is better
-
-
-async def test_a_tuner_that_never_answers_holds_up_no_tick(setting_of):
-    setting = setting_of()
-    asked = asyncio.Event()
-
-    async def never(work, *, name):
-        asked.set()
-        await asyncio.Event().wait()
-
-    setting.tuner.tune = never
-    tuning = asyncio.create_task(setting.loop.attempt())
-    await asked.wait()
-
-    setting.note(late=False, times=3)
-
-    assert not tuning.done()
-    tuning.cancel()
-    await asyncio.wait({tuning})
-    assert tuning.cancelled()
 
 
 async def _waits_of(setting, *, maximum):

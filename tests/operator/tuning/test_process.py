@@ -117,19 +117,6 @@ async def test_a_process_that_hangs_is_ended_at_its_deadline(tuner_of, tmp_path)
     assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.parametrize("answer", ["garbage", '{"version": 1}', ""])
-async def test_an_answer_that_is_none_is_a_lost_tuning(tuner_of, answer):
-    tuner = tuner_of(f"(FOLDER / 'answer.json').write_text({answer!r})")
-
-    with pytest.raises(TuningLostError, match="Expected the result of a tuning"):
-        await tuner.tune(a_request(), name="v1")
-
-
-async def test_no_answer_is_a_lost_tuning(tuner_of):
-    with pytest.raises(TuningLostError, match=r"Expected a result in .*, got none"):
-        await tuner_of("").tune(a_request(), name="v1")
-
-
 async def test_an_answer_of_before_is_not_taken_for_this_one(tuner_of, tmp_path):
     folder = tmp_path / "tunings" / "v1"
     folder.mkdir(parents=True)
@@ -198,13 +185,3 @@ async def test_a_worker_that_is_asked_to_end_answers_with_the_best_so_far(tmp_pa
 
     assert await worker.wait() == 0
     assert read_answer((tmp_path / "answer.json").read_bytes()).ended == "stopped"
-
-
-async def test_what_earlier_tunings_left_is_removed(tuner_of, tmp_path):
-    old = tmp_path / "tunings" / "v1"
-    old.mkdir(parents=True)
-
-    with pytest.raises(TuningLostError):
-        await tuner_of("").tune(a_request(), name="v2")
-
-    assert not old.exists()

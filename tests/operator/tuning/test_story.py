@@ -13,7 +13,6 @@ import pytest
 
 from tests.operator.tuning.tuning_setting import Setting
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, run_job
-from weir_operator.loop.tuned import UNTUNED
 from weir_operator.tuning.requests import Terms
 from weir_operator.tuning.store import Standing
 from weir_operator.tuning.worker import run_tuning
@@ -81,13 +80,3 @@ async def test_a_fitted_job_is_tuned_and_what_reality_bears_out_is_kept(setting)
     assert promised.budgets["match"] > 2 * promised.budgets["count"]
     assert setting.version(1).standing is Standing.KEPT
     assert setting.loop.view.version == 1
-
-
-async def test_a_tuning_that_reality_refutes_gives_way_to_sharing_without_tuning(setting):
-    await setting.loop.attempt()
-
-    setting.note(late=True, sample=MEASURED[-1], times=TRIAL)
-
-    assert setting.reasons == ["TuningApplied", "TuningRolledBack"]
-    assert setting.version(1).standing is Standing.ROLLED_BACK
-    assert setting.sharing.tuned == UNTUNED

@@ -146,13 +146,11 @@ class Setting:
 
     @property
     def state(self):
-        """What is on disk."""
         state = read_tunings(self.folder / "tuning.json")
         assert state is not None
         return state
 
     def version(self, number):
-        """Return a version as it is on disk."""
         version = self.state.version(number)
         assert version is not None
         return version

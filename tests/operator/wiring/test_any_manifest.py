@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import re
-from pathlib import Path
-from typing import Any, cast
+import random
+from typing import cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from tests.operator.streamapp.bent_specs import a_whole_spec, bent_specs
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.kubernetes.status.view import first_facts, render_status
@@ -32,140 +32,15 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import (
     load_manifest,
     parse_manifest,
-    read_document,
 )
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Percentage
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_operator.wiring import assembly
 from weir_operator.wiring.loops import Dependencies, assemble
-from weir_policies import registry
 
-FULL = Path(__file__).parents[1] / "streamapp/manifests/full.yaml"
 TIMES = (0.0, 1.8e9, 4e9)
-
-
-def a_whole_manifest() -> dict[str, Any]:
-    """Return a manifest in which next to everything is written, so that it can be changed."""
-    manifest = cast(dict[str, Any], read_document(FULL.read_text()))
-    spec = manifest["spec"]
-    spec["operatorManager"]["policy"]["settings"] = {"catch_up": 60.0}
-    spec["flink"]["config"] = {
-        "env.java.opts.all": "-Da='b c' -Dd=\"e\"",
-        "taskmanager.memory.jvm-metaspace.size": "128m",
-        "taskmanager.memory.network.fraction": "0.1",
-        "heartbeat.interval": "1 s",
-    }
-    spec["flink"]["job"]["initialSavepoint"] = "s3://bucket/42"
-    spec["flink"]["podTemplate"] = {
-        "metadata": {"labels": {"team": "streams"}, "annotations": {"a": "b"}},
-        "spec": {
-            "serviceAccountName": "trips",
-            "securityContext": {"runAsUser": 9999},
-            "containers": [
-                {
-                    "name": "flink-main-container",
-                    "env": [{"name": "X", "value": "y"}],
-                    "ports": [{"containerPort": 80}],
-                    "volumeMounts": [{"mountPath": "/x", "name": "x"}],
-                }
-            ],
-            "volumes": [{"name": "x", "emptyDir": {}}],
-            "affinity": {"nodeAffinity": {}},
-        },
-    }
-    for pool in spec["nodePools"]:
-        pool |= {"memory": "4Gi", "tolerations": [{"key": "spot", "value": "yes"}]}
-    return manifest
-
-
-def paths(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the paths of everything below a value."""
-    inner: list[tuple[str | int, object]] = []
-    if isinstance(value, dict):
-        inner = list(value.items())
-    elif isinstance(value, list):
-        inner = list(enumerate(value))
-    return [found for key, each in inner for found in ((*path, key), *paths(each, (*path, key)))]
-
-
-WHOLE = a_whole_manifest()
-PATHS = [path for path in paths(WHOLE["spec"], ("spec",)) if path != ("spec",)]
-QUANTITIES = st.one_of(
-    [st.from_regex(rf"\A{kind.pattern}\Z") for kind in (Duration, Cpu, Memory, Percentage)]
-)
-NAMES = st.sampled_from([*registry.names(), "match", "small", "large/1", "small/250m", "job", "x"])
-TEXTS = st.one_of(
-    st.text(max_size=40),
-    st.text("'\"\\ $`;\n\t-=a1", max_size=20),
-    st.sampled_from(
-        ["*", "* * * * *", "0 0 29 2 *", "https://x/y", "s3://b/c", "~", "null", "1e400"]
-    ),
-)
-# The API server's JSON has no infinity, which a pod template of a file would pass on.
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-NUMBERS = st.one_of(st.integers(-(10**20), 10**20), st.integers(0, 100), FINITE)
-SCALARS = st.one_of(QUANTITIES, NAMES, TEXTS, NUMBERS, st.booleans(), st.none())
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.one_of(NAMES, st.text(max_size=8)), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-LEFT_OUT = object()
-
-
-def alike(value: object) -> st.SearchStrategy[object]:
-    """Return values of the same kind, which have a chance to be accepted."""
-    match value:
-        case bool():
-            return st.booleans()
-        case int():
-            return st.integers(0, 10**5)
-        case float():
-            return st.floats(0, 1e7)
-        case str():
-            kinds = [
-                k for k in (Duration, Cpu, Memory, Percentage) if re.fullmatch(k.pattern, value)
-            ]
-            return st.one_of(
-                *(st.from_regex(rf"\A{kind.pattern}\Z") for kind in kinds), NAMES, TEXTS
-            )
-        case list():
-            return st.lists(st.sampled_from(value), max_size=3) if value else st.just([])
-        case dict():
-            return st.dictionaries(NAMES, SCALARS, max_size=3)
-    return SCALARS
-
-
-@st.composite
-def changed_manifests(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw the whole manifest with some fields changed, left out, or added to."""
-    manifest = copy.deepcopy(WHOLE)
-    for _ in range(draw(st.integers(1, 3))):
-        path = draw(st.sampled_from(PATHS))
-        here: Any = manifest
-        try:
-            for step in path[:-1]:
-                here = here[step]
-            last = path[-1]
-            before = here[last]
-        except (KeyError, IndexError, TypeError):
-            continue  # an earlier change took it away
-        if not hasattr(here, "__setitem__"):
-            continue
-        value = draw(st.one_of(alike(before), alike(before), VALUES, SCALARS, st.just(LEFT_OUT)))
-        if value is LEFT_OUT:
-            del here[last]
-        elif isinstance(before, dict) and isinstance(value, dict) and draw(st.booleans()):
-            before.update(value)
-        elif isinstance(before, list) and draw(st.booleans()):
-            before.append(value)
-        else:
-            here[last] = value
-    return manifest
+MOST = 60
+"""Manifests of a section: of the large ones some are drawn, always the same."""
 
 
 def accept(manifest: object) -> StreamApp | None:
@@ -242,21 +117,17 @@ def make_objects(pods: FlinkPods, app: StreamApp) -> None:
         assert len(each["metadata"]["name"]) <= 253
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(manifest=changed_manifests())
-def test_what_validate_accepts_is_put_together_without_an_unexpected_error(put_together, manifest):
-    app = accept(manifest)
+@pytest.mark.parametrize("section", a_whole_spec())
+def test_what_validate_accepts_is_put_together_without_an_unexpected_error(put_together, section):
+    bent = [spec for _, spec in bent_specs(section)]
+    drawn = random.Random(section).sample(bent, min(MOST, len(bent)))
 
-    if app is not None:
+    accepted = [app for spec in (a_whole_spec(), *drawn) if (app := accept(a_manifest(**spec)))]
+
+    assert accepted
+    for app in accepted:
         put_together(app)
         assert parse_manifest(app.model_dump(mode="json", by_alias=True, exclude_unset=True)) == app
-
-
-def test_the_whole_manifest_is_accepted_and_put_together(put_together):
-    app = accept(WHOLE)
-
-    assert app is not None
-    put_together(app)
 
 
 @given(text=st.one_of(st.text(max_size=200), st.text("{}[]:,-&*!|>'\"%@`#? \n\ta0", max_size=60)))

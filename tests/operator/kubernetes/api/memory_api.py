@@ -23,7 +23,6 @@ class MemoryApi:
         self._version = 0
 
     async def get(self, path: str) -> Body:
-        """Return the object at `path`."""
         self._call("get", path)
         return copy.deepcopy(self._find(path))
 
@@ -35,12 +34,10 @@ class MemoryApi:
     async def pages(
         self, path: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[Sequence[Body]]:
-        """Yield the objects below `path` one by one."""
         for each in await self.list(path, labels, fields):
             yield [each]
 
     async def create(self, path: str, body: Body) -> Body:
-        """Make an object."""
         self._call("create", path)
         place = f"{path}/{body['metadata']['name']}"
         if place in self.objects:
@@ -59,7 +56,6 @@ class MemoryApi:
         return self.put(place, body)
 
     async def patch(self, path: str, body: Body) -> Body:
-        """Merge into an object, or its status."""
         self._call("patch", path)
         place = path.removesuffix("/status")
         return self.put(place, _merged(self._find(place), body))
@@ -87,7 +83,6 @@ class MemoryApi:
         return copy.deepcopy(stored)
 
     def count(self, verb: str) -> int:
-        """Return how often a verb was called."""
         return sum(each == verb for each, _ in self.calls)
 
     def _call(self, verb: str, path: str) -> None:
@@ -127,7 +122,6 @@ class GuardedMemoryApi:
         return GuardedMemoryApi(self._api, both)
 
     async def create(self, path: str, body: Body) -> Body:
-        """Make an object."""
         await self._guard()
         return await self._api.create(path, body)
 
@@ -137,7 +131,6 @@ class GuardedMemoryApi:
         return await self._api.replace(path, body)
 
     async def patch(self, path: str, body: Body) -> Body:
-        """Merge into an object, or its status."""
         await self._guard()
         return await self._api.patch(path, body)
 

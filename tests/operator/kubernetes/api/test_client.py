@@ -13,6 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tests.operator.http_server import serving
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
@@ -68,21 +69,6 @@ async def hangs_up(request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-@contextlib.asynccontextmanager
-async def serving(server: Server) -> AsyncIterator[Server]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield server
-    finally:
-        await runner.cleanup()
-
-
 def write_kubeconfig(file: Path, server: Server, token: str = "first") -> None:
     config = {
         "apiVersion": "v1",
@@ -104,7 +90,7 @@ def connected(tmp_path, monkeypatch):
 
     @contextlib.asynccontextmanager
     async def connect(server: Server, *, timeout: float = 5.0) -> AsyncIterator[KubernetesApi]:
-        async with serving(server):
+        async with serving(server.handle) as server.url:
             write_kubeconfig(file, server)
             api = await KubernetesApi.connect(timeout)
             pauses: list[float] = []
@@ -121,18 +107,6 @@ def connected(tmp_path, monkeypatch):
 
     connect.file = file  # type: ignore[attr-defined]
     return connect
-
-
-async def test_an_object_is_read_with_the_kubeconfigs_token(connected):
-    server = Server(answers(200, {"kind": "Pod"}))
-
-    async with connected(server) as api:
-        found = await api.get(f"{PODS}/a")
-
-    assert found == {"kind": "Pod"}
-    method, path, headers, _ = server.asked[0]
-    assert (method, path) == ("GET", f"{PODS}/a")
-    assert headers["authorization"] == "Bearer first"
 
 
 async def test_credentials_that_other_programs_keep_for_the_server_are_not_sent(

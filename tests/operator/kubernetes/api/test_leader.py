@@ -22,15 +22,6 @@ def a_leader(api, identity, clock=None):
     return Leader(api, settings, clock=clock or FakeClock())
 
 
-async def test_who_comes_first_holds_the_lease(api):
-    leader = a_leader(api, "one")
-
-    await leader.acquire()
-
-    leader.check()
-    assert api.objects[LEASE]["spec"]["holderIdentity"] == "one"
-
-
 async def test_before_it_was_acquired_nobody_may_act(api):
     leader = a_leader(api, "one")
 

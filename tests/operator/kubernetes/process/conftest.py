@@ -2,14 +2,15 @@ import json
 
 import pytest
 
-from tests.operator.kubernetes.process.loopback import Server, serving
+from tests.operator.http_server import serving
+from tests.operator.kubernetes.process.loopback import Server
 
 
 @pytest.fixture
 async def server(tmp_path, monkeypatch):
     """An API server on loopback, to which every client of the test connects."""
     server = Server()
-    async with serving(server):
+    async with serving(server.handle) as server.url:
         config = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import kopf
@@ -54,7 +54,6 @@ class Server:
                 self._events[path].put_nowait(None)
 
     def admit(self, namespace):
-        """Answer again."""
         self._refused.discard(namespace)
 
     def tell(self, app):
@@ -64,7 +63,6 @@ class Server:
         self._events[path].put_nowait({"type": "ADDED", "object": app})
 
     async def handle(self, request):
-        """Answer a request."""
         path = request.path
         if self._is_refused(path):
             self.refused_times += 1
@@ -108,7 +106,6 @@ class Server:
 
 
 async def until(holds, within=20.0):
-    """Wait until it holds."""
     async with asyncio.timeout(within):
         while not holds():
             await asyncio.sleep(0.01)
@@ -122,7 +119,6 @@ class Passes:
         self.ending = set()
 
     def reconcile(self, resource):
-        """Note a pass."""
         self.seen.append(str(resource.key))
 
     async def end(self, resource, deleted, *, patience):
@@ -142,11 +138,9 @@ class Watching:
 
     @property
     def lives(self):
-        """Whether it has not ended."""
         return self.thread.is_alive()
 
     async def stop(self):
-        """End it."""
         self._stop.set()
         await asyncio.to_thread(self.thread.join, 30.0)
 
@@ -178,19 +172,3 @@ async def watching(passes, *namespaces):
         yield found
     finally:
         await found.stop()
-
-
-@asynccontextmanager
-async def serving(server):
-    """Serve while the block runs."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield
-    finally:
-        with suppress(TimeoutError):
-            await runner.cleanup()

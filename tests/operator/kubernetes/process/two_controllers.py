@@ -46,6 +46,9 @@ class WallClock(FakeClock):
     def now(self):
         return time.time()
 
+    def monotonic(self):
+        return time.monotonic()
+
 
 class OpenFence:
     """Lets its holder act until it is told otherwise."""

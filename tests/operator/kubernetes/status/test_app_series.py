@@ -15,7 +15,6 @@ TRIPS = Key("streams", "trips")
 
 
 def read(*series):
-    """Return what stands on the page, by name and labels."""
     page = write_page(each.lines() for each in series).decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

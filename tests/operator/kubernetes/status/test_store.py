@@ -103,17 +103,6 @@ async def test_a_change_by_a_person_in_between_is_no_obstacle(api):
     assert api.objects[PATH]["metadata"]["annotations"] == {"weir.dev/paused": "true"}
 
 
-async def test_a_controller_of_an_earlier_term_cannot_write_any_more(api):
-    old = KubernetesStatusStore(await open_writer(api, "one/1"))
-    new = KubernetesStatusStore(await open_writer(api, "two/1"))
-    await new.save(a_status(job_id="new"))
-
-    with pytest.raises(LeaseLostError):
-        await old.save(a_status(job_id="old"))
-
-    assert api.objects[PATH]["status"]["controller"]["job_id"] == "new"
-
-
 async def test_who_was_refused_once_is_refused_again_though_it_has_read_the_new_status(api):
     old = KubernetesStatusStore(await open_writer(api, "one/1"))
     new = KubernetesStatusStore(await open_writer(api, "two/1"))

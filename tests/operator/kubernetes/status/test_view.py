@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.loop.test_decision_records import a_record
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
@@ -30,7 +31,6 @@ from weir_operator.kubernetes.status.view import (
     note_trouble,
     render_status,
 )
-from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
@@ -39,8 +39,6 @@ from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_operator.streamapp.status import StreamAppStatus
-from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.policy import Decision, Expectation, Observation, OperatorModel
 
 PATH = "/apis/weir.dev/v1alpha1/namespaces/streams/streamapps/trips"
 RUNS = Aspect("Ready", "True", "JobRunning", "The job is running")
@@ -80,15 +78,6 @@ def test_a_condition_keeps_its_time_until_its_status_changes(facts):
 
 def replace_reason(aspect):
     return Aspect(aspect.type, aspect.status, "StillRunning", aspect.message)
-
-
-def test_a_mistake_in_the_spec_says_that_the_job_is_left_alone(facts):
-    ready = condition(
-        render_status(replace(facts, mistake="no such policy"), StreamAppStatus(), now=0.0), "Ready"
-    )
-
-    assert (ready.status, ready.reason) == ("False", "InvalidSpec")
-    assert "no such policy" in ready.message
 
 
 def test_a_suspended_job_says_where_its_state_is(facts):
@@ -333,15 +322,6 @@ async def test_a_sentence_that_only_repeats_figures_waits(facts):
     assert (early, len(status.written)) == (1, 2)
 
 
-async def test_nothing_is_written_where_nothing_changed(facts):
-    status = await WrittenStatus(facts).open()
-    status.clock.time += 10 * REFRESH
-
-    await status.note(facts)
-
-    assert len(status.written) == 1
-
-
 class HeldClock(FakeClock):
     """Lets nobody wake up before `passed` is set."""
 
@@ -438,14 +418,14 @@ async def test_a_defect_in_rendering_one_status_does_not_end_the_telling(
 
 
 async def until(true):
-    """Wait until something is true: other tasks have their turns meanwhile."""
     async with asyncio.timeout(10.0):
         while not true():
             await asyncio.sleep(0)
 
 
 def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
-    record = a_record("o" * LONGEST_NAME)
+    name = "o" * LONGEST_NAME
+    record = a_record(f"{uuid.uuid4().hex[:12]}-{name}", operator=name)
     applied = {record.operator: {"small/1": 1}}
     decided = note_decisions(replace(facts, deployments=applied), [record])
 
@@ -453,44 +433,3 @@ def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
 
     assert status.operators[0].decision is not None
     assert status.operators[0].decision.id == record.id
-
-
-def a_record(operator):
-    """Return a record with an id as `Memory.keep` makes them: that of the tick, and the name."""
-    model = OperatorModel(
-        name=operator,
-        node_types=(NodeType(name="small/1", pool="small", speedup=1.0, price=0.04),),
-        max_replicas=4,
-        service_mean=0.02,
-        service_scv=1.0,
-    )
-    observation = Observation(
-        time=10.0,
-        time_of_week=0.5,
-        interval=5.0,
-        model=model,
-        deployment=Deployment((1,)),
-        rate=1.0,
-        processed=5.0,
-        response_time=0.03,
-        utilisation=(0.4,),
-        backlog=0.0,
-        replica_ages=(60.0,),
-        budget=0.1,
-    )
-    return DecisionRecord(
-        id=f"{uuid.uuid4().hex[:12]}-{operator}",
-        time=10.0,
-        operator=operator,
-        policy="queueing",
-        observation=observation,
-        decision=Decision(
-            target=Deployment((2,)),
-            reason="more is needed",
-            candidates=(),
-            expectation=Expectation(response_time=0.02, utilisation=0.5, cost_per_hour=0.04),
-            urgency=0.7,
-        ),
-        verdict="",
-        change=None,
-    )

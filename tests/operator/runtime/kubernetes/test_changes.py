@@ -20,8 +20,6 @@ END = None
 
 
 class Server:
-    """An API server whose watches tell what a test says."""
-
     def __init__(self):
         self.version = 10
         self.begun = []

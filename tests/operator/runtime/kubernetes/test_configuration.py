@@ -216,17 +216,6 @@ def test_a_jar_that_stands_alone_has_the_class_path_that_the_user_gave(image, cl
     assert image.arguments()[-3 - len(given) :] == ["Main", "--configDir", "/conf", *given]
 
 
-@pytest.mark.parametrize("jars", [[], ["a.jar", "b.jar"]], ids=["none", "two"])
-def test_without_a_name_there_must_be_one_jar(image, jars):
-    for name in jars:
-        image.put(f"opt/flink/usrlib/{name}")
-
-    image.start(provide_jar(None))
-
-    assert image.failed
-    assert "spec.flink.job.jar: " in image.said
-
-
 @pytest.mark.parametrize(
     ("jar", "there", "sentence"),
     [

@@ -177,22 +177,6 @@ async def test_a_deployment_of_somebody_else_is_not_taken(job_manager, pods, clu
 SERVICE = "/api/v1/namespaces/streams/services/trips-jobmanager"
 
 
-async def test_a_service_of_somebody_else_is_left_as_it_is_and_nothing_is_made_beside_it(
-    job_manager, pods, cluster
-):
-    foreign = {
-        "kind": "Service",
-        "metadata": {"name": "trips-jobmanager", "labels": {"app": "other"}},
-        "spec": {"selector": {"app": "other"}},
-    }
-    cluster.objects[SERVICE] = foreign
-
-    with pytest.raises(PermanentError, match="Service trips-jobmanager"):
-        await job_manager.ensure(pods)
-
-    assert cluster.objects == {SERVICE: foreign}
-
-
 def a_service(pods, **meta):
     labels = pods.labels("jobmanager")
     return {

@@ -68,25 +68,6 @@ def main_container(workload):
     return workload["spec"]["template"]["spec"]["containers"][0]
 
 
-def every_object(pods):
-    return [
-        *manifests.accounts(pods),
-        manifests.service(pods),
-        manifests.network_policy(pods),
-        manifests.disruption_budget(pods),
-        manifests.job_manager(pods, "jm-config"),
-        replica_set(pods),
-        config_map(pods, "any", {}, {"a": "b"}),
-    ]
-
-
-def test_every_object_goes_with_the_streamapp():
-    for thing in every_object(pods_of()):
-        (owner,) = thing["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["name"], owner["uid"]) == ("StreamApp", "trips", "uid-1")
-        assert thing["metadata"]["namespace"] == "streams"
-
-
 @pytest.mark.parametrize(
     "workload", [manifests.job_manager(pods_of(), "x"), replica_set(pods_of())]
 )
@@ -114,7 +95,6 @@ def security_of(template):
 
 NOTHING = security_of({})
 OWN = ("runAsUser", "runAsGroup", "fsGroup")
-PROTECTING = [name for name in NOTHING["pod"] if name not in OWN]
 
 
 def main(context):
@@ -168,12 +148,6 @@ def test_what_the_merge_made_is_judged_and_not_the_template(template, sentence):
         security_of(template)
 
 
-def test_a_replicas_size_is_its_request_and_its_limit():
-    resources = main_container(replica_set(pods_of(), size="500m"))["resources"]
-
-    assert resources["requests"] == resources["limits"] == {"cpu": "500m", "memory": "1024Mi"}
-
-
 def test_a_resize_of_cpu_restarts_nothing():
     policies = main_container(replica_set(pods_of()))["resizePolicy"]
 
@@ -221,12 +195,6 @@ def test_a_node_is_avoided_beside_whatever_the_users_affinity_allows():
     n3 = NOT_N2 | {"values": ["n3"]}
     assert first == {"matchExpressions": [ZONE], "matchFields": [n3]}
     assert second == {"matchFields": [NOT_N2, n3]}
-
-
-def test_the_template_finds_its_own_pods():
-    for workload in (manifests.job_manager(pods_of(), "x"), replica_set(pods_of())):
-        labels = workload["spec"]["template"]["metadata"]["labels"]
-        assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
 def test_the_users_template_is_merged_but_what_weir_owns_stands():
@@ -370,16 +338,6 @@ def test_a_storage_uri_is_used_as_it_is():
     assert config["execution.checkpointing.dir"] == "s3://bucket/trips/checkpoints"
     volumes = replica_set(pods)["spec"]["template"]["spec"]["volumes"]
     assert "weir-state" not in {each["name"] for each in volumes}
-
-
-def test_the_jvm_is_the_containers_process_and_knows_its_processors():
-    files = task_manager_files(pods_of(), "match", "small")
-
-    script = files["start.sh"]
-    assert "\nexec $through java " in script
-    assert "-XX:ActiveProcessorCount=1" in script
-    assert "-XX:SharedArchiveFile=/opt/flink/weir/tm.jsa" in script
-    assert '-D "taskmanager.resource-id=$POD_NAME"' in script
 
 
 def test_a_taskmanager_is_pinned_to_its_operator_and_has_its_pools_memory():

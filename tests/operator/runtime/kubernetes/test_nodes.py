@@ -104,14 +104,6 @@ async def test_a_controller_that_may_not_see_nodes_goes_on_without():
     assert cluster.asked == ["/api/v1/nodes"]
 
 
-async def test_the_apps_with_a_living_replica_on_a_node_that_goes_are_threatened():
-    notices = NodeNotices(Cluster())
-
-    threatened = await notices.threatened()
-
-    assert threatened == {Key("north", "trips"), Key("south", "rides")}
-
-
 async def test_a_pod_that_names_no_app_is_nobodys_replica_and_hides_no_other():
     cluster = Cluster()
     stray = a_pod("elsewhere", "trips", "n1")
@@ -190,53 +182,33 @@ def a_place(**asked):
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
+FAST, TAINTED = a_node({"disk": "fast"}), a_node({"disk": "fast"}, taints=[TAINT])
+PREFERRED = a_node({"disk": "fast"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}])
+CORDONED = a_node({"disk": "fast"}, unschedulable=True)
+NOT_TOLERATED = "a taint that the pool does not tolerate"
+
+
 @pytest.mark.parametrize(
-    ("nodes", "place", "misfit"),
+    ("nodes", "selector", "tolerations", "misfit"),
     [
-        ([], a_place(), ""),
-        ([a_node({"disk": "fast", "zone": "1"})], a_place(), ""),
-        ([a_node({"disk": "slow"})], a_place(), "No node has the labels disk=fast"),
-        ([a_node({})], a_place(node_selector={}), ""),
-        ([a_node({"disk": "fast"}, unschedulable=True)], a_place(), "cordoned"),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(),
-            "a taint that the pool does not tolerate",
-        ),
-        ([a_node({"disk": "fast"}, taints=[TAINT]), a_node({"disk": "fast"})], a_place(), ""),
-        (
-            [a_node({"disk": "fast"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}])],
-            a_place(),
-            "",
-        ),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoSchedule"},)),
-            "",
-        ),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(tolerations=({"key": "team", "operator": "Exists"},)),
-            "",
-        ),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(tolerations=({"operator": "Exists"},)),
-            "",
-        ),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(tolerations=({"key": "team", "value": "b"},)),
-            "a taint that the pool does not tolerate",
-        ),
-        (
-            [a_node({"disk": "fast"}, taints=[TAINT])],
-            a_place(tolerations=({"key": "team", "value": "a", "effect": "NoExecute"},)),
-            "a taint that the pool does not tolerate",
-        ),
+        ([], "fast", (), ""),
+        ([a_node({"disk": "fast", "zone": "1"})], "fast", (), ""),
+        ([a_node({"disk": "slow"})], "fast", (), "No node has the labels disk=fast"),
+        ([a_node({})], None, (), ""),
+        ([CORDONED], "fast", (), "cordoned"),
+        ([TAINTED], "fast", (), NOT_TOLERATED),
+        ([TAINTED, FAST], "fast", (), ""),
+        ([PREFERRED], "fast", (), ""),
+        ([TAINTED], "fast", (TAINT,), ""),
+        ([TAINTED], "fast", ({"key": "team", "operator": "Exists"},), ""),
+        ([TAINTED], "fast", ({"operator": "Exists"},), ""),
+        ([TAINTED], "fast", ({"key": "team", "value": "b"},), NOT_TOLERATED),
+        ([TAINTED], "fast", ({**TAINT, "effect": "NoExecute"},), NOT_TOLERATED),
     ],
 )
-def test_whether_some_node_takes_a_pod(nodes, place, misfit):
+def test_whether_some_node_takes_a_pod(nodes, selector, tolerations, misfit):
+    place = a_place(node_selector={"disk": selector} if selector else {}, tolerations=tolerations)
+
     found = explain_misfit(nodes, place)
 
     assert misfit in found

@@ -170,20 +170,8 @@ def test_while_a_resize_is_under_way_the_pod_has_what_its_node_gave():
     assert cpu_of(pod(cpu="500m", status=status)) == "250m"
 
 
-def test_a_pod_that_is_being_evicted_is_about_to_go():
-    status = condition("DisruptionTarget", reason="EvictionByEvictionAPI", message="evicting")
-
-    assert replica(pod(status=status), pods_of(), terminating="", now=NOW).terminating == (
-        "EvictionByEvictionAPI: evicting"
-    )
-
-
 def node(**spec):
     return {"metadata": {"name": "n1"}, "spec": spec}
-
-
-def test_a_cordoned_node_is_going():
-    assert node_is_going(node(unschedulable=True)) == "Node n1 is cordoned"
 
 
 def test_a_spot_notice_is_going():

@@ -14,7 +14,6 @@ from weir_operator.wiring import assembly
 
 
 def changed(**pool):
-    """Return the manifest with another pool `small`."""
     found = manifest()
     found["spec"]["nodePools"][0] |= pool
     return parse_manifest(found)

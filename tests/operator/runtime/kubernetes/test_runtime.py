@@ -17,8 +17,6 @@ from weir_operator.runtime.revision import Revision
 
 
 class Asked(Services):
-    """Counts what it is asked for."""
-
     def __init__(self):
         super().__init__()
         self.asked = []
@@ -127,15 +125,6 @@ async def test_a_node_that_goes_is_seen_without_a_change_of_pods(started, cluste
     [seen] = await started.replicas()
 
     assert seen.terminating == "cordoned"
-
-
-async def test_a_deployment_that_was_deleted_is_made_again(started, cluster, marks):
-    del cluster.objects[DEPLOYMENT]
-    marks.now = (1, 1)
-
-    await started.ensure_job_manager()
-
-    assert DEPLOYMENT in cluster.objects
 
 
 async def test_config_maps_that_were_deleted_are_made_again_as_they_were(started, cluster, marks):

@@ -153,16 +153,3 @@ async def test_the_next_weir_is_let_in_although_a_process_did_not_end(
     second = await LocalRuntime.open(settings)
 
     await second.detach()
-
-
-async def test_closing_ends_all(app, settings):
-    folder = app.task_manager("tm-match-small-1")
-    folder.record_replica(RECORD, speed=0.5)
-    await left_running(folder)
-    await left_running(app.job_manager)
-    runtime = await LocalRuntime.open(settings)
-
-    await runtime.close()
-
-    assert processes.find_under(app.path) == {}
-    assert folder.removed

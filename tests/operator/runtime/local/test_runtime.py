@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-import pickle
 import signal
 import socket
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import aiohttp
 import psutil
 import pytest
 import pytest_asyncio
 
+from tests.operator.runtime.waiting import until
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import (
     AlreadySteeredError,
@@ -26,7 +24,6 @@ from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
 from weir_operator.flink.programs import JAR
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover, misplaced, waiting
-from weir_operator.flink.transport import RefusedByFlinkError
 from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -39,7 +36,6 @@ pytestmark = [
 ]
 
 FIRST, SECOND = "a" * 32, "b" * 32
-LIMIT = 180.0
 SPECS = [
     ReplicaSpec(operator="numbers", pool="small", size="250m"),
     ReplicaSpec(operator="work", pool="small", size="250m"),
@@ -68,17 +64,6 @@ async def runtime(settings_of):
 async def rest(runtime):
     async with FlinkRest(runtime.rest_url) as client:
         yield client
-
-
-async def until(probe):
-    """Wait for a condition of the cluster; fail past the limit."""
-
-    async def ask():
-        return await probe() or None
-
-    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT)
-    assert found, "the condition did not come true in time"
-    return found
 
 
 async def all_registered(rest, operators):
@@ -315,13 +300,6 @@ async def test_a_job_that_lacks_a_task_manager_waits_and_gets_it(runtime, rest):
     assert sorted(job.id for job in await rest.jobs()) == [FIRST, SECOND]
 
 
-async def test_a_program_that_throws_at_start_is_refused_in_its_own_words(rest):
-    (jar,) = await rest.jars()
-
-    with pytest.raises(RefusedByFlinkError, match="IllegalStateException: told to fail"):
-        await rest.run_jar(jar, job_id="c" * 32, arguments=["--fail", "yes"])
-
-
 async def test_a_lost_job_manager_is_started_again_and_found_by_the_task_managers(runtime, rest):
     before = await runtime.replicas()
     restored = await until(lambda: checkpoint_in_storage(runtime, SECOND))
@@ -390,46 +368,3 @@ async def test_a_job_manager_that_cannot_start_says_why(settings_of):
         await runtime.ensure_job_manager()
 
     await runtime.close()
-
-
-async def test_a_weir_that_was_killed_is_followed_by_one_that_adopts_all(settings_of):
-    settings = settings_of("killed")
-    ids = await started_by_a_weir_that_is_killed(settings)
-    left = processes.find_under(settings.root / settings.app)
-    unclaimed, unrecorded = ids
-    for configuration in left:
-        if configuration.parent.name == unclaimed:
-            (configuration.parent / "removed").touch()
-        elif configuration.parent.name == unrecorded:
-            (configuration.parent / "pid.json").unlink()
-
-    runtime = await LocalRuntime.open(settings)
-
-    try:
-        (adopted,) = await runtime.replicas()
-        started = await runtime.ensure_job_manager()
-        async with FlinkRest(runtime.rest_url) as rest:
-            known = await all_registered(rest, {unrecorded: "work"})
-    finally:
-        await runtime.close()
-    assert len(left) == 3
-    assert (adopted.id, adopted.operator, adopted.node_type) == (unrecorded, "work", "large/1")
-    assert not started
-    assert known == {unrecorded}
-    assert processes.find_under(settings.root / settings.app) == {}
-
-
-async def started_by_a_weir_that_is_killed(settings):
-    """Start a Weir in a process of its own, kill it, and return the ids that it started."""
-    weir = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).with_name("steer_and_wait.py")),
-        pickle.dumps(settings).hex(),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert weir.stdout is not None
-    async with asyncio.timeout(LIMIT):
-        ids = (await weir.stdout.readline()).decode().split()
-    weir.kill()
-    await weir.wait()
-    return ids

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.flink.kafka import build_job, count_committed, run_broker
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
-from weir_operator.clock import SystemClock, wait_until
+from tests.operator.runtime.waiting import until
 from weir_operator.flink.agent import build_agent
 from weir_operator.flink.jars import JARS, PROGRAMS, build_jar, flink_home
 from weir_operator.flink.programs import JAR
@@ -70,13 +70,6 @@ async def measure_source(job):
     return measure(window, layout).operators[job.operators[0]]
 
 
-async def until(probe):
-    async def ask():
-        return await probe() or None
-
-    assert await wait_until(ask, clock=SystemClock(), timeout=LIMIT, period=0.5)
-
-
 @pytest.mark.long
 async def test_every_record_is_in_kafka_once_over_rescales_with_idle_readers(broker, payments):
     written = 0
@@ -97,18 +90,18 @@ async def test_every_record_is_in_kafka_once_over_rescales_with_idle_readers(bro
         async def knows_its_partitions():
             return (await measure_source(job)).splits == PARTITIONS
 
-        await until(lags)
+        await until(lags, limit=LIMIT)
         ends = []
         # More readers than partitions, as many, and fewer.
         for readers, counters in ((3, 2), (2, 1), (1, 2)):
             ends.append(await job.rescale({source: readers, count: counters}))
-            await until(knows_its_partitions)
+            await until(knows_its_partitions, limit=LIMIT)
             write(MORE)
 
         async def all_committed():
             return len(broker.read_committed("counts")) >= written
 
-        await until(all_committed)
+        await until(all_committed, limit=LIMIT)
 
     assert [end.step for end in ends] == [Step.DONE] * 3
     counted = count_committed(broker.read_committed("counts"), written)

@@ -18,8 +18,8 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.flink.output import committed_lines
-from weir_operator.clock import SystemClock, wait_until
-from weir_operator.errors import PermanentError, TemporaryError
+from tests.operator.runtime.waiting import until
+from weir_operator.errors import TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
 from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
@@ -35,7 +35,6 @@ from weir_operator.runtime.registration import registered
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
-LIMIT = 180.0
 RECORDS = 15_000
 SLOW, FAST = 150, 1000
 """Records/s: a job must not end before it was rescaled, and need not take long after that."""
@@ -77,12 +76,6 @@ def agent(flink):
 def readings_jar(flink, tmp_path_factory):
     jar = tmp_path_factory.mktemp("jars") / "readings.jar"
     return build_jar([HERE / "Readings.java"], jar, entry_class="Readings")
-
-
-@pytest.fixture(scope="module")
-def sql_jar(flink, tmp_path_factory):
-    jar = tmp_path_factory.mktemp("jars") / "sql.jar"
-    return build_jar([REPOSITORY / "benchmarks/jobs/SqlScript.java"], jar, entry_class="SqlScript")
 
 
 @pytest.fixture(scope="module")
@@ -209,15 +202,6 @@ class Cluster:
         return found
 
 
-async def until(probe):
-    async def ask():
-        return await probe() or None
-
-    found = await wait_until(ask, clock=SystemClock(), timeout=LIMIT)
-    assert found, "the condition did not come true in time"
-    return found
-
-
 @pytest_asyncio.fixture
 async def open_cluster(settings_of):
     """Open a session cluster whose processes load an agent, with a job's jar."""
@@ -319,45 +303,6 @@ async def until_measured(cluster, operator, *, least=200):
     return await until(measured)
 
 
-@pytest.mark.long
-async def test_an_unmodified_query_counts_every_row_once_over_rescales(
-    open_cluster, agent, sql_jar, tmp_path
-):
-    out = tmp_path / "out"
-    cluster = await open_cluster(
-        sql_jar,
-        f"CREATE TABLE numbers (id BIGINT, {DUE}) WITH ('connector' = 'datagen',"
-        f" 'rows-per-second' = '{SLOW}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',"
-        f" 'fields.id.end' = '{RECORDS}')",
-        "CREATE TABLE counts (k BIGINT, n BIGINT, total BIGINT) WITH ("
-        f"'connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')",
-        "INSERT INTO counts SELECT id % 10, COUNT(*), SUM(id) FROM TABLE(TUMBLE(TABLE numbers,"
-        " DESCRIPTOR(due), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, id % 10",
-        agent=agent,
-    )
-    first, second = await cluster.plan(), await cluster.plan()
-    source, *others = first.operators
-    maximum = {source: 1, **{name: 1 if "commit" in name else 2 for name in others}}
-    await cluster.provide(maximum)
-
-    small = await cluster.run(dict.fromkeys(maximum, 1))
-    await until_measured(cluster, others[0], least=20)
-    await cluster.stop()
-    cluster.arguments = tuple(
-        statement.replace(f"'{SLOW}'", f"'{FAST}'") for statement in cluster.arguments
-    )
-    large = await cluster.run(maximum)
-    await cluster.ended()
-
-    # Although SQL counts the names of functions up with each planning.
-    assert first.operators == second.operators
-    assert [each.id for each in first.vertices] == [each.id for each in second.vertices]
-    assert ids(small) == ids(large)
-    rows = [tuple(map(int, line.split(","))) for line in committed_lines(out)]
-    assert sum(n for _, n, _ in rows) == RECORDS
-    assert sum(total for _, _, total in rows) == RECORDS * (RECORDS + 1) // 2
-
-
 SCRIPT = """\
 -- Counts; and a comment with a ';' and a quote that's open.
 SET 'pipeline.name' = 'counts; and totals';
@@ -433,62 +378,6 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
     rows = [line.split(",", 1) for line in committed_lines(out / "seen")]
     assert sorted(int(number) for number, _ in rows) == list(range(1, RECORDS + 1))
     assert {note.strip('"') for _, note in rows} == {"it's; here"}
-
-
-TABLES = """\
-CREATE TABLE numbers (id BIGINT) WITH ('connector' = 'datagen');
-CREATE TABLE nowhere (id BIGINT) WITH ('connector' = 'blackhole');
-"""
-
-
-async def test_a_script_that_is_not_one_job_is_refused_with_its_line(
-    open_cluster, agent, programs_jar
-):
-    cluster = await open_cluster(programs_jar, agent=agent, entry_class=SQL)
-
-    async def refused(statements):
-        cluster.arguments = ("q.sql", TABLES + statements)
-        with pytest.raises(PermanentError) as refusal:
-            await cluster.plan()
-        return str(refusal.value)
-
-    insert = "INSERT INTO nowhere SELECT id FROM numbers;\n"
-    said = {
-        statements: await refused(statements)
-        for statements in (
-            insert + "\n-- once more\n" + insert,
-            "SELECT * FROM numbers",
-            "DROP TABLE numbers;",
-            "CREATE TABLE more WITH ('connector' = 'blackhole') AS SELECT id FROM numbers",
-            "INSERT INTO nowhere\nSELEC id FROM numbers",
-            "SET 'parallelism.default' = '4'",
-            "SET 'execution.runtime-mode' = 'batch'",
-            "BEGIN STATEMENT SET;\n" + insert,
-            "",
-            "CREATE TABLE odd (id BIGINT) WITH ('connector' = 'no-such');\n"
-            "INSERT INTO odd SELECT id FROM numbers",
-        )
-    }
-
-    for sentence, (start, part) in zip(
-        said.values(),
-        [
-            ("q.sql, line 6: ", "expected one job, got a second one; put all INSERT INTO between"),
-            ("q.sql, line 3: ", "write them into a table with INSERT INTO"),
-            ("q.sql, line 3: ", "got DROP TABLE numbers; remove it"),
-            ("q.sql, line 3: ", "fill the table with INSERT INTO"),
-            ("q.sql, line 3: ", ""),
-            ("q.sql, line 3: ", "remove it, because Weir sets it"),
-            ("q.sql, line 3: ", "because Weir runs streaming jobs"),
-            ("q.sql: ", "expected END;"),
-            ("q.sql: ", "expected an INSERT INTO"),
-            ("q.sql, line 4: ", "'no-such', got none; put its jar into /opt/flink/usrlib"),
-        ],
-        strict=True,
-    ):
-        assert sentence.startswith(f"spec.flink.job.sql: {start}")
-        assert part in sentence
-    assert await cluster.rest.jobs() == ()
 
 
 async def test_an_agent_that_fails_leaves_the_job_to_flink_and_says_so(
