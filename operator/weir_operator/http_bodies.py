@@ -103,7 +103,7 @@ def decompress(raw: Raw, most: int) -> bytes:
 
 
 async def work_on(raw: Raw, most: int, work: Callable[[bytes], T]) -> T:
-    """Return `work` of a body, decompressed; of a large one in a thread, after all others' before.
+    """Decompress a body and return what `work` makes of it, large ones one at a time in a thread.
 
     Args:
         raw: The body.

@@ -176,8 +176,8 @@ def _stops(
         return
     if given.get("state") == "suspended":
         yield (
-            f"spec.job.state of {this}: expected running, got suspended; let it run again, because "
-            "only a running job can be moved, unless a StreamApp runs it by now"
+            f"spec.job.state of {this}: expected running, got suspended; let it run, "
+            "because only a running job can be moved; if a StreamApp already runs this job, leave it"
         )
         return
     if job is None:

@@ -250,7 +250,7 @@ PrometheusFor = Callable[[Mapping[str, str]], MetricsSource]
 """Makes a Prometheus source for the series that have this one label."""
 
 _KEPT_LABELS = frozenset(names.LABELS) - {names.APP_LABEL, "weir_operator", "weir_pool", "tm_id"}
-"""All by which two series of a replica differ; without one of them, they would be one."""
+"""Labels that tell the series of one replica apart."""
 
 
 class ExternalMetrics:

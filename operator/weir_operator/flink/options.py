@@ -167,10 +167,10 @@ FRESH = frozenset(
         "web.refresh-interval",
     }
 )
-"""Durations for which Flink goes on telling what a job was: Weir would take a job that runs for one
-that does not start, and roll back each change."""
+"""Keys that say for how long Flink's REST interface may answer with an earlier state of a job. With
+long ones, Weir would take a job that runs for one that does not start, and undo each change."""
 _MAX_STALE = 1.0
-"""Seconds of such a duration; it is added to the gap of each change."""
+"""Seconds; they are added to the output gap of each change."""
 
 _UNITS_OF_TIME = {
     **dict.fromkeys(("d", "day", "days"), 86_400.0),

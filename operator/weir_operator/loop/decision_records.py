@@ -403,7 +403,7 @@ def _wrapping_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _work_log_in(path: Path) -> None:
+def _checkpoint_log(path: Path) -> None:
     # Not made anew where it was moved aside or deleted meanwhile.
     address = f"{path.resolve().as_uri()}?mode=rw"
     with (
@@ -455,14 +455,14 @@ class TolerantRecords:
         self._do(lambda store: store.forget_intervals())
 
     async def shorten_log(self) -> None:
-        """Work the write-ahead log into the file once it has grown, in another thread.
+        """Checkpoint the write-ahead log once it has grown, in another thread.
 
         That waits for the disk, which may take seconds. Who writes meanwhile does not wait.
         """
         written = self._path.with_name(f"{self._path.name}-wal")
         try:
             if written.exists() and written.stat().st_size > LOG_BYTES:
-                await asyncio.to_thread(_work_log_in, self._path)
+                await asyncio.to_thread(_checkpoint_log, self._path)
         except (WeirError, OSError) as error:  # the next write says what is wrong with the file
             log.warning("decision records not worked in", failure=str(error))
 

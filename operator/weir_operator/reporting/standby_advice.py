@@ -56,7 +56,7 @@ class StandbyAdvice:
 
 
 def judge_standby(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -> StandbyAdvice:
-    """Return what standby would have been for."""
+    """Return what standby TaskManagers would have saved."""
     waits: list[tuple[float, float]] = []
     cold: list[float] = []
     warm: list[tuple[float, float]] = []

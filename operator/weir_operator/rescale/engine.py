@@ -724,7 +724,7 @@ class Rescaler:
     async def _verify_flow(
         self, journal: RescaleJournal, read: Callable[[], Awaitable[Reading | None]]
     ) -> RescaleJournal:
-        """Wait until records pass the job, which runs, or nothing waits for it."""
+        """Wait until the running job processes records, or has no backlog."""
         job, settings = journal.new_job, self._settings
         began = self._clock.monotonic()
 

@@ -11,9 +11,10 @@ from weir_operator.flink.rest import FlinkRest
 
 FORGOTTEN_WITHIN = 60.0
 """Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
-address refuses heartbeats. If a pod's address does not answer, it takes `heartbeat.timeout`, at
-most Flink's 50 s; a change that gives up before would be rolled back for nothing."""
+address refuses heartbeats. If a pod's address does not answer, it takes `heartbeat.timeout`,
+by default 50 s; a change that gives up before would be rolled back for nothing."""
 _BEYOND_HEARTBEATS = 10.0
+"""Seconds that Flink may take beyond a `heartbeat.timeout` of the user's."""
 _POLL = 0.02
 """Seconds between two questions; while they are asked, no record leaves the job."""
 
@@ -33,7 +34,7 @@ async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset
 
 
 def forgotten_within(config: Mapping[str, str]) -> float:
-    """Return the seconds until Flink has forgotten a TaskManager, by the user's keys."""
+    """Return how many seconds Flink may take to forget a lost TaskManager, as configured."""
     heartbeats = read_duration(config.get("heartbeat.timeout", "")) or 0.0
     return max(FORGOTTEN_WITHIN, heartbeats + _BEYOND_HEARTBEATS)
 

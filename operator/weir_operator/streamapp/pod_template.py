@@ -184,18 +184,18 @@ def find_lost_protection(spec: Mapping[str, JsonValue], main: str, here: Path) -
     yield from find_widened_rights(spec, here)
     context, place = _mapping(spec.get("securityContext")), (*here, "securityContext")
     if context.get("runAsNonRoot") is not True:
-        yield _refused((*place, "runAsNonRoot"), "no true")
+        yield _refused((*place, "runAsNonRoot"), "another value than true")
     if _mapping(context.get("seccompProfile")).get("type") not in _SECCOMP_PROFILES:
-        yield _refused((*place, "seccompProfile"), "no filter")
+        yield _refused((*place, "seccompProfile"), "no seccomp filter")
     for path, container in _items(spec, "containers", here):
         if container.get("name") != main:
             continue
         own, place = _mapping(container.get("securityContext")), (*path, "securityContext")
         if own.get("allowPrivilegeEscalation") is not False:
-            yield _refused((*place, "allowPrivilegeEscalation"), "no false")
+            yield _refused((*place, "allowPrivilegeEscalation"), "another value than false")
         dropped = _mapping(own.get("capabilities")).get("drop")
         if not isinstance(dropped, list) or "ALL" not in dropped:
-            yield _refused((*place, "capabilities", "drop"), "no ALL")
+            yield _refused((*place, "capabilities", "drop"), "a list without ALL")
 
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -192,7 +192,8 @@ class NodePool(Section):
     standby: int = Field(default=0, ge=0, le=100, examples=[2])
     """How many TaskManagers wait in the pool, started and without an operator, so that a change of
     replicas need not start its own. They have the smallest size of the pool and are part of the
-    cost. May not be set together with `flink.ref`. A pool that is nearly full has fewer. If unset,
+    cost. May not be set together with `flink.ref`. Fewer wait where replicas and
+    they would exceed `maxReplicas`. If unset,
     defaults to 0. Maximum: 100, and `maxReplicas`."""
 
     provisioning: Duration | None = Field(default=None, examples=["5m"])

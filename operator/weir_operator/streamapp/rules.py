@@ -40,8 +40,8 @@ _NODE_TYPE_EXISTS = (
 size."""
 
 MAX_PAIRS = 1000
-"""Operators times node types (pools' sizes): what is made for each pair, and looked at in each
-decision, is made in the controller of everybody."""
+"""Operators times node types (pools' sizes). Each pair takes memory, and time in every decision, in
+a controller that all users share."""
 _EXPECTED_PAIRS = f"at most {MAX_PAIRS} pairs of an operator and a size of a pool"
 _REMEDY_FOR_PAIRS = "remove sizes or pools, or let operators share their TaskManagers"
 

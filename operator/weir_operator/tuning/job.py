@@ -119,7 +119,8 @@ class JobTuner:
                 f"Expected input of at most {LARGEST_WORK} bytes in a ConfigMap, got "
                 f"{len(packed) * 4 // 3}; fit to fewer days"
             )
-        # Of a digest that nobody can aim at: all StreamApps' Jobs are in this namespace.
+        # All StreamApps' Jobs are in this namespace: with a shorter or weaker digest, a user could
+        # choose a name whose Job is that of another StreamApp.
         app = hashlib.sha256(self._app.encode()).hexdigest()[:16]
         full = f"weir-tuning-{app}-{name}"
         path = f"{self._jobs}/{full}"

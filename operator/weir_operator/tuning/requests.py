@@ -199,7 +199,7 @@ def check_answer(result: TuningResult, request: TuningRequest) -> None:
 
     Raises:
         TuningLostError: The best has budgets for other operators, one that no point of this request
-            may have, or weights that weigh nothing.
+            may have, or weights that are not finite or add up to nothing.
     """
     best, experiment = result.best, request.experiment
     names = {operator.name for operator in experiment.operators}

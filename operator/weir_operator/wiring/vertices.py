@@ -260,7 +260,7 @@ def _describe_joined(plan: Plan, vertex: str) -> str:
 
 
 def _downstream(plan: Plan, of_vertex: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the vertices that records of each operator reach, which has some vertices already."""
+    """Return, for each operator that has vertices, those downstream of its own."""
     after: dict[str, list[str]] = {}
     for source, target in plan.edges:
         after.setdefault(source, []).append(target)

@@ -87,7 +87,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """A quantity in the course of something."""
+    """One line of a chart."""
 
     name: str
     x: Sequence[float]
@@ -124,7 +124,7 @@ class LineChart:
     shape: Literal["linear", "steps", "stack"] = "linear"
     """A stack is of counts, in steps."""
     is_wide: bool = False
-    """Whether values may be so far apart that the axis should be logarithmic then."""
+    """Whether the axis is logarithmic if the values differ by a large factor."""
     limit: float | None = None
     """A dashed line at this value."""
     marks: Sequence[Mark] = ()

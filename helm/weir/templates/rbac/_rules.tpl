@@ -1,7 +1,7 @@
 {{/* What Weir may do where its StreamApps are. Secrets are not among it: pods name them, Weir never
 reads one. */}}
 {{- define "weir.rules" -}}
-# StreamApps: seen, finalized, and one made as canary.
+# StreamApps: read all, add and remove the finalizer, create the canary.
 - apiGroups: [weir.dev]
   resources: [streamapps]
   verbs: [get, list, watch, create, patch]

@@ -62,7 +62,7 @@ class WatchApi(Protocol):
 
 
 @dataclass(slots=True)
-class _Place:
+class _Watched:
     """A namespace that is watched, or all of them."""
 
     paths: tuple[str, ...]
@@ -70,12 +70,12 @@ class _Place:
     unseen: set[str]
     """Those that are not watched at present."""
     refused: set[str] = field(default_factory=set)
-    """Those of which it was told that they are not."""
+    """Those whose refusal is in the log already."""
     time: int = 0
     changed: Counter[Key] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, namespace: str | None) -> _Place:
+    def of(cls, namespace: str | None) -> _Watched:
         """Return it without a watch; `None` is all namespaces."""
         place = "" if namespace is None else f"/namespaces/{namespace}"
         paths = tuple(f"{root}{place}/{kind}" for root, kind in _KINDS)
@@ -115,8 +115,8 @@ class Changes:
             namespaces: Which are watched; none: all, by the watches of one.
         """
         self._api = api
-        self._everywhere = _Place.of(None)
-        self._places = {name: _Place.of(name) for name in namespaces}
+        self._everywhere = _Watched.of(None)
+        self._places = {name: _Watched.of(name) for name in namespaces}
 
     def mark(self, key: Key) -> Mark | None:
         """Return what differs once a StreamApp's objects have changed; `None` where unknown."""
@@ -130,7 +130,7 @@ class Changes:
                 for path in place.paths:
                     group.create_task(self._follow(place, path), name=f"watch {path}")
 
-    async def _follow(self, place: _Place, path: str) -> None:
+    async def _follow(self, place: _Watched, path: str) -> None:
         while True:
             try:
                 await self._follow_from(place, path, await self._api.newest(path, _LABELS))
@@ -138,7 +138,7 @@ class Changes:
                 place.note_lost(path, str(error))
             await asyncio.sleep(PAUSE)
 
-    async def _follow_from(self, place: _Place, path: str, version: str) -> None:
+    async def _follow_from(self, place: _Watched, path: str, version: str) -> None:
         """Follow the changes after `version`."""
         while True:
             query = {

@@ -260,8 +260,8 @@ def _provide_agent(agent: AgentImage) -> Body:
         "image": agent.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", script],
-        # The limits are there for a quota of the namespace, and equal to the requests because one
-        # container that has others takes the pod its class Guaranteed.
+        # A quota of the namespace may demand limits. They equal the requests, because a single
+        # container with others would cost the pod the QoS class Guaranteed.
         "resources": {"requests": dict(_AGENT_RESOURCES), "limits": dict(_AGENT_RESOURCES)},
         "securityContext": {
             "allowPrivilegeEscalation": False,

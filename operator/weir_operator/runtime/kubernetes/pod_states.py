@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -118,8 +117,8 @@ def waiting_for(pod: Body, now: float) -> str:
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}".strip()
     status = pod.get("status", {})
-    containers = (status.get(f"{kind}ontainerStatuses") or () for kind in ("initC", "c"))
-    for each in itertools.chain.from_iterable(containers):
+    init, main = status.get("initContainerStatuses"), status.get("containerStatuses")
+    for each in (*(init or ()), *(main or ())):
         if told := _obstacle(each):
             return told
     ready = condition(pod, "PodReadyToStartContainers")
