@@ -6,7 +6,7 @@ import pytest
 from weir_policies import registry
 from weir_policies.errors import ParameterError
 
-WRONG = {
+WRONG: dict[str, dict[str, tuple[object, ...]]] = {
     "dqn": {
         "encoding": ("tiny", 3),
         "hidden_layers": (0,),

@@ -177,7 +177,7 @@ def _stops(
     if given.get("state") == "suspended":
         yield (
             f"spec.job.state of {this}: expected running, got suspended; let it run, "
-            "because only a running job can be moved; if a StreamApp already runs this job, leave it"
+            "because only a running job can be moved; if a StreamApp runs this job now, leave it"
         )
         return
     if job is None:

@@ -274,13 +274,15 @@ class InPlaceRescaler(Rescaler):
         self,
         journal: RescaleJournal,
         is_asked_for: Callable[[RescaleJournal], bool] = lambda journal: True,
+        *,
+        to_stop: bool = False,
     ) -> RescaleJournal:
         """Execute the remaining steps of `journal`, and return it at its end."""
         if not journal.in_place:
             journal = journal.model_copy(
                 update={"in_place": True, "new_job": journal.old_job or journal.new_job}
             )
-        return await super().execute(journal, is_asked_for)
+        return await super().execute(journal, is_asked_for, to_stop=to_stop)
 
     async def _start(self, journal: RescaleJournal) -> RescaleJournal:
         """Check that the job can be scaled, before anything is written."""
