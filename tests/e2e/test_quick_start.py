@@ -8,6 +8,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.flink
 @pytest.mark.timeout(900)
 def test_a_new_user_sees_an_sql_job_scaled_by_one_command():
