@@ -94,7 +94,7 @@ async def test_a_moved_job_is_first_of_all_said_to_run_elsewhere(api):
 
     elsewhere, suspended = found.stops
     assert "StreamApp trips exists already" in elsewhere
-    assert "unless a StreamApp runs it by now" in suspended
+    assert "if a StreamApp runs this job now, leave it" in suspended
 
 
 @pytest.mark.parametrize(
