@@ -18,7 +18,6 @@ OBSERVED = (
     "price",
     "pool",
     "limit",
-    "memory",
 )
 """What an observation and its model stand in."""
 COMPILED = [
