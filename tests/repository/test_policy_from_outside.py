@@ -19,7 +19,7 @@ def installed(root, run, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("package", ["policy", "rivals"])
+@pytest.mark.parametrize("package", ["policy", pytest.param("rivals", marks=pytest.mark.long)])
 def test_an_example_package_passes_its_own_tests(installed, run, root, package):
     folder = root / "examples" / package
     suite = run(

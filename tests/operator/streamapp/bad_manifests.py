@@ -121,7 +121,8 @@ TABLE = [
     Bad("fixed in another pool whose name begins like the operator's",
         {"nodePools": [SMALL, LARGE | {"name": "small-spot"}],
          "operators": [{"name": "match", "pools": ["small"], "fixed": {"small-spot/1": 1}}]},
-        'spec.operators[0].fixed["small-spot/1"]', "'small-spot/1'", "add the pool to the operator"),
+        'spec.operators[0].fixed["small-spot/1"]', "'small-spot/1'",
+        "add the pool to the operator"),
     Bad("fixed beyond the pool's limit", operators({"name": "match", "fixed": {"large/1": 4}}),
         "spec.operators[0].fixed", '{"large/1": 4}', "raise the pool's maxReplicas"),
     Bad("fixed and initial", operators(
