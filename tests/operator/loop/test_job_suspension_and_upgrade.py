@@ -244,7 +244,9 @@ async def to_another_program_that_fails(stage, lifecycle):
 )
 async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoint(change):
     settings = RescaleSettings(provisioning={"small": 1800.0})
-    for at in itertools.count(1):
+    at = 0
+    while True:
+        at += 1
         stage = Stage(settings)
         stage.directives = asking_for("--old")
         lifecycle = await stage.running()

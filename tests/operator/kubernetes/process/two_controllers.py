@@ -15,6 +15,7 @@ from tests.operator.streamapp.builders import a_manifest
 from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
+from weir_operator.flink.topology import Topology
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.kubernetes.api.objects import Key, Resource
 from weir_operator.kubernetes.app import opening, task
@@ -91,7 +92,7 @@ class JobsWithoutPlan(JobsOf):
     async def close(self):
         """Nothing is held."""
 
-    async def topology(self, job_id):
+    async def topology(self, job_id: str) -> Topology:
         raise TemporaryError("No task has a TaskManager yet")
 
 
