@@ -70,12 +70,12 @@ def find_refusals(app: StreamApp) -> tuple[str, ...]:
     Of pods nothing is said where there is no image: such a manifest is for one machine.
     """
     flink = app.spec.flink
-    found = _told(_mistakes_of_policy(app))
+    found = _describe(_mistakes_of_policy(app))
     if not found:
-        found += _told(_mistakes_of_operators(app))
+        found += _describe(_mistakes_of_operators(app))
         found += _sentences_of(lambda: _make_loops(app))
     if flink.ref is None:
-        wrong = _told(_mistakes_of_config(app))
+        wrong = _describe(_mistakes_of_config(app))
         wrong = wrong or _refusals_of_memory(app)
         found += wrong
         if flink.image is not None and not wrong:
@@ -104,10 +104,11 @@ def _refusals_of_memory(app: StreamApp) -> list[str]:
     return sorted(found)
 
 
-def _told(mistakes: Iterator[Mistake]) -> list[str]:
+def _describe(mistakes: Iterator[Mistake]) -> list[str]:
     """Return a sentence for each mistake, and for what ends the search for them."""
     found: list[str] = []
-    return found + _sentences_of(lambda: found.extend(map(sentence, mistakes)))
+    ended_by = _sentences_of(lambda: found.extend(map(sentence, mistakes)))
+    return [*found, *ended_by]
 
 
 def _sentences_of(make: Callable[[], object]) -> list[str]:
