@@ -53,13 +53,14 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
     """
     series = job_series(window, layout)
     operators = measure_operators(layout, series)
-    worked = Flow(
+    missed = Flow(
         layout=layout,
         service_means={name: each.service_mean for name, each in operators.items()},
         emitted={name: each.emitted_rate for name, each in operators.items()},
-    ).work_before()
+        source_waits={name: each.source_wait for name, each in operators.items()},
+    ).missed_by_markers()
     sinks = {
-        name: measure_sinks([operators[name]], series.operators[name], worked=worked)
+        name: measure_sinks([operators[name]], series.operators[name], missed=missed)
         for name in layout.sinks
     }
     at_sinks = [scope for name in sinks for scope in series.operators[name]]
@@ -75,7 +76,7 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         newest=_newest(operators.values()),
         operators=operators,
         sinks=sinks,
-        end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, worked=worked),
+        end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, missed=missed),
         backlog=sum(backlogs) if backlogs else math.nan,
         restarts=_job_value(series.job, names.RESTARTS),
         checkpoint_size=_job_value(series.job, names.CHECKPOINT_SIZE),

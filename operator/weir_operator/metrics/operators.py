@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.output import Flow, response_times
-from weir_operator.metrics.rates import arrival_rates, last_value, pass_down, ratio, slope
+from weir_operator.metrics.rates import (
+    arrival_rates,
+    last_value,
+    mean,
+    mean_value,
+    pass_down,
+    ratio,
+    slope,
+)
 from weir_operator.metrics.replica import measure_replica
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
@@ -41,6 +49,9 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
         processed=processed,
         emitted=emitted,
         backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
+        back_pressure={
+            name: mean(each.back_pressure for each in own) for name, own in replicas.items()
+        },
     )
     waiting = pass_down(
         {name: pending for name, (pending, _) in backlogs.items()},
@@ -48,8 +59,14 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
         processed=processed,
         emitted=emitted,
     )
-    service_means = {name: mean for name, (mean, _) in services.items()}
-    flow = Flow(layout=layout, service_means=service_means, emitted=emitted)
+    service_means = {name: average for name, (average, _) in services.items()}
+    source_waits = {
+        name: _source_wait(() if operator.upstream else series.operators[name], processed[name])
+        for name, operator in layout.operators.items()
+    }
+    flow = Flow(
+        layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
+    )
     responses = response_times(flow, series)
     return {
         name: OperatorMeasurement(
@@ -68,6 +85,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             response_from=responses[name].origin,
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
+            source_wait=source_waits[name],
             upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
             splits=_splits(layout.operators[name], series.operators[name]),
         )
@@ -79,17 +97,28 @@ def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, floa
     """Mean and variance over all records that the replicas served."""
     known = [each for each in replicas if each.served > 0 and not math.isnan(each.service_mean)]
     served = sum(each.served for each in known)
-    mean = ratio(sum(each.served * each.service_mean for each in known), served)
+    average = ratio(sum(each.served * each.service_mean for each in known), served)
     square = ratio(
         sum(each.served * (each.service_variance + each.service_mean**2) for each in known), served
     )
-    return mean, max(square - mean**2, 0.0) if not math.isnan(square) else math.nan
+    return average, max(square - average**2, 0.0) if not math.isnan(square) else math.nan
 
 
 def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
     """Records pending and their growth per second; subtasks without splits may report none."""
     pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
     return _total(map(last_value, pending)), _total(map(slope, pending))
+
+
+def _source_wait(scopes: Sequence[Scope], read: float) -> float:
+    """Seconds that a record waits at a source, by Little's law; 0 where nobody knows.
+
+    Nor does a source that reads nothing say how long its records will wait: nothing comes out then,
+    which is a violation by itself.
+    """
+    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+    wait = ratio(_total(map(mean_value, pending)), read)
+    return wait if wait > 0 else 0.0
 
 
 def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:

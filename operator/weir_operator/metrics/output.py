@@ -13,10 +13,11 @@ an operator, minus its age when the operators before had finished it, is its wai
 (buffers and network included); with the service time, that is the operator's response time. Ages
 count from the event time, so nothing is subtracted behind a source: the first operator also
 includes the wait at the source, where records pile up if it is too slow. Sources stamp latency
-markers when they emit them, so markers do not include that wait. They queue among the records but
-bypass the functions, so a record is older than its marker by the work done on it. These are
+markers when they emit them, so a record is older than its marker by that wait, which is the records
+that are pending over the rate at which they are read (Little's law). Markers queue among the
+records but bypass the functions, so a record is older, too, by the work done on it. These are
 differences of means over one window: exact in a steady state, and late by the time in between when
-the load changes.
+the load changes. A source that does not say what is pending has no wait that can be seen.
 
 Times from source to sink come from the helper's latency counters at the sinks, or from the markers.
 """
@@ -59,28 +60,37 @@ class Flow:
     """Seconds per record, by operator."""
     emitted: Mapping[str, float]
     """Records/s that each gives out, by which several feeders count."""
+    source_waits: Mapping[str, float]
+    """Seconds that a record waits before each source reads it, 0 where nobody knows."""
 
-    def work_before(self) -> dict[str, float]:
-        """Return the mean work done on a record before it reaches each operator, seconds.
+    def missed_by_markers(self) -> dict[str, float]:
+        """Return by how much a record is older than its latency marker at each operator, seconds.
 
-        What sources do counts as none: no time of theirs is part of a response time.
+        That is its wait at the source and the work done on it so far. What sources do counts as
+        none: no time of theirs is part of a response time.
         """
-        done: dict[str, float] = {}
+        missed: dict[str, float] = {}
         for name in self.layout.order:
             fed = self.layout.operators[name].upstream
-            done[name] = self.left_feeders(name, done) if fed else 0.0
-        return done
+            missed[name] = self.left_feeders(name, missed, self.source_waits) if fed else 0.0
+        return missed
 
-    def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
+    def left_feeders(
+        self,
+        name: str,
+        entered: Mapping[str, float],
+        left_sources: Mapping[str, float] | None = None,
+    ) -> float:
         """Return a time at which records left an operator's feeders, from that when they entered.
 
-        It is the mean over the feeders, by how much each gave out; 0 behind a source. One that gave
-        out nothing, whose service nobody knows then, does not count beside others.
+        It is the mean over the feeders, by how much each gave out; `left_sources`, by default 0,
+        behind a source. One that gave out nothing, whose service nobody knows then, does not count
+        beside others.
         """
         left = {
             feeder: entered[feeder] + self.service_means[feeder]
             if self.layout.operators[feeder].upstream
-            else 0.0
+            else (left_sources or {}).get(feeder, 0.0)
             for feeder in self.layout.operators[name].upstream
         }
         if len(left) > 1:
@@ -97,11 +107,11 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
 
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
-    layout, worked = flow.layout, flow.work_before()
+    layout, missed = flow.layout, flow.missed_by_markers()
     kinds = {
         ResponseFrom.AGE: {name: mean_age(own) for name, own in series.operators.items()},
         ResponseFrom.MARKERS: {
-            name: marker_age(own) + worked[name] for name, own in series.operators.items()
+            name: marker_age(own) + missed[name] for name, own in series.operators.items()
         },
     }
     found = dict.fromkeys(layout.operators, NO_RESPONSE)
@@ -166,18 +176,19 @@ def _place(series: Series) -> tuple[str, str]:
 
 
 def measure_sinks(
-    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], *, worked: Mapping[str, float]
+    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], *, missed: Mapping[str, float]
 ) -> SinkMeasurement:
     """Measure one sink, or several as one.
 
     Args:
         sinks: The operators that end the dataflow; asked only where no helper counts latencies.
         scopes: The series of all their replicas.
-        worked: Mean work done on a record before it reaches each of the sinks, seconds.
+        missed: By how much a record is older than its marker when it reaches each of the sinks,
+            seconds.
     """
     n = _risen(scopes, names.LATENCY_N)
     if math.isnan(n):
-        return _by_markers(sinks, scopes, worked)
+        return _by_markers(sinks, scopes, missed)
     mean = ratio(_risen(scopes, names.LATENCY_US) * US, n)
     square = ratio(_risen(scopes, names.LATENCY_US2) * US * US, n)
     buckets = _buckets(scopes)
@@ -195,13 +206,13 @@ def measure_sinks(
 
 
 def _by_markers(
-    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], worked: Mapping[str, float]
+    sinks: Sequence[OperatorMeasurement], scopes: Sequence[Scope], missed: Mapping[str, float]
 ) -> SinkMeasurement:
-    """Time to the last functions plus all work, which markers pass by; no quantiles of records."""
+    """Time to the last functions plus what markers miss; no quantiles of records."""
     served = sum(sink.processed_rate for sink in sinks) if sinks else math.nan
     busy = [sink for sink in sinks if sink.processed_rate != 0]
     work = ratio(
-        sum((worked[sink.name] + sink.service_mean) * sink.processed_rate for sink in busy), served
+        sum((missed[sink.name] + sink.service_mean) * sink.processed_rate for sink in busy), served
     )
     mean = marker_age(scopes, pick=max) + work
     return SinkMeasurement(
@@ -273,7 +284,7 @@ def measure_output(
     latencies = [(_identity(each), each) for each in window.series if each.name in _LATENCIES]
     joined = [_join(each, identity, window, counted) for identity, each in latencies]
     arrived = [counter_rise(each).amount for each in joined if each.name == names.LATENCY_N]
-    output = measure_sinks([], [{each.name: (each,)} for each in joined], worked={})
+    output = measure_sinks([], [{each.name: (each,)} for each in joined], missed={})
     length = _observed(window) if counted is None else window.end - window.start
     known = [records for records in arrived if not math.isnan(records)]
     throughput = sum(known) / length if known and length else math.nan

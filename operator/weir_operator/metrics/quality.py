@@ -270,7 +270,11 @@ def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
     """A backlog that falls faster than it can be worked off, which says nothing of the demand."""
     taken, growth = case.operator.processed_rate, case.operator.backlog_growth
     known = not math.isnan(taken) and not math.isnan(growth)
-    if case.is_source and known and math.isnan(source_demand(taken, growth)):
+    if (
+        case.is_source
+        and known
+        and math.isnan(source_demand(taken, growth, case.operator.back_pressure))
+    ):
         yield case.problem(
             ProblemKind.IMPOSSIBLE,
             f"its backlog fell by {format_rate(-growth)} while it read "

@@ -13,7 +13,8 @@ that is met.
 The demand is how many records would reach each operator if nothing upstream were blocked. Under
 back-pressure, an operator takes in what it can, and Flink throttles everything upstream of it, so
 no processed rate shows the demand. Only the sources do: what they took in plus the growth of their
-backlog. It is passed down the dataflow with the selectivities measured in the same window.
+backlog, or, where they report none, what they took in while nothing blocked them. It is passed down
+the dataflow with the selectivities measured in the same window.
 
 Along an edge from an operator that feeds several others, the share is measured at the receiver if
 that is its only feeder (it may get a side output); a receiver with several feeders is assumed to
@@ -192,6 +193,11 @@ def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
     return [time for time, _ in kept], [value for _, value in kept]
 
 
+USUAL_BACK_PRESSURE = 0.1
+"""Share of time for which any source may wait for room downstream: bursts do that."""
+MAX_BACK_PRESSURE = 0.5
+"""Share of time up to which a source's waiting is taken for demand, which is thus at most twice
+what it reads: one that reads as fast as it can waits all the time, whatever there is."""
 MAX_NEGATIVE = 0.1
 """Part of what a source took in by which its demand may come out below zero: samples of backlog
 and intake are not of one instant."""
@@ -203,6 +209,7 @@ def arrival_rates(
     processed: Mapping[str, float],
     emitted: Mapping[str, float],
     backlog_growth: Mapping[str, float],
+    back_pressure: Mapping[str, float],
 ) -> dict[str, float]:
     """Return records/s that arrive at each operator, NaN if unknown.
 
@@ -211,10 +218,11 @@ def arrival_rates(
         processed: Records/s that each operator took in.
         emitted: Records/s that each operator gave out.
         backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
-            reports no backlog, which takes what it took in for what there was.
+            reports no backlog.
+        back_pressure: Share of time that each source waited for room downstream.
     """
     demands = {
-        name: source_demand(processed[name], backlog_growth[name])
+        name: source_demand(processed[name], backlog_growth[name], back_pressure[name])
         for name, operator in layout.operators.items()
         if not operator.upstream
     }
@@ -256,8 +264,11 @@ def pass_down(
     return reaching
 
 
-def source_demand(processed: float, backlog_growth: float) -> float:
+def source_demand(processed: float, backlog_growth: float, back_pressure: float) -> float:
     """Return records/s that arrive at a source, NaN if unknown.
+
+    A source without a backlog would have taken in more if it had not waited for room downstream: in
+    the rest of the time it took in what it did.
 
     A backlog that falls by much more than the source takes in was not worked off: records were
     deleted, offsets reset, or the gauge is stale. Arrivals in the meantime are then unknown, not
@@ -266,9 +277,12 @@ def source_demand(processed: float, backlog_growth: float) -> float:
     Args:
         processed: Records/s that it took in.
         backlog_growth: Records/s by which its backlog grew; NaN where it reports none.
+        back_pressure: Share of time that it waited for room downstream.
     """
     if math.isnan(backlog_growth):
-        return processed
+        if not back_pressure > USUAL_BACK_PRESSURE:
+            return processed
+        return processed / (1 - min(back_pressure, MAX_BACK_PRESSURE))
     demand = processed + backlog_growth
     if demand < -MAX_NEGATIVE * processed:
         return math.nan

@@ -28,8 +28,8 @@ class ResponseFrom(StrEnum):
     AGE = "age"
     """The helper's ages of records since their event time."""
     MARKERS = "markers"
-    """Flink's latency markers, medians of the last 128 per replica, and the work that they pass
-    by; because nothing better is known."""
+    """Flink's latency markers, medians of the last 128 per replica, with the wait at the source and
+    the work, which both pass them by; because nothing better is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +101,9 @@ class OperatorMeasurement:
     """Records pending outside at a source; NaN where it reports none, and at other operators."""
     backlog_growth: float
     """Records/s by which `backlog` grew."""
+    source_wait: float
+    """Seconds that a record waits before a source reads it: the mean backlog over the rate at which
+    it is read. 0 where the source reports no backlog, and at other operators."""
     upstream_backlog: float
     """Of the records that wait at sources upstream, how many will reach it; 0 at a source, NaN
     where one of those sources reports no backlog."""

@@ -23,9 +23,16 @@ def a_dataflow(**upstream: tuple[str, ...]) -> JobLayout:
 CHAIN = a_dataflow(gen=(), split=("gen",), out=("split",))
 
 
-def arrivals(layout, *, processed, emitted, growth=NAN):
-    growths = {name: growth if name in layout.sources else NAN for name in layout.operators}
-    return arrival_rates(layout, processed=processed, emitted=emitted, backlog_growth=growths)
+def arrivals(layout, *, processed, emitted, growth=NAN, back_pressure=0.0):
+    return arrival_rates(
+        layout,
+        processed=processed,
+        emitted=emitted,
+        backlog_growth={
+            name: growth if name in layout.sources else NAN for name in layout.operators
+        },
+        back_pressure=dict.fromkeys(layout.operators, back_pressure),
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,26 @@ def test_the_growth_of_a_backlog_counts_as_arrivals_at_every_operator(out, growt
     )
 
     assert tuple(found.values()) == arrived
+
+
+@pytest.mark.parametrize(
+    ("back_pressure", "growth", "arrived"),
+    [
+        pytest.param(0.35, NAN, 600, id="held back: what it reads while nothing blocks it"),
+        pytest.param(0.05, NAN, 390, id="hardly held back: what it reads"),
+        pytest.param(NAN, NAN, 390, id="not known: what it reads"),
+        pytest.param(0.99, NAN, 780, id="always held back: at most twice what it reads"),
+        pytest.param(0.99, 210, 600, id="held back with a backlog: the backlog says it"),
+    ],
+)
+def test_a_source_that_is_held_back_has_unmet_demand(back_pressure, growth, arrived):
+    rates = {"gen": 390, "split": 390, "out": 390}
+
+    found = arrivals(
+        CHAIN, processed=rates, emitted=rates, growth=growth, back_pressure=back_pressure
+    )
+
+    assert tuple(found.values()) == pytest.approx((arrived, arrived, arrived))
 
 
 def test_a_backlog_that_vanishes_leaves_unknown_what_arrived_and_what_reaches_the_operators():

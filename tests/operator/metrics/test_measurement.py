@@ -256,6 +256,27 @@ def test_without_the_helper_busy_time_and_markers_stand_in():
     assert measured.end_to_end.throughput == pytest.approx(100)
 
 
+def test_a_record_that_waits_at_the_source_is_late_though_markers_do_not_wait():
+    loads = {
+        "gen": Load(rate=500, helper=False, pending=1000.0, pending_growth=300.0),
+        "match": Load(rate=500, busy=0.8, helper=False, marker=0.020),
+        "count": Load(rate=500, busy=0.3, helper=False, marker=0.050),
+        "out": Load(rate=500, busy=0.1, helper=False, marker=0.060),
+    }
+    layout = a_layout()
+
+    measured = measure(a_window(layout, loads), layout)
+
+    # 1,000 records at the start and 19,000 after a minute, of which 500 are read each second.
+    wait = 10_000 / 500
+    work = (0.8 + 0.3 + 0.1) / 500
+    assert measured.operators["gen"].source_wait == pytest.approx(wait)
+    assert measured.end_to_end.mean == pytest.approx(wait + 0.060 + work)
+    match, count = measured.operators["match"], measured.operators["count"]
+    assert match.response_time == pytest.approx(wait + 0.020 + 0.8 / 500)
+    assert count.response_time == pytest.approx(0.050 - 0.020 + 0.3 / 500)
+
+
 def test_without_the_helper_the_agents_sample_tells_mean_and_variance():
     loads = {name: Load(rate=100, helper=False, agent=True) for name in STEADY}
     loads["match"] = Load(rate=100, service_scv=0.5, helper=False, agent=True, other=0.5)
