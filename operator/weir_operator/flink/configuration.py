@@ -68,7 +68,10 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "taskmanager.network.memory.buffer-debloat.period": "50 ms",
         # On rebalance edges records follow speed; without it the slowest pool sets the pace.
         "taskmanager.network.adaptive-partitioner.enabled": "true",
-        "metrics.latency.interval": "1000",
+        # Flink keeps the last 128 markers of each source subtask, by default of two minutes: what
+        # is long past would hide a rise, and count as a violation after a fall.
+        "metrics.latency.interval": "500",
+        "metrics.latency.history-size": "20",
     }
 )
 """What Weir sets unless the user says otherwise."""

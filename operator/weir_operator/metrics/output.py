@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.rates import bound_of, counter_rise, last_value, mean, quantile, ratio
+from weir_operator.metrics.rates import bound_of, counter_rise, mean, mean_value, quantile, ratio
 from weir_operator.metrics.replica import MS, US
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.source import Series, Window
@@ -151,20 +151,30 @@ def mean_age(scopes: Sequence[Scope]) -> float:
 
 
 def marker_age(scopes: Sequence[Scope], pick: Callable[[list[float]], float] = min) -> float:
-    """Return the median time of latency markers from the source, seconds, over replicas.
+    """Return the time of latency markers from the source, seconds: means of medians, by records.
 
     Args:
         scopes: Series of all replicas of an operator.
         pick: Which of its functions is meant: the least age is that at its entry, the greatest that
             at its last function, which in an operator of several vertices lies far behind.
     """
-    medians: dict[str, list[float]] = {}
+    medians: dict[str, list[tuple[float, float]]] = {}
     for scope in scopes:
+        taken = sum(counter_rise(each).amount for each in scope.get(names.RECORDS_IN, ()))
         for series in scope.get(names.LATENCY_MARKER, ()):
             if series.labels.get("quantile") == names.MARKER_QUANTILE:
-                medians.setdefault(_function(series), []).append(last_value(series))
-    known = [age for age in map(mean, medians.values()) if not math.isnan(age)]
+                medians.setdefault(_function(series), []).append((mean_value(series), taken))
+    known = [age for age in map(_mean_by_records, medians.values()) if not math.isnan(age)]
     return (pick(known) if known else math.nan) * MS
+
+
+def _mean_by_records(aged: Sequence[tuple[float, float]]) -> float:
+    """Mean of ages over replicas, each by its records; evenly where some are not counted."""
+    known = [(age, records) for age, records in aged if not math.isnan(age)]
+    counted = sum(records for _, records in known)
+    if counted > 0:
+        return sum(age * records for age, records in known) / counted
+    return mean(age for age, _ in known)
 
 
 def _function(series: Series) -> str:

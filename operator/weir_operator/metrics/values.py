@@ -28,8 +28,8 @@ class ResponseFrom(StrEnum):
     AGE = "age"
     """The helper's ages of records since their event time."""
     MARKERS = "markers"
-    """Flink's latency markers, medians of the last 128 per replica, with the wait at the source and
-    the work, which both pass them by; because nothing better is known."""
+    """Flink's latency markers, which are medians per replica, with the wait at the source and the
+    work, which both pass them by; because nothing better is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -277,6 +277,31 @@ def test_a_record_that_waits_at_the_source_is_late_though_markers_do_not_wait():
     assert count.response_time == pytest.approx(0.050 - 0.020 + 0.3 / 500)
 
 
+def test_a_replica_counts_in_the_time_of_markers_by_its_records():
+    layout = a_layout(replicas={"match": 2})
+    loads = {
+        "gen": Load(rate=100, helper=False),
+        "match": Load(rate=100, busy=0.5, helper=False, marker=0.020),
+        "count": Load(rate=100, busy=0.3, helper=False),
+        "out": Load(rate=100, busy=0.1, helper=False),
+    }
+    hot = layout.operators["match"].replicas[0].tm_id
+
+    def reshare(series):
+        factor = {names.RECORDS_IN: 1.4, names.LATENCY_MARKER: 20.0}.get(series.name, 1.0)
+        if names.mangle(hot) != series.labels["tm_id"]:
+            factor = {names.RECORDS_IN: 0.6}.get(series.name, 1.0)
+        return replace(series, values=tuple(value * factor for value in series.values))
+
+    window = changed(a_window(layout, loads), reshare, where=is_of("match"))
+
+    measured = measure(window, layout)
+
+    # 70 of 100 records take 400 ms to the hot replica, the others 20 ms to the other.
+    work = measured.operators["match"].service_mean
+    assert measured.operators["match"].response_time == pytest.approx(0.7 * 0.4 + 0.3 * 0.02 + work)
+
+
 def test_without_the_helper_the_agents_sample_tells_mean_and_variance():
     loads = {name: Load(rate=100, helper=False, agent=True) for name in STEADY}
     loads["match"] = Load(rate=100, service_scv=0.5, helper=False, agent=True, other=0.5)
