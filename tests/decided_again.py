@@ -16,7 +16,7 @@ from weir_operator.loop.decision_records import (
     RecordStore,
 )
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import cut_all_to_splits
+from weir_operator.loop.proposals import cut_all
 from weir_operator.wiring import assembly
 from weir_operator.wiring.standby_advice import app_of_start
 from weir_policies.model.dataflow import Dataflow
@@ -52,7 +52,7 @@ def propose_again(managers: Managers, tick: JobTick, decided: dict[str, Decision
         for name in tick.operators
     }
     flow = Dataflow(operators=tick.operators, edges=tick.edges)
-    return cut_all_to_splits(managers.propose(seen, flow), tick.splits)
+    return cut_all(managers.propose(seen, flow), seen, tick.splits)
 
 
 def tell_again(managers: Managers, tick: JobTick, decided: dict[str, DecisionRecord]) -> None:

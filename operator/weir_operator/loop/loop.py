@@ -55,7 +55,7 @@ from weir_operator.loop.proposals import (
     Proposal,
     Ruling,
     add_limiting_factor,
-    cut_all_to_splits,
+    cut_all,
 )
 from weir_operator.loop.separation import (
     SharedOperators,
@@ -384,7 +384,7 @@ class ApplicationController:
         seen = self._gatherer.observe(snapshot, status, budgets, self._am.sharing.tuned.weights)
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         splits = splits_of(snapshot.app)
-        proposals = cut_all_to_splits(self._managers.propose(seen, flow), splits)
+        proposals = cut_all(self._managers.propose(seen, flow), seen, splits)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)

@@ -7,7 +7,7 @@ for it in vain. Pure. Arbitration reports full pools and the restart budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weir_operator.rescale.journal import DeploymentMap
@@ -17,7 +17,7 @@ from weir_policies.kernels.expectation import expect
 from weir_policies.kernels.explaining import AT_MOST
 from weir_policies.kernels.wording import format_deployment, format_time
 from weir_policies.model.cost import kind_of_change
-from weir_policies.model.node_types import Deployment, speed_of
+from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.policy import Candidate, ChangeKind, Decision, Neighbourhood, Observation
 
 
@@ -92,37 +92,126 @@ def add_limiting_factor(
     return replace(ruling, verdicts=verdicts)
 
 
-def cut_all_to_splits(
-    proposals: Mapping[str, Proposal], splits: Mapping[str, float]
+def cut_all(
+    proposals: Mapping[str, Proposal],
+    observations: Mapping[str, Observation],
+    splits: Mapping[str, float],
 ) -> dict[str, Proposal]:
-    """Return the proposals, each cut to the splits of its source."""
+    """Return the proposals, each cut to the splits of its source and to what its pools have left.
+
+    A policy knows the limit of a pool, not what other operators hold of it. The most urgent
+    proposal gets its part first. New replicas start before old ones stop, so what an operator gives
+    up in the same change is not free yet.
+
+    Args:
+        proposals: One per operator that may change.
+        observations: Of all operators.
+        splits: What each source shares among its replicas, NaN where unknown.
+    """
+    room = _find_room(observations)
+    cut: dict[str, Proposal] = {}
+    for name in sorted(proposals, key=lambda name: -proposals[name].decision.urgency):
+        proposal = cut_to_splits(proposals[name], splits.get(name, math.nan))
+        if proposal.kind is ChangeKind.RESCALE:
+            proposal = cut_to_room(proposal, room)
+        for pool, added in _added(proposal).items():
+            if pool in room:
+                room[pool] -= added
+        cut[name] = proposal
+    return {name: cut[name] for name in proposals}
+
+
+def _find_room(observations: Mapping[str, Observation]) -> dict[str, int]:
+    """Return how many replicas may be added, by pool that has a limit."""
+    limits: dict[str, int] = {}
+    held: dict[str, int] = {}
+    for seen in observations.values():
+        for each in seen.model.node_types:
+            # That of a source may be lowered to its splits.
+            if each.pool_limit is not None:
+                limits[each.pool] = max(each.pool_limit, limits.get(each.pool, 0))
+        for pool, count in seen.deployment.per_pool(seen.model.node_types).items():
+            held[pool] = held.get(pool, 0) + count
+    return {pool: max(0, limit - held.get(pool, 0)) for pool, limit in limits.items()}
+
+
+def _added(proposal: Proposal) -> dict[str, int]:
+    """Return how many replicas a proposal adds, by pool that grows."""
+    seen = proposal.observation
+    now = seen.deployment.per_pool(seen.model.node_types)
+    target = proposal.decision.target.per_pool(seen.model.node_types)
     return {
-        name: cut_to_splits(each, splits.get(name, math.nan)) for name, each in proposals.items()
+        pool: count - now.get(pool, 0) for pool, count in target.items() if count > now.get(pool, 0)
     }
+
+
+def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:
+    """Return the proposal with no more new replicas in a pool than it has room for.
+
+    Args:
+        proposal: Of a manager.
+        room: Replicas that may be added, by pool that has a limit.
+    """
+    types = proposal.observation.model.node_types
+    target = proposal.decision.target
+    counts = list(target)
+    full: list[str] = []
+    for pool, added in _added(proposal).items():
+        excess = added - room.get(pool, added)
+        if excess > 0:
+            full.append(f"{room[pool]} more of pool {pool}")
+            _take_slowest(
+                counts, [i for i in range(len(types)) if types[i].pool == pool], excess, types
+            )
+    if not full:
+        return proposal
+    allowed = f"{format_deployment(target, types)}, as there is room for only {' and '.join(full)}"
+    return _cut(
+        proposal, counts, allowed, "Chosen: the part of the decision that the pools have room for"
+    )
 
 
 def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
     """Return the proposal with no more replicas than the source has splits, or than it has now.
 
-    The slowest go first, of equals the dearest: each split is read by one replica. Where what is
-    left does no more work than what runs, the operator stays.
+    Each split is read by one replica.
 
     Args:
         proposal: Of a manager; its pools are within the splits, their sum need not be.
         splits: What the source shares among its replicas; NaN where unknown.
     """
-    seen, decision = proposal.observation, proposal.decision
-    now, target, types = seen.deployment, decision.target, seen.model.node_types
+    seen, target = proposal.observation, proposal.decision.target
+    now, types = seen.deployment, seen.model.node_types
     maximum = now.size if math.isnan(splits) else max(int(splits), now.size)
     if math.isnan(splits) or target.size <= maximum:
         return proposal
     counts = list(target)
-    for place in sorted(range(len(types)), key=lambda i: (types[i].speedup, -types[i].price)):
-        counts[place] -= min(counts[place], sum(counts) - maximum)
+    _take_slowest(counts, range(len(types)), target.size - maximum, types)
+    return _cut(
+        proposal,
+        counts,
+        f"{target.size} replicas of a source with {describe_splits(splits)}",
+        "Chosen: the part of the decision that the source has splits for",
+    )
+
+
+def _take_slowest(
+    counts: list[int], places: Iterable[int], excess: int, types: Sequence[NodeType]
+) -> None:
+    """Take replicas away; the slowest go first, of equals the dearest."""
+    for place in sorted(places, key=lambda i: (types[i].speedup, -types[i].price)):
+        taken = min(counts[place], excess)
+        counts[place] -= taken
+        excess -= taken
+
+
+def _cut(proposal: Proposal, counts: Sequence[int], allowed: str, verdict: str) -> Proposal:
+    """Return the proposal with a smaller target, or to stay where that does no more work."""
+    seen, decision = proposal.observation, proposal.decision
+    now, target, types = seen.deployment, decision.target, seen.model.node_types
     cut = Deployment(tuple(counts))
     if speed_of(cut, types) <= speed_of(now, types):
         cut = now
-    allowed = f"{target.size} replicas of a source with {describe_splits(splits)}"
     start = "Stays" if cut == now else f"Goes to {format_deployment(cut, types)}"
     [expectation] = expect(seen, [cut])
     known = {each.deployment: each for each in decision.candidates}
@@ -130,7 +219,7 @@ def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
         deployment=cut,
         score=known[cut].score if cut in known else math.nan,
         expectation=expectation,
-        verdict="Chosen: the part of the decision that the source has splits for",
+        verdict=verdict,
     )
     others = [
         replace(each, verdict=f"Rejected: {allowed}") if each.deployment == target else each

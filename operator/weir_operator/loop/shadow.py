@@ -27,7 +27,7 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import Proposal, cut_all_to_splits
+from weir_operator.loop.proposals import Proposal, cut_all
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartTokens
@@ -277,8 +277,8 @@ class ShadowDeployment:
         differing = [
             name for name in seen.proposals if imagined[name] is not seen.observations[name]
         ]
-        again = cut_all_to_splits(
-            self._managers.imagine(imagined, seen.flow, differing=differing), seen.splits
+        again = cut_all(
+            self._managers.imagine(imagined, seen.flow, differing=differing), imagined, seen.splits
         )
         return {name: again.get(name, real) for name, real in seen.proposals.items()}
 
