@@ -189,6 +189,5 @@ COPY --from=history-dependencies /opt/weir /opt/weir
 COPY --from=weir /overlay /opt/weir
 # What JobManagers run to answer a question of Weir's, and the agent that Flink's pods copy from
 # here; `make jars` compiles them.
-COPY build/jars/weir-programs.jar build/jars/weir-agent.jar build/jars/weir-standby.jar \
-    /opt/weir/share/weir/
+COPY build/jars/weir-programs.jar build/jars/weir-agent.jar /opt/weir/share/weir/
 CMD ["controller", "--json-logs"]

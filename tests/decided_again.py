@@ -7,18 +7,20 @@ decision must come out as it was, to the last bit.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from weir_operator.loop.decision_records import (
     DecisionRecord,
     JobTick,
     LearningOutcome,
+    LoopStart,
     RecordStore,
 )
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.proposals import cut_all
+from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
-from weir_operator.wiring.standby_advice import app_of_start
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Decision
 
@@ -40,6 +42,14 @@ def decide_again(path) -> list[tuple[Decision, Decision]]:
             pairs += [(decided[name].decision, each.decision) for name, each in again.items()]
         tell_again(managers, tick, decided)
     return pairs
+
+
+def app_of_start(start: LoopStart) -> StreamApp:
+    """Return the StreamApp of a start, as far as it was recorded."""
+    written = json.loads(json.dumps(start.app))
+    # The program is not recorded, because no decision depends on it; but a StreamApp has one.
+    written["spec"]["flink"]["image"] = "not/recorded"
+    return StreamApp.model_validate_json(json.dumps(written))
 
 
 def propose_again(managers: Managers, tick: JobTick, decided: dict[str, DecisionRecord]):

@@ -24,12 +24,10 @@ from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
-from weir_operator.runtime.kubernetes.pod_states import condition
 from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
@@ -127,7 +125,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
                 settings=replace(settings, via=via),
                 initial=self._initial,
                 directives=lambda: Directives(revision=self._revision()),
-                standby=standby_pools(self._app),
             )
             for via in ("Auto", "Savepoint", "Checkpoint")
         }
@@ -146,17 +143,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
                 f"Expected the job to get to {target}, got {end.step}: {end.failure}"
             )
         return end
-
-    async def warm_standby(self) -> tuple[str, ...]:
-        """Return the names of the standby pods that are warm now."""
-        return tuple(
-            sorted(
-                str(pod["metadata"]["name"])
-                for pod in await self.place.pods("standby")
-                if "deletionTimestamp" not in pod["metadata"]
-                and condition(pod, "Ready").get("status") == "True"
-            )
-        )
 
     async def replica(self, operator: str) -> Replica:
         [found] = [each for each in await self.runtime.replicas() if each.operator == operator]

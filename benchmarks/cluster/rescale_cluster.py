@@ -1,4 +1,4 @@
-"""What a rescale costs on a real cluster, and two replicas more with pods that wait or without.
+"""What a rescale costs on a real cluster, and two replicas more.
 
 One replica of `match` is moved between two pools and back, ten times; each move starts a pod while
 the job runs, and stops the job once the new TaskManager is registered. Then two pods at once.
@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
-from benchmarks.cluster.cluster_job import POOLS, ClusterJob, Wanted
+from benchmarks.cluster.cluster_job import ClusterJob, Wanted
 from benchmarks.cluster.place import open_place
 from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.flink.ledger import longest_gap, read_arrivals
@@ -64,7 +61,7 @@ async def _run() -> list[Figure]:
         ]
         ledger = await job.finish()
         arrivals = read_arrivals(job.out)
-    more = [*await _two_more(standby=2, limit=4.0), *await _two_more(standby=0, limit=8.0)]
+    more = await _two_more()
     gaps = [
         longest_gap(arrivals, end.times[str(Step.STOP)], end.times[str(Step.DONE)] + AFTERWARDS)
         for end in moves
@@ -98,24 +95,20 @@ async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[Re
     return ends
 
 
-async def _two_more(*, standby: int, limit: float) -> list[Figure]:
-    """Give `match` two replicas more and take them away, with pods that wait or without."""
-    name = "two replicas more, standby" if standby else "two replicas more, cold"
-    pools: Sequence[Mapping[str, Any]] = ({**POOLS[0], "standby": standby}, POOLS[1])
-    wanted = replace(JOB, pools=pools)
+async def _two_more() -> list[Figure]:
+    """Give `match` two replicas more and take them away."""
     target = {**HOME, "match": {"first/500m": 4}}
     ends: list[RescaleJournal] = []
     async with (
         open_place("weir-bench") as place,
-        ClusterJob(place, wanted.app(place), wanted.initial) as job,
+        ClusterJob(place, JOB.app(place), JOB.initial) as job,
     ):
         await job.lifecycle.bring_up()
         await asyncio.sleep(WARM_UP)
         for _ in range(TWO_MORE_TIMES):
-            await job.until_warm(standby)
             await asyncio.sleep(PAUSE)
             ends.append(await job.change(target))
             await asyncio.sleep(PAUSE)
             await job.change(HOME)
         ledger = await job.finish()
-    return figures_of_two_more(name, ends, ledger, limit)
+    return figures_of_two_more(ends, ledger, limit=8.0)

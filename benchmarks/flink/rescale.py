@@ -12,7 +12,7 @@ from benchmarks.flink.steered_job import figures_of_two_more
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.rescale.journal import RescaleJournal, Step
 
-ABOUT = "records lost or doubled, output gaps and standby on a real Flink"
+ABOUT = "records lost or doubled, and output gaps on a real Flink"
 DURATION = "8 min"
 
 TWO_MORE_TIMES = 5
@@ -29,8 +29,7 @@ async def _run() -> list[Figure]:
     return [
         *await _gaps(6, match=2, aggregate=2, times=9, limit=0.5),
         *await _gaps(20, match=10, aggregate=8, times=5, limit=1.5),
-        *await _two_more(standby=2, limit=2.0),
-        *await _two_more(standby=0, limit=6.0),
+        *await _two_more(),
     ]
 
 
@@ -75,14 +74,12 @@ async def _gaps(
     ]
 
 
-async def _two_more(*, standby: int, limit: float) -> list[Figure]:
-    """Give `match` two replicas more and take them away, with TaskManagers that wait or without."""
-    name = "two replicas more, standby" if standby else "two replicas more, cold"
+async def _two_more() -> list[Figure]:
+    """Give `match` two replicas more and take them away."""
     trips = Trips(
-        name=f"rescale-standby-{standby}",
+        name="rescale-two-more",
         rates=[40.0],
         initial=deployments({"large/1": 2}, {"large/1": 2}),
-        standby={"large": standby} if standby else {},
     )
     trips.clear()
     more = deployments({"large/1": 4}, {"large/1": 2})
@@ -91,13 +88,12 @@ async def _two_more(*, standby: int, limit: float) -> list[Figure]:
         await cluster.lifecycle.bring_up()
         await asyncio.sleep(8.0)  # the JVMs compile what they run
         for _ in range(TWO_MORE_TIMES):
-            await cluster.until_warm(standby)
             await asyncio.sleep(3.0)
             ends.append(await cluster.change(more))
             await asyncio.sleep(3.0)
             await cluster.change(trips.initial)
         ledger = await cluster.finish()
-    return figures_of_two_more(name, ends, ledger, limit)
+    return figures_of_two_more(ends, ledger, limit=6.0)
 
 
 def _median(ends: Sequence[RescaleJournal], before: Step, after: Step) -> float:

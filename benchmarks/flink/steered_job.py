@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.ledger import Ledger, read_proof
-from weir_operator.clock import SystemClock, wait_until
+from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
@@ -28,7 +28,6 @@ from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
-from weir_operator.runtime.standby import StandbyPool
 from weir_policies.policy import OperatorModel
 
 Where = TypeVar("Where", bound=Runtime)
@@ -71,23 +70,6 @@ class SteeredJob(Generic[Where]):
             await asyncio.sleep(0.2)
         raise RuntimeError(f"Expected the job to run within {limit:g} s, got tasks that do not")
 
-    async def warm_standby(self) -> tuple[str, ...]:
-        """Return the names of the standby TaskManagers that are warm now; a job may have none."""
-        return ()
-
-    async def until_warm(self, count: int, *, limit: float = 180.0) -> tuple[str, ...]:
-        """Look after the job until so many standby TaskManagers are warm; return their names."""
-
-        async def look() -> tuple[str, ...] | None:
-            await self.lifecycle.heal()
-            warm = await self.warm_standby()
-            return warm if len(warm) == count else None
-
-        found = await wait_until(look, clock=self.clock, timeout=limit, period=0.2)
-        if found is None:
-            raise RuntimeError(f"Expected {count} warm TaskManagers within {limit:g} s, got others")
-        return found
-
     async def finish(self) -> Ledger:
         """Stop the job with a savepoint and return what its ledger says then."""
         await self.lifecycle.suspend()
@@ -102,7 +84,6 @@ class SteeredJob(Generic[Where]):
         initial: DeploymentMap,
         models: Mapping[str, OperatorModel] | None = None,
         directives: Callable[[], Directives] = Directives,
-        standby: Mapping[str, StandbyPool] | None = None,
     ) -> Lifecycle:
         """Put engine and lifecycle together."""
         rescaler = Rescaler(
@@ -128,14 +109,14 @@ class SteeredJob(Generic[Where]):
             directives=directives,
             models=models,
             settings=settings,
-            standby=standby,
         )
 
 
 def figures_of_two_more(
-    name: str, ends: Sequence[RescaleJournal], ledger: Ledger, limit: float
+    ends: Sequence[RescaleJournal], ledger: Ledger, *, limit: float
 ) -> list[Figure]:
     """Return what changes took that gave an operator two replicas more."""
+    name = "two replicas more"
     times = [end.times[str(Step.DONE)] - end.created for end in ends]
     started = [end.times[str(Step.STOP)] - end.times[str(Step.START)] for end in ends]
     return [

@@ -25,7 +25,6 @@ from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import memory_needs_of
 from weir_operator.runtime.settings import LocalSettings
-from weir_operator.runtime.standby import StandbyPool
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -53,8 +52,6 @@ class Trips:
     """Flink's configuration beside Weir's and the example's own."""
     rescale: Callable[[RescaleSettings], RescaleSettings] = lambda settings: settings
     """Changes how long the steps of a change may take."""
-    standby: Mapping[str, int] = field(default_factory=dict)
-    """TaskManagers that wait for an operator, by pool."""
     job_spec: Callable[[JobSpec], JobSpec] = lambda spec: spec
     """Changes how the job is submitted, to break it."""
     jar: Path = REPOSITORY / "build/jars/trips.jar"
@@ -159,10 +156,6 @@ class TripsCluster(SteeredJob[LocalRuntime]):
                 for name, each in assembly.operator_managers(app).items()
                 if each.fixed is None
             },
-            standby={
-                pool: StandbyPool(count=count, price=0.0)
-                for pool, count in self.trips.standby.items()
-            },
         )
         return self
 
@@ -182,10 +175,6 @@ class TripsCluster(SteeredJob[LocalRuntime]):
     def detach(self) -> None:
         """Leave everything running when the context ends."""
         self._detached = True
-
-    async def warm_standby(self) -> tuple[str, ...]:
-        """Return the ids of the standby TaskManagers that are warm now."""
-        return await self.runtime.standby()
 
     async def change(self, target: DeploymentMap) -> RescaleJournal:
         """Take the job to `target`."""

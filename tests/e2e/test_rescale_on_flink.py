@@ -143,34 +143,6 @@ async def test_a_change_whose_controller_is_killed_is_finished_by_the_next_one(t
     assert wrong(ledger) == EXACT
 
 
-@pytest.mark.long
-async def test_a_rescale_takes_the_task_managers_that_wait_and_they_are_replaced(tmp_path):
-    initial = deployments({"small/500m": 1}, {"small/500m": 1})
-    target = deployments({"small/500m": 1, "large/1": 1}, {"small/500m": 1})
-    trips = Trips(
-        name="standby", rates=[20.0], initial=initial, standby={"large": 1}, root=tmp_path
-    )
-
-    async with TripsCluster(trips) as cluster:
-        await cluster.lifecycle.bring_up()
-        [waiting] = await cluster.until_warm(1)
-        process = pid_of(cluster, waiting)
-        end = await cluster.change(target)
-        [taken] = [r.id for r in await cluster.runtime.replicas() if r.pool == "large"]
-        same = pid_of(cluster, taken) == process
-        after = await has_output(cluster)
-        [next_one] = await cluster.until_warm(1)
-        ledger = await cluster.finish()
-
-    assert end.step is Step.DONE
-    assert taken == waiting
-    assert same
-    assert after
-    assert next_one != waiting
-    assert wrong(ledger) == EXACT
-    assert processes.find_under(cluster.runtime.folder) == {}
-
-
 def pid_of(cluster, id_):
     folder = cluster.runtime.folder / "tm" / id_ / "conf"
     return processes.find_under(cluster.runtime.folder)[folder].pid

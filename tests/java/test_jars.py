@@ -131,11 +131,10 @@ def test_a_java_without_a_version_is_refused_with_what_it_said(fake_java):
 
 
 def test_the_repositorys_own_jars_hold_the_helper_and_the_jobs(tmp_path):
-    helper, programs, standby, *examples, foreign = jars.build_all(tmp_path)
+    helper, programs, *examples, foreign = jars.build_all(tmp_path)
 
     assert "dev/weir/Weir.class" in names_in(helper)
     assert {f"dev/weir/{each.stem}.class" for each in jars.PROGRAMS} <= names_in(programs)
-    assert "dev/weir/Standby.class" in names_in(standby)
     entries = ("Trips", "Routes", "WordCount", "HotItems", "Nexmark")
     for jar, entry in zip(examples, entries, strict=True):
         assert {"dev/weir/Weir.class", f"example/{entry}.class"} <= names_in(jar)

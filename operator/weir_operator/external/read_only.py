@@ -71,9 +71,6 @@ class ExternalRuntime:
         """Refuse."""
         _refuse("start TaskManagers")
 
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Start none; a manifest asks for none."""
-
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
         _refuse("stop TaskManagers")

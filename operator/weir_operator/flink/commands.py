@@ -165,7 +165,6 @@ def task_manager_command(
     processors: int = 1,
     archive_options: tuple[str, ...] = (),
     agent: Path | None = None,
-    waiting: tuple[str, ...] = (),
     user_options: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the command line of a TaskManager.
@@ -177,7 +176,6 @@ def task_manager_command(
         processors: Cores of the largest size of its pool.
         archive_options: With which its JVM uses an archive of classes.
         agent: Weir's agent; `None` starts it without.
-        waiting: Options with which its JVM waits for an operator, see `standby`.
         user_options: From `java_options`.
     """
     return (
@@ -185,7 +183,6 @@ def task_manager_command(
         *task_manager_options(memory.jvm, processors=processors),
         *archive_options,
         *agent_options(agent),
-        *waiting,  # last of the agents: while it waits, the JVM goes no further
         *user_options,
         *_logging(configuration_dir),
         "-cp",

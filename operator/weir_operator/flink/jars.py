@@ -37,8 +37,6 @@ PROGRAMS = tuple(
     )
 )
 """What JobManagers run to answer a question of Weir's, and the job that is a SQL script."""
-STANDBY = REPOSITORY / "java/dev/weir/Standby.java"
-"""The agent with which a TaskManager waits for its operator."""
 JARS = REPOSITORY / "build/jars"
 EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
@@ -126,8 +124,6 @@ def build_jar(
     *,
     entry_class: str | None = None,
     resources: Sequence[Path] = (),
-    manifest: Mapping[str, str] = MappingProxyType({}),
-    services: Mapping[str, str] = MappingProxyType({}),
     home: Path | None = None,
 ) -> Path:
     """Compile Java sources into a jar, unless the jar was built from exactly these.
@@ -137,8 +133,6 @@ def build_jar(
         jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
         entry_class: What the jar's manifest names as its main class, if any.
         resources: Files that the job reads from its jar, by their names.
-        manifest: What else it says.
-        services: The class that provides a service, by the service's interface.
         home: The folder of the Flink to compile against; `None` takes the installed one.
 
     Returns:
@@ -148,9 +142,8 @@ def build_jar(
         PermanentError: There is no compiler, a source is missing, or one does not compile; the
             compiler's first message is reported.
     """
-    if entry_class:
-        manifest = {"Main-Class": entry_class, **manifest}
-    digest = _digest([*sources, *resources], manifest, services, home or flink_home())
+    manifest = {"Main-Class": entry_class} if entry_class else {}
+    digest = _digest([*sources, *resources], manifest, home or flink_home())
     if _digest_in(jar) == digest:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +153,7 @@ def build_jar(
         unfinished = Path(folder) / jar.name
         for resource in resources:
             shutil.copy(resource, classes)
-        _pack(classes, unfinished, manifest=manifest, services=services, digest=digest)
+        _pack(classes, unfinished, manifest=manifest, digest=digest)
         unfinished.replace(jar)
     return jar
 
@@ -188,27 +181,12 @@ def build_example(name: str, folder: Path = JARS) -> Path:
     )
 
 
-def build_standby_agent(folder: Path = JARS) -> Path:
-    """Build the agent with which a TaskManager waits for its operator; return the jar.
-
-    Raises:
-        PermanentError: As `build_jar`.
-    """
-    return build_jar(
-        [STANDBY],
-        folder / "weir-standby.jar",
-        manifest={"Premain-Class": "dev.weir.Standby"},
-        services={"org.apache.flink.runtime.rpc.RpcSystemLoader": "dev.weir.Standby$Loader"},
-    )
-
-
 def build_all(folder: Path = JARS) -> tuple[Path, ...]:
     """Build the repository's own jars: the helper, the example jobs, and one without the helper."""
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
         build_jar(PROGRAMS, folder / "weir-programs.jar"),
-        build_standby_agent(folder),
         *(build_example(name, folder) for name in EXAMPLES),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )
@@ -239,10 +217,8 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _digest(
-    sources: Sequence[Path], manifest: Mapping[str, str], services: Mapping[str, str], home: Path
-) -> str:
-    digest = hashlib.sha256(f"{home} {dict(manifest)} {dict(services)}".encode())
+def _digest(sources: Sequence[Path], manifest: Mapping[str, str], home: Path) -> str:
+    digest = hashlib.sha256(f"{home} {dict(manifest)}".encode())
     for source in sources:
         try:
             digest.update(b"\0" + source.name.encode() + b"\0" + source.read_bytes())
@@ -268,22 +244,13 @@ def _compile(sources: Sequence[Path], classes: Path, libraries: str) -> None:
         raise PermanentError(f"javac: {_first_line(result.stderr or result.stdout)}")
 
 
-def _pack(
-    classes: Path,
-    jar: Path,
-    *,
-    manifest: Mapping[str, str],
-    services: Mapping[str, str],
-    digest: str,
-) -> None:
+def _pack(classes: Path, jar: Path, *, manifest: Mapping[str, str], digest: str) -> None:
     lines = {"Manifest-Version": "1.0", **manifest}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(  # Java looks for it at the front
             "META-INF/MANIFEST.MF", "".join(f"{key}: {value}\n" for key, value in lines.items())
         )
         archive.writestr(_DIGEST, digest)
-        for interface, provider in services.items():
-            archive.writestr(f"META-INF/services/{interface}", f"{provider}\n")
         for path in sorted(each for each in classes.rglob("*") if each.is_file()):
             archive.write(path, path.relative_to(classes))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from weir_operator.runtime.protocol import Deployments
-from weir_operator.runtime.standby import StandbyPool, standby_cost
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 
@@ -25,9 +23,8 @@ def cost_per_hour(
     prices: Mapping[str, float],
     *,
     job_manager: float,
-    standby: Mapping[str, StandbyPool] = MappingProxyType({}),
 ) -> float:
-    """Return the currency per hour of all replicas, the JobManager and standby TaskManagers.
+    """Return the currency per hour of all replicas and the JobManager.
 
     A replica of a node type that the manifest has no more costs nothing that is known: it is left
     out until the next change has ended it.
@@ -37,4 +34,4 @@ def cost_per_hour(
         for counts in deployments.values()
         for node_type, count in counts.items()
     )
-    return job_manager + standby_cost(deployments, standby) + replicas
+    return job_manager + replicas

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from weir_operator.loop.verify import VerdictSettings
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.standby import StandbyPool
 from weir_operator.streamapp.managers import Allowed, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
 from weir_simulator.experiment import PathBound
@@ -43,8 +42,6 @@ class LoopSettings:
     """Name under which the policy of the operators is registered."""
     job_manager_price: float
     """Currency per hour."""
-    standby: Mapping[str, StandbyPool] = field(default_factory=dict)
-    """Pools with standby TaskManagers."""
     max_parallelism: int
     failed_for: float = 1800.0
     """Seconds for which a deployment that did worse is not tried again."""

@@ -65,7 +65,6 @@ WARNINGS = frozenset(
         "RolledBack",
         "SavepointFound",
         "ScalingRefused",
-        "StandbyMissing",
         "StateMissing",
         "StateNotRemoved",
         "SuspendFailed",

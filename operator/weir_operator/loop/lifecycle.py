@@ -18,9 +18,7 @@ from pathlib import PurePosixPath
 from weir_operator.clock import Clock
 from weir_operator.errors import (
     JobFailedError,
-    PermanentError,
     ResizeRefusedError,
-    TemporaryError,
 )
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
@@ -48,7 +46,6 @@ from weir_operator.rescale.stopping import (
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.standby import StandbyPool, replicas_per_pool, wanted_standby
 from weir_policies.policy import OperatorModel
 from weir_simulator.reports.wording import counted
 
@@ -151,10 +148,8 @@ class Lifecycle:
         directives: Callable[[], Directives] = Directives,
         models: Mapping[str, OperatorModel] | None = None,
         settings: RescaleSettings | None = None,
-        standby: Mapping[str, StandbyPool] | None = None,
         check_operators: Callable[[AppStatus, Revision | None], Awaitable[None]] | None = None,
     ) -> None:
-        self._standby = standby or {}
         self._notices = Notices(on_event, clock)
         self._check_operators = check_operators
         self._runtime = runtime
@@ -349,7 +344,6 @@ class Lifecycle:
         elif status.restore_nonce != self._restore_nonce:
             await self._restore_as_asked(self._initial_savepoint)
         elif status.finished:
-            await self._runtime.keep_standby({})
             return Health.FINISHED
         elif status.suspended:
             await self._begin(status, status.restore_path)
@@ -400,7 +394,6 @@ class Lifecycle:
                 # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
                 await self._note_end(status, status.job_id)
             self._report("Suspended", f"The state is in {self._store.load().restore_path}")
-        await self._runtime.keep_standby({})
         await release_replicas(self._runtime)
         return Health.SUSPENDED
 
@@ -487,7 +480,6 @@ class Lifecycle:
         finished = progress is not None and progress.state == FINISHED
         if finished and await self._came_to_its_end(status, job):
             await self._store.save(status.model_copy(update={"finished": True}))
-            await self._runtime.keep_standby({})
             return Health.FINISHED
         if progress is None or progress.state not in LIVE_STATES:
             await self._recover(job, await self._find_cause(job, progress))
@@ -528,20 +520,7 @@ class Lifecycle:
             return Health.RESTARTING
         self._room.forget_waiting()
         await self._improve(alive)
-        await self._keep_standby(self._store.load().deployments)
         return Health.RUNS
-
-    async def _keep_standby(self, deployments: DeploymentMap) -> None:
-        """Have TaskManagers wait for the next change; the job does without where that fails.
-
-        After every change, and after none has failed: what starts takes CPU from the job.
-        """
-        failure = ""
-        try:
-            await self._runtime.keep_standby(wanted_standby(deployments, self._standby))
-        except (TemporaryError, PermanentError) as error:
-            failure = f"Changes start their own TaskManagers, because none can wait: {error}"
-        self._notices.report_while("StandbyMissing", failure)
 
     async def _degrade(self, alive: tuple[Replica, ...]) -> None:
         """Continue with the existing replicas if the others of a job that is down find no place."""
@@ -647,7 +626,11 @@ class Lifecycle:
         """Return whether an upgrade, which stops the job first, would find no place to run."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
-        pools = set(replicas_per_pool(journal.target))
+        pools = {
+            node_type.partition("/")[0]
+            for counts in journal.target.values()
+            for node_type in counts
+        }
         misfit = await self._runtime.find_misfit(journal.revision, pools)
         if not misfit:
             return False

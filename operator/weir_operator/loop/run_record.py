@@ -119,9 +119,6 @@ class TickRecord:
     """Records that wait at the sources."""
     cost_per_hour: Measured
     """In the currency of the manifest's prices, as everywhere here."""
-    standby: int = 0
-    """TaskManagers that are to wait for an operator, as the pools' `standby` asks for them beside
-    the replicas; included in `cost_per_hour`."""
     cost: Measured
     """Paid since the run began."""
     healthy: bool

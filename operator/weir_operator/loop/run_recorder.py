@@ -24,7 +24,6 @@ from weir_operator.loop.run_record import (
 from weir_operator.loop.run_record import Step as StepRecord
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_operator.runtime.standby import wanted_standby
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import ChangeKind
 
@@ -74,7 +73,6 @@ class Recorder:
             tick.deployments,
             self._prices,
             job_manager=self._settings.job_manager_price,
-            standby=self._settings.standby,
         )
         snapshot = tick.snapshot
         now, flow = snapshot.now, snapshot.dataflow
@@ -108,7 +106,6 @@ class Recorder:
                 violated=tick.violated,
                 backlog=app.backlog if app else math.nan,
                 cost_per_hour=hourly,
-                standby=sum(wanted_standby(tick.deployments, self._settings.standby).values()),
                 cost=self._cost,
                 healthy=snapshot.healthy,
                 problems=problems,

@@ -131,7 +131,7 @@ def _header(run: RecordedRun, tick: TickRecord, width: int) -> RenderableType:
         (tick.app, "bold"), f"  {tick.mode}  {wording.clock(tick.elapsed)}", style=""
     )
     money = Text(
-        f"{wording.money(tick.cost_per_hour)} per hour{_standby(tick)},"
+        f"{wording.money(tick.cost_per_hour)} per hour,"
         f" {wording.money(tick.cost)} paid  restarts {tick.restarts}"
     )
     grid = Table.grid(expand=True, padding=(0, 1))
@@ -297,7 +297,7 @@ def _tick_line(tick: TickRecord) -> str:
         f"{tick.objective.statistic} response {wording.seconds(now)} of "
         f"{wording.seconds(tick.objective.bound)} {verdict}, "
         f"backlog {wording.rate(tick.backlog)}, "
-        f"{wording.money(tick.cost_per_hour)} per hour{_standby(tick)}, restarts {tick.restarts}"
+        f"{wording.money(tick.cost_per_hour)} per hour, restarts {tick.restarts}"
     )
     asked = [
         f"{each.name} → {wording.replicas(each.target)}: {each.reason} {each.verdict}".rstrip()
@@ -305,10 +305,6 @@ def _tick_line(tick: TickRecord) -> str:
         if each.target is not None
     ]
     return " | ".join([line, *tick.problems, *asked])
-
-
-def _standby(tick: TickRecord) -> str:
-    return f" with {tick.standby} standby" if tick.standby else ""
 
 
 def _summary_line(summary: RunSummary) -> str:

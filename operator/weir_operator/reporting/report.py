@@ -51,8 +51,7 @@ def render_report(run: RecordedRun) -> str:
         sentence = "There is no summary: this run has not ended, or it was killed."
         blocks.append(Text(sentence, tone="warn"))
     else:
-        standby = max((tick.standby for tick in run.ticks), default=0)
-        blocks.append(Facts(_facts(run.summary, standby=standby)))
+        blocks.append(Facts(_facts(run.summary)))
     if run.ticks:
         blocks += draw_charts(run)
     blocks += [Heading("Changes of the deployment"), _changes(run)]
@@ -78,11 +77,10 @@ def _subtitle(run: RecordedRun) -> str:
     )
 
 
-def _facts(summary: RunSummary, *, standby: int) -> list[Fact]:
+def _facts(summary: RunSummary) -> list[Fact]:
     kept = 1 - summary.violation_share
     broken = summary.violations > 0
     gaps = summary.gaps
-    waiting = f", with {wording.counted(standby, 'standby TaskManager')}" if standby else ""
     return [
         Fact(
             label="Within the bound",
@@ -98,7 +96,7 @@ def _facts(summary: RunSummary, *, standby: int) -> list[Fact]:
         Fact(
             label="Cost",
             value=wording.money(summary.cost),
-            note=f"over {wording.clock(summary.finished - summary.started)}{waiting}",
+            note=f"over {wording.clock(summary.finished - summary.started)}",
         ),
         Fact(
             label="Restarts",

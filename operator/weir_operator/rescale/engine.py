@@ -275,13 +275,7 @@ class Rescaler:
         missing = missing_replicas(await remaining(), journal.wanted)
         added = await self._runtime.start([replace(spec, avoid=avoid) for spec in missing])
         if added and not journal.is_back:
-            bound = sum(each.id in added and each.from_standby for each in await remaining())
-            journal = journal.model_copy(
-                update={
-                    "started": journal.started + len(added),
-                    "from_standby": journal.from_standby + bound,
-                }
-            )
+            journal = journal.model_copy(update={"started": journal.started + len(added)})
 
         leave_job = journal.kind is Kind.RESCALE and not journal.is_back
         asked = -math.inf
@@ -308,9 +302,7 @@ class Rescaler:
             return True if not await self._jobs.unregistered(ids) else None
 
         await self._wait_for_task_managers(journal, lacking, remaining)
-        # Those from standby have loaded what a task needs, and are there to be quick.
-        cold = [each.id for each in await remaining() if each.id in added and not each.from_standby]
-        await self._warm_up(tuple(cold) if leave_job else ())
+        await self._warm_up(added if leave_job else ())
         if journal.kind is Kind.UPGRADE:
             return journal.at(Step.SUBMIT, self._clock.now())
         if leave_job:
@@ -318,7 +310,7 @@ class Rescaler:
             await self._give_sizes(await remaining(), journal)
         return journal.at(Step.STOP if leave_job else Step.REMOVE, self._clock.now())
 
-    async def _warm_up(self, cold: tuple[str, ...]) -> None:
+    async def _warm_up(self, added: tuple[str, ...]) -> None:
         """Have new TaskManagers run their first task while the old job runs.
 
         What their first task loads would be a part of the gap. Another job on the JobManager must
@@ -328,14 +320,14 @@ class Rescaler:
         async def idle() -> bool | None:
             return None if await self._jobs.is_warming_up() else True
 
-        if cold:
+        if added:
             try:
-                await self._jobs.warm_up(cold)
+                await self._jobs.warm_up(added)
                 if await self._until(idle, WARM_UP_DEADLINE) is not None:
                     return
             except (TemporaryError, PermanentError) as error:
                 # Not worth a failed change: without it, the gap is longer.
-                log.info("not warmed up", replicas=cold, failure=str(error))
+                log.info("not warmed up", replicas=added, failure=str(error))
         await self._retried(self._jobs.cancel_warm_up)
         if await self._until(idle, self._settings.submit_deadline) is None:
             raise TemporaryError("The job that warms up TaskManagers did not end")

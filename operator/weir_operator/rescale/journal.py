@@ -143,8 +143,6 @@ class RescaleJournal(BaseModel):
     """None passed after that, and no source said whether any waits."""
     started: int = 0
     """TaskManagers that were added."""
-    from_standby: int = 0
-    """How many of them were standby before."""
     in_place: bool = False
     """The parallelism of an external job is changed where it runs; the job keeps its id."""
     times: dict[str, float] = Field(default_factory=dict)
@@ -287,9 +285,4 @@ def summarise_change(change: RescaleJournal) -> str:
     moved = change.kind in (Kind.RESCALE, Kind.RESIZE, Kind.UPGRADE)
     difference = describe_difference(change.source, change.target) if moved else ""
     did = f"{_DID[change.kind]} {difference}".rstrip()
-    warm = (
-        f" ({change.from_standby} of {change.started} new TaskManagers from standby)"
-        if change.from_standby
-        else ""
-    )
-    return f"{did}{_ENDS[change.step]} in {took:.3g} s{warm}"
+    return f"{did}{_ENDS[change.step]} in {took:.3g} s"

@@ -63,8 +63,6 @@ class Replica:
     known, or no id is used twice."""
     ended: str = ""
     """Why the process before this one ended, in few words; empty where there was none."""
-    from_standby: bool = False
-    """Whether it was standby before it was bound to its operator."""
 
     @property
     def node_type(self) -> str:
@@ -118,21 +116,8 @@ class Runtime(Protocol):
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one TaskManager per spec, return their ids; does not wait for registration.
 
-        Those that wait (`keep_standby`) and are warm are bound to an operator first.
-
         Raises:
             PodsPendingError: They cannot be made at all now, as where a quota is used up.
-        """
-        ...
-
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Have this many TaskManagers per pool started and without an operator; end the others.
-
-        `start` takes them before it starts any. They wait with their classes loaded, are in no
-        list, and Flink does not know them. This does not wait until they are warm.
-
-        Raises:
-            PodsPendingError: They cannot be made at all now.
         """
         ...
 

@@ -109,23 +109,8 @@ class Toleration(Section):
         return self
 
 
-_EXPECTED_STANDBY = "standby of at most the pool's maxReplicas"
-_REMEDY_FOR_STANDBY = "lower standby, or raise maxReplicas"
-
-
 class NodePool(Section):
     """A kind of node with its sizes, price and limit."""
-
-    model_config = Section.model_config | {
-        "json_schema_extra": validations(
-            Rule(
-                rule="!has(self.maxReplicas) || self.standby <= self.maxReplicas",
-                field=".standby",
-                expected=_EXPECTED_STANDBY,
-                remedy=_REMEDY_FOR_STANDBY,
-            )
-        )
-    }
 
     name: Name = Field(examples=["small"])
     """Name of the pool, unique in the list. Format: at most 63 lower-case letters, digits and
@@ -189,24 +174,11 @@ class NodePool(Section):
     """Maximum number of replicas in the pool, of all operators together and of all sizes. If unset,
     only the operators' `maxReplicas` limit them. Minimum: 1."""
 
-    standby: int = Field(default=0, ge=0, le=100, examples=[2])
-    """How many TaskManagers wait in the pool, started and without an operator, so that a change of
-    replicas need not start its own. They have the smallest size of the pool and are part of the
-    cost. May not be set together with `flink.ref`. Fewer wait where replicas and
-    they would exceed `maxReplicas`. If unset,
-    defaults to 0. Maximum: 100, and `maxReplicas`."""
-
     provisioning: Duration | None = Field(default=None, examples=["5m"])
     """How long a node autoscaler (Cluster Autoscaler, Karpenter) may take to add a node. Weir waits
     that long for a node, or 1.5 times as long as earlier nodes took, if that is longer; the job
     keeps running. A job that is down does not wait, but starts with fewer replicas. If unset, the
     pool counts as full after `rescale.startDeadline`. Format: duration."""
-
-    @model_validator(mode="after")
-    def _check_standby_fits(self) -> Self:
-        if self.max_replicas is not None and self.standby > self.max_replicas:
-            refuse([Mistake(("standby",), self.standby, _EXPECTED_STANDBY, _REMEDY_FOR_STANDBY)])
-        return self
 
     @model_validator(mode="after")
     def _check_label_keys(self) -> Self:

@@ -57,11 +57,6 @@ _REMEDY_FOR_SEVERAL = (
     " mode: Advise"
 )
 
-_EXPECTED_NO_STANDBY = "standby of 0, because spec.flink.ref is set"
-_REMEDY_FOR_STANDBY = (
-    "remove standby, because Weir starts no TaskManagers of a job that it does not run"
-)
-
 
 def _node_type_rule(field: str) -> Rule:
     return Rule(
@@ -161,13 +156,6 @@ CEL_RULES = (
         field=".nodePools",
         expected=_EXPECTED_ONE_POOL,
         remedy=_REMEDY_FOR_SEVERAL,
-    ),
-    Rule(
-        rule="!has(self.flink.ref) || !has(self.nodePools)"
-        " || self.nodePools.all(p, p.standby == 0)",
-        field=".nodePools",
-        expected=_EXPECTED_NO_STANDBY,
-        remedy=_REMEDY_FOR_STANDBY,
     ),
     Rule(
         rule="!has(self.flink.ref) || self.state == 'Running'",
@@ -352,18 +340,6 @@ def external_job_is_scaled_where_it_runs(
         yield Mistake(("nodePools",), names, _EXPECTED_ONE_POOL, _REMEDY_FOR_SEVERAL)
 
 
-def external_job_has_no_standby(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
-    """Refuse TaskManagers that would wait for a job that somebody else runs."""
-    for index, pool in enumerate(node_pools):
-        if flink.ref is not None and pool.standby:
-            yield Mistake(
-                ("nodePools", index, "standby"),
-                pool.standby,
-                _EXPECTED_NO_STANDBY,
-                _REMEDY_FOR_STANDBY,
-            )
-
-
 def external_job_is_not_ended(flink: Flink, state: str, deletion_policy: str) -> Iterator[Mistake]:
     """Refuse to stop, or to clean up after, a job that somebody else runs."""
     if flink.ref is None:
@@ -406,7 +382,6 @@ _RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     replicas_within_max_parallelism,
     own_job_has_pools,
     external_job_is_scaled_where_it_runs,
-    external_job_has_no_standby,
     external_job_is_not_ended,
     tuning_is_slower_than_deciding,
 )

@@ -150,10 +150,6 @@ class StreamAppStatus(Section):
     replicas: int | None = Field(default=None, ge=0)
     """Replicas of all operators. If unset, the job does not run."""
 
-    standby: int | None = Field(default=None, ge=0)
-    """TaskManagers that are to wait for an operator, as the pools' `standby` asks for them beside
-    the replicas. They are included in the cost. If unset, no pool asks for any."""
-
     rate: str | None = Field(default=None, max_length=64)
     """Records that enter the job per second. If unset, it is not known."""
 
@@ -165,8 +161,7 @@ class StreamAppStatus(Section):
     """The bound with its statistic, such as `200ms mean`. If unset, Weir has not read any."""
 
     cost_per_hour: str | None = Field(default=None, max_length=64)
-    """Cost of the deployment per hour, with the JobManager and standby TaskManagers. If unset, the
-    job does not run."""
+    """Cost of the deployment per hour, with the JobManager. If unset, the job does not run."""
 
     last_action: str | None = Field(default=None, max_length=LONGEST_TEXT)
     """The last change and how long it took, such as `Rescaled match 2 -> 3 in 12 s`; conditions and

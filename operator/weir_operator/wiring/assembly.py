@@ -26,7 +26,6 @@ from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettin
 from weir_operator.runtime.kubernetes.pods import jar_in_image
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.revision import Revision
-from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
 from weir_operator.streamapp.flink import Job
 from weir_operator.streamapp.models import StreamApp
@@ -179,7 +178,6 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
-        standby=standby_pools(app),
         max_parallelism=app.spec.flink.max_parallelism,
         quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
         python=is_python(app),
@@ -398,7 +396,6 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
         mode="json",
         by_alias=True,
         include={"objective": True, "operators": True, "node_pools": True},
-        exclude={"node_pools": {"__all__": {"standby"}}},  # tuning does not depend on it
     )
     return TuningSettings(
         interval=interval,

@@ -34,7 +34,6 @@ from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
-from weir_operator.runtime.standby import standby_pools
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.fitting import Fitter
@@ -240,7 +239,6 @@ def _lifecycle(
         # A foreign job is as its owner made it: nothing is held against the manifest.
         models=None if foreign else models,
         settings=assembly.rescale_settings(app),
-        standby={} if foreign else standby_pools(app),
         check_operators=None if foreign else discovery.check,
     )
 
@@ -274,7 +272,6 @@ def _memory(
                     cost_per_hour,
                     prices=prices(app),
                     job_manager=loops.job_manager_price,
-                    standby=loops.standby,
                 ),
                 paid=around.paid,
             ),

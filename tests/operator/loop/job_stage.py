@@ -42,9 +42,7 @@ class Stage:
         self.changes = []
         self.directives = Directives()
 
-    def lifecycle(
-        self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10, standby=None
-    ):
+    def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
         jobs = JobsOf(self.world)
         return Lifecycle(
             runtime=self.world,
@@ -59,7 +57,6 @@ class Stage:
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,
-            standby=standby,
             models={
                 "match": a_model(
                     name="match", node_types=self.node_types, max_replicas=max_replicas

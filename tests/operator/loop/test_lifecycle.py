@@ -8,13 +8,10 @@ from tests.operator.loop.job_stage import (
 )
 from tests.operator.rescale.bench import ONE
 from weir_operator.errors import JobFailedError, TemporaryError
-from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.runtime.standby import StandbyPool
-from weir_operator.streamapp.models import State
 
 
 @pytest.fixture
@@ -320,32 +317,3 @@ async def test_a_size_that_the_manifest_has_no_more_is_left_for_one_that_it_has(
     assert stage.store.load().deployments == {"match": {"small/500m": 2}}
     assert deployments_of(stage.world.alive.values()) == {"match": {"small/500m": 2}}
     assert stage.exact()
-
-
-SMALL_STANDBY = {"small": StandbyPool(count=2, price=0.1)}
-
-
-async def test_task_managers_wait_once_the_job_runs_and_none_while_it_is_suspended(stage):
-    lifecycle = stage.lifecycle(standby=SMALL_STANDBY)
-    await lifecycle.bring_up()
-    before = dict(stage.world.standby)
-    await lifecycle.heal()
-    running = dict(stage.world.standby)
-
-    stage.directives = Directives(state=State.SUSPENDED)
-    await lifecycle.heal()
-
-    assert before == {}
-    assert running == {"small": 2}
-    assert stage.world.standby == {}
-
-
-async def test_a_job_runs_on_where_no_task_manager_can_wait_and_says_so_once(stage):
-    stage.world.no_standby = "There is no agent"
-    lifecycle = stage.lifecycle(standby=SMALL_STANDBY)
-    await lifecycle.bring_up()
-
-    found = [await lifecycle.heal() for _ in range(3)]
-
-    assert found == [Health.RUNS] * 3
-    assert stage.reasons.count("StandbyMissing") == 1

@@ -186,11 +186,3 @@ def test_the_policy_is_named_though_the_last_tick_held():
     page = render_report(replace(run, ticks=(*run.ticks[:-1], last)))
 
     assert "policy queueing" in page
-
-
-def test_the_cost_names_the_standby_that_it_counts():
-    run = a_run(ticks=5)
-    paid = with_ticks(run, lambda tick: replace(tick, standby=2))
-
-    assert "2 standby TaskManagers" in text_of(render_report(paid))
-    assert "standby" not in text_of(render_report(run))

@@ -175,12 +175,6 @@ class FakeWorld:
         self.warms_up_until = -math.inf
         self.no_warm_up = ""
         """Why there can be none."""
-        self.standby: dict[str, int] = {}
-        """How many TaskManagers are to wait, by pool."""
-        self.warm = 0
-        """How many of the next TaskManagers come from standby."""
-        self.no_standby = ""
-        """Why none can wait."""
         self._next = 0
         self._registered: set[str] = set()
 
@@ -227,20 +221,12 @@ class FakeWorld:
                 revision=self.used.id if self.named else "",
                 place=self.used.place_id(spec.operator, spec.pool),
                 node=self._choose_node(spec.avoid),
-                from_standby=self.warm > 0,
             )
-            self.warm = max(self.warm - 1, 0)
             self.alive[replica.id] = replica
             ids.append(replica.id)
         if ids:
             self.on_deed()
         return tuple(ids)
-
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Note how many are to wait, unless configured to fail."""
-        if self.no_standby:
-            raise PermanentError(self.no_standby)
-        self.standby = dict(wanted)
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Note who is about to go while a job runs."""

@@ -12,7 +12,7 @@ from tests.operator.rescale.fakes import (
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.scripts import SQL
-from weir_operator.rescale.journal import Kind, Step, plan, summarise_change
+from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.rescale.replicas import deployments_of
 
 TWO = {"match": {"small/250m": 1, "large/1": 1}}
@@ -103,16 +103,6 @@ async def test_no_taskmanager_runs_a_task_before_the_job_where_none_is_added():
 
     await bench.change(ONE)
 
-    assert bench.world.warmed_up == []
-
-
-async def test_a_taskmanager_from_standby_does_not_run_another_task_first():
-    bench = await Bench().started()
-    bench.world.warm = 1
-
-    end = await bench.change(TWO)
-
-    assert end.from_standby == 1
     assert bench.world.warmed_up == []
 
 
@@ -388,14 +378,3 @@ async def test_a_jobmanager_lost_right_at_the_submission_is_waited_for_and_costs
 
     assert end.step is Step.DONE
     assert bench.exact()
-
-
-async def test_a_change_says_how_many_taskmanagers_came_from_standby():
-    bench = await Bench().started()
-    bench.world.warm = 1
-
-    end = await bench.change({"match": {"small/250m": 1, "large/1": 2}})
-
-    assert (end.from_standby, end.started) == (1, 2)
-    assert summarise_change(end).endswith("(1 of 2 new TaskManagers from standby)")
-    assert "standby" not in summarise_change(await bench.change(ONE))

@@ -52,7 +52,6 @@ from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_operator.runtime.standby import wanted_standby
 from weir_operator.streamapp.status import StreamAppStatus
 from weir_policies.model.cost import kind_of_change
 
@@ -264,11 +263,6 @@ class Telemetry:
         self.cost = gauge_of_apps(
             "weir_cost_per_hour", "Cost of the deployment, currency per hour."
         )
-        self.standby = gauge_of_apps(
-            "weir_standby_taskmanagers",
-            "TaskManagers that are to wait for an operator, as the pools' standby asks for them"
-            " beside the replicas.",
-        )
         self.response = gauge_of_apps(
             "weir_response_time_seconds", "Response time, source to sink.", "statistic"
         )
@@ -343,7 +337,6 @@ class Telemetry:
             self.intervals.add(key)
             self.violations.add(key, amount=int(tick.violated))
         self.cost.set(key, cost)
-        self.standby.set(key, sum(wanted_standby(tick.deployments, settings.standby).values()))
         statistic = settings.statistic
         self.response.set(key, tick.snapshot.response(statistic), statistic)
         self.objective.set(key, settings.bound, statistic)
@@ -378,7 +371,6 @@ class Telemetry:
         """
         for labels in [*self.replicas.of(key)]:
             self.replicas.set(key, 0, *labels)
-        self.standby.set(key, 0)
         self.cost.set(key, cost)
 
     def note_job(self, key: Key, *, runs: float) -> None:

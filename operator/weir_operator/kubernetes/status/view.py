@@ -29,7 +29,6 @@ from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, summarise_change
-from weir_operator.runtime.standby import wanted_standby
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
     MOST_OPERATORS,
@@ -152,7 +151,6 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         observed_generation=facts.generation,
         conditions=render(aspects, before.conditions, generation=facts.generation, now=now),
         replicas=sum(sum(counts.values()) for counts in facts.deployments.values()),
-        standby=standby_of(facts),
         rate=format_per_second(figures["rate"]),
         response_time=format_seconds(figures["response"]),
         objective=None
@@ -197,15 +195,6 @@ def job_runs(facts: Facts) -> float:
     return {"True": 1.0, "False": 0.0}.get(facts.ready.status, math.nan)
 
 
-def standby_of(facts: Facts) -> int | None:
-    """Return how many TaskManagers are to wait; `None` where no pool asks for any."""
-    if facts.settings is None or not facts.settings.standby:
-        return None
-    if not facts.deployments:
-        return 0  # the job does not run
-    return sum(wanted_standby(facts.deployments, facts.settings.standby).values())
-
-
 def figures_of(facts: Facts) -> dict[str, float]:
     """Return the numbers that the status shows: records/s, seconds, currency per hour."""
     tick, settings = facts.tick, facts.settings
@@ -217,7 +206,6 @@ def figures_of(facts: Facts) -> dict[str, float]:
             facts.deployments,
             facts.prices,
             job_manager=settings.job_manager_price,
-            standby=settings.standby,
         )
     if tick is None or settings is None:
         return figures

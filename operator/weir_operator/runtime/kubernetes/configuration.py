@@ -17,7 +17,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from weir_operator.flink import programs, standby
+from weir_operator.flink import programs
 from weir_operator.flink.commands import (
     JOB_MANAGER_CLASS,
     TASK_MANAGER_CLASS,
@@ -37,7 +37,6 @@ from weir_operator.flink.configuration import (
 from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.memory import split_job_manager, split_memory
 from weir_operator.flink.scripts import CLIENT, FIND_PYFLINK
-from weir_operator.flink.standby import waiting_options
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, HELD_FOR
 from weir_operator.runtime.kubernetes.pods import (
@@ -58,9 +57,6 @@ JAR_ID = "weir_job.jar"
 """Under which the JobManager knows the job's jar; Flink passes over names without `_`."""
 SCRATCH = "/tmp/weir"
 """What the script makes, and where the JobManager keeps jars."""
-STANDBY_CONFIG = f"{SCRATCH}/standby"
-"""Where a TaskManager that waits gets its configuration: on a volume of its pod's own, so that a
-container that restarts is bound as before."""
 UPLOADED_JAR = f"{SCRATCH}/flink-web-upload/{JAR_ID}"
 
 # The entrypoint writes plugins and a configuration into Flink's folder, which may be read-only, and
@@ -276,61 +272,16 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
     memory = split_memory(configuration)
     return {
         "config.yaml": render_yaml({**configuration, **memory.settings}),
-        **_task_manager_scripts(pods, pool, jvm=memory.jvm, config_dir=CONFIG_MOUNT),
-    }
-
-
-def standby_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, str]:
-    """Return the files of the ConfigMap of a pool's standby TaskManagers.
-
-    They are the same for operators whose TaskManagers divide their memory in the same way, because
-    what else is an operator's own comes later, see `standby`.
-
-    Raises:
-        PermanentError: The memory cannot be split as the user's keys ask.
-    """
-    asked = pods.memory_of(operator, pool).settings(pods.make.config)
-    memory = split_memory({**pods.make.config, **asked})
-    waiting = waiting_options(
-        f"{CONFIG_MOUNT}/{standby.JAR}",
-        configuration_dir=STANDBY_CONFIG,
-        temporary="/tmp",
-        port=TASK_RPC_PORT,
-    )
-    return _task_manager_scripts(
-        pods, pool, jvm=memory.jvm, config_dir=STANDBY_CONFIG, more_options=shlex.join(waiting)
-    )
-
-
-def standby_jars() -> dict[str, bytes]:
-    """Return the jars of that ConfigMap.
-
-    Raises:
-        PermanentError: It is not installed here.
-    """
-    jar = find_own_jar(standby.JAR)
-    return {jar.name: jar.read_bytes()}
-
-
-def _task_manager_scripts(
-    pods: FlinkPods,
-    pool: str,
-    *,
-    jvm: tuple[str, ...],
-    config_dir: str,
-    more_options: str = "",
-) -> dict[str, str]:
-    return {
         "log4j.properties": render_console_log4j(),
         "start.sh": start_script(
             config_dir=CONFIG_MOUNT,
             before=use_archive() + use_agent(pods),
             options=(
-                *task_manager_options(jvm, processors=pods.cores_of(pool)),
+                *task_manager_options(memory.jvm, processors=pods.cores_of(pool)),
                 *java_options(pods.make.config, "taskmanager"),
             ),
-            more_options=f"$archive{_agent_option(pods)} {more_options}".rstrip(),
-            main=f"{TASK_MANAGER_CLASS} --configDir {config_dir}"
+            more_options=f"$archive{_agent_option(pods)}",
+            main=f"{TASK_MANAGER_CLASS} --configDir {CONFIG_MOUNT}"
             ' -D "taskmanager.resource-id=$POD_NAME" -D "taskmanager.host=$POD_IP"',
         ),
         "hold.sh": hold_script(pods.job_manager),

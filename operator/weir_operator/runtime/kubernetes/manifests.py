@@ -18,25 +18,19 @@ from weir_operator.runtime.kubernetes.configuration import (
     TASK_DATA_PORT,
     TASK_RPC_PORT,
 )
-from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, pod_template
+from weir_operator.runtime.kubernetes.pod_spec import pod_template
 from weir_operator.runtime.kubernetes.pods import (
     APP,
-    COMPONENT,
     CONFIG_MOUNT,
     CONTROLLER_LABELS,
-    OPERATOR,
-    POOL,
     RESULTS,
     REVISION,
     SIZE,
-    STANDBY,
     FlinkPods,
 )
 
 JOB_MANAGER = "jobmanager"
 TASK_MANAGER = "taskmanager"
-STANDBY_TASK_MANAGER = "standby"
-"""Component of a TaskManager that waits; bound to an operator, it is a `TASK_MANAGER`."""
 
 JOB_MANAGER_RULES: Sequence[Body] = (
     {
@@ -123,8 +117,6 @@ def network_policy(pods: FlinkPods) -> Body:
             "ingress": [
                 {"from": [own], "ports": [{"port": port} for port in between]},
                 {"from": [own, controller], "ports": [{"port": REST_PORT}]},
-                # Where a TaskManager that waits learns its operator.
-                {"from": [controller], "ports": [{"port": TASK_RPC_PORT}]},
                 {"ports": [{"port": METRICS_PORT}]},
             ],
         }
@@ -136,25 +128,11 @@ def disruption_budget(pods: FlinkPods) -> Body:
 
     Node autoscalers leave a node alone whose pods have a budget of 0. An evicted TaskManager works
     on until Weir has moved its operator, see `configuration.hold_script`.
-
-    TaskManagers that wait are counted, too. Kubernetes compares the pods that the selector finds
-    with the size of their ReplicaSets, and a pool's standby and those that were bound share one.
     """
-    selector = pods.selector(TASK_MANAGER)
-    del selector[COMPONENT]
     return _object(pods, "policy/v1", "PodDisruptionBudget", pods.account) | {
         "spec": {
             "maxUnavailable": 1,
-            "selector": {
-                "matchLabels": selector,
-                "matchExpressions": [
-                    {
-                        "key": COMPONENT,
-                        "operator": "In",
-                        "values": [TASK_MANAGER, STANDBY_TASK_MANAGER],
-                    }
-                ],
-            },
+            "selector": {"matchLabels": pods.selector(TASK_MANAGER)},
             # One that never came to run protects nothing.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         }
@@ -255,41 +233,6 @@ def task_managers(
             "template": template,
         }
     }
-
-
-def standby_task_managers(
-    pods: FlinkPods, operator: str, pool: str, *, size: str, replicas: int, config_map: str
-) -> Body:
-    """Return the ReplicaSet of a pool's standby TaskManagers.
-
-    Its selector is none of an operator's, so those that were bound stay in it.
-
-    Args:
-        pods: What the StreamApp's pods are made of.
-        operator: For whose TaskManagers' memory they are started.
-        pool: Where.
-        size: What they get.
-        replicas: How many there are to be, bound ones included.
-        config_map: Name of the ConfigMap with their start script.
-    """
-    found = task_managers(pods, operator, pool, size=size, replicas=replicas, config_map=config_map)
-    labels = pods.labels(STANDBY_TASK_MANAGER) | {STANDBY: pool}
-    selector = pods.selector(STANDBY_TASK_MANAGER) | {STANDBY: pool}
-    del selector[COMPONENT]
-    found["metadata"] |= {"name": pods.standby_workload(pool), "labels": labels}
-    found["spec"]["selector"] = {"matchLabels": selector}
-    template = found["spec"]["template"]
-    own = {OPERATOR, POOL}
-    template["metadata"]["labels"] = {
-        key: value for key, value in template["metadata"]["labels"].items() if key not in own
-    } | labels
-    del template["spec"]["topologySpreadConstraints"]
-    [main] = [each for each in template["spec"]["containers"] if each["name"] == CONTAINER]
-    main["env"] = [each for each in main["env"] if each["name"] != "WEIR_OPERATOR"] + [
-        # Who knows it may read the pod; an address that was given to another pod meanwhile fails.
-        {"name": "WEIR_STANDBY_TOKEN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-    ]
-    return found
 
 
 def _object(

@@ -167,11 +167,6 @@ class AppObjects:
         """Return the StreamApp's pods with these labels, ended and ending ones included."""
         return await self.api.list(self.path("Pod"), labels=_text({**self._selector, **labels}))
 
-    async def replica_sets(self, labels: Mapping[str, str]) -> tuple[Body, ...]:
-        """Return the StreamApp's ReplicaSets with these labels."""
-        path = self.path("ReplicaSet", group="apps/v1")
-        return await self.api.list(path, labels=_text({**self._selector, **labels}))
-
     async def prune_config_maps(self) -> None:
         """Delete ConfigMaps that neither a pod nor a workload refers to."""
         templates = [each["spec"]["template"] for each in await self._workloads()]

@@ -16,7 +16,6 @@ from weir_operator.runtime.kubernetes.pods import (
     POOL,
     REVISION,
     SIZE,
-    STANDBY,
     FlinkPods,
 )
 from weir_operator.runtime.protocol import Replica
@@ -87,7 +86,6 @@ def replica(pod: Body, pods: FlinkPods, *, terminating: str, now: float) -> Repl
         node=pod["spec"].get("nodeName", ""),
         process=process_of(pod),
         ended=_end_before(pod),
-        from_standby=STANDBY in labels,
     )
 
 

@@ -37,8 +37,6 @@ POOL = "weir.dev/pool"
 REVISION = "weir.dev/revision"
 SIZE = "weir.dev/size"
 PLACE = "weir.dev/place"
-STANDBY = "weir.dev/standby"
-"""Label with the pool of a TaskManager that was started to wait for an operator; it stays."""
 RESULTS = "weir.dev/job-results"
 """Annotation of the JobManager with `FlinkPods.results`."""
 
@@ -302,11 +300,6 @@ class FlinkPods:
         # Names may contain the separator: the digest distinguishes `a-b, c` from `a, b-c`.
         digest = hashlib.sha256(f"{self.name}/{operator}/{pool}".encode()).hexdigest()[:5]
         return f"{fitting(f'{self.name}-{operator}-{pool}', longest=50)}-{digest}"
-
-    def standby_workload(self, pool: str) -> str:
-        """Return the name of the ReplicaSet of a pool's standby TaskManagers."""
-        digest = hashlib.sha256(f"{self.name}/{pool}".encode()).hexdigest()[:5]
-        return f"{fitting(f'{self.name}-standby-{pool}', longest=50)}-{digest}"
 
     def labels(self, component: str, *, operator: str = "", pool: str = "") -> dict[str, str]:
         """Return the labels of an object; those that select pods never change."""

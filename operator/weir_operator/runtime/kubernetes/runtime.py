@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -21,7 +20,7 @@ from weir_operator.flink.stored_state import (
     savepoint_stopped_job,
 )
 from weir_operator.kubernetes.api.client import Body, KubernetesApi
-from weir_operator.runtime.kubernetes import job_manager, manifests, standby, task_managers
+from weir_operator.runtime.kubernetes import job_manager, manifests, task_managers
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
 from weir_operator.runtime.kubernetes.configuration import JAR_ID
 from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
@@ -31,7 +30,6 @@ from weir_operator.runtime.kubernetes.pods import (
     COMPONENT,
     OPERATOR,
     POOL,
-    STANDBY,
     AgentImage,
     FlinkPods,
 )
@@ -106,7 +104,6 @@ class KubernetesRuntime:
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
         self._refusal: _Refusal | None = None
-        self._kept: tuple[Mark | None, Mapping[str, int], FlinkPods] | None = None
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -231,9 +228,6 @@ class KubernetesRuntime:
             if labels[COMPONENT] == manifests.JOB_MANAGER:
                 results = job_manager.results_of(workload)
                 files = job_manager.make_files(replace(pods, results=results))
-            elif labels.get(STANDBY) in pods.places:
-                with suppress(PermanentError):  # the job runs without; `keep_standby` says why
-                    files = standby.make_usual_files(pods, labels[STANDBY])
             elif labels.get(POOL) in pods.places:
                 files = task_managers.make_files(pods, labels[OPERATOR], labels[POOL])
             if files is None:
@@ -275,22 +269,6 @@ class KubernetesRuntime:
                 return await self._task_managers.start(self._pods, wanted)
             finally:
                 self._seen = None
-
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Have this many TaskManagers per pool started and without an operator; end the others.
-
-        Raises:
-            PodsPendingError: The cluster makes no such pods now.
-            PermanentError: Weir's agent for it is not installed.
-        """
-        mark, asked = self._objects.mark(), dict(wanted)
-        kept = self._kept
-        if kept is not None and kept[:2] == (mark, asked) and kept[2] is self._pods:
-            return
-        async with self._changing:
-            await self._task_managers.keep_standby(self._pods, asked)
-        # What it has changed is a change, too: so it looks once more, and then no more.
-        self._kept = None if mark is None else (mark, asked, self._pods)
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Tell the cluster which TaskManagers are the next to go."""

@@ -1,10 +1,9 @@
 """The TaskManagers of one StreamApp: ReplicaSets per (operator, pool), sized by Weir.
 
-Standby TaskManagers are bound before any is started; they stay in a ReplicaSet of their own, see
-`standby`.
-
 A ReplicaSet replaces lost pods without Weir. When it shrinks, Weir chooses which of its pods are
-removed, by `controller.kubernetes.io/pod-deletion-cost`. Weir counts the existing pods, not the
+removed, by `controller.kubernetes.io/pod-deletion-cost`. Kubernetes deletes pods that do not run
+first, then those that are not ready, and only then goes by that annotation, so Weir checks what was
+deleted. Weir counts the existing pods, not the
 number in the ReplicaSet, so repeating a step does no harm.
 """
 
@@ -13,15 +12,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
 from weir_operator.errors import PodsPendingError, TemporaryError
-from weir_operator.kubernetes.api.client import Body, NotFoundError
+from weir_operator.kubernetes.api.client import Body, ConflictError, NotFoundError
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import config_map, task_manager_files
-from weir_operator.runtime.kubernetes.deletion_order import mark_first_to_go
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_states import (
@@ -36,12 +34,13 @@ from weir_operator.runtime.kubernetes.pods import (
     PLACE,
     POOL,
     SIZE,
-    STANDBY,
     FlinkPods,
 )
-from weir_operator.runtime.kubernetes.standby import StandbyPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+FIRST_TO_GO = "-2147483647"
+LIKE_ANY = "0"
 CREATION_LIMIT = 15.0
 """Seconds in which the cluster makes the pods of a ReplicaSet, wherever they are to run then."""
 CHOICE_LIMIT = 2.0
@@ -52,8 +51,7 @@ _POLL = 0.1
 _APPS = "apps/v1"
 
 Group = tuple[str, str]
-"""Operator and pool of a ReplicaSet; the operator is empty for a pool's standby TaskManagers, which
-stay in their ReplicaSet when they are bound."""
+"""Operator and pool of a ReplicaSet."""
 
 
 class TaskManagerPods:
@@ -62,11 +60,6 @@ class TaskManagerPods:
     def __init__(self, objects: AppObjects, nodes: NodeNotices) -> None:
         self._objects = objects
         self._nodes = nodes
-        self._standby = StandbyPods(objects)
-
-    async def keep_standby(self, pods: FlinkPods, wanted: Mapping[str, int]) -> None:
-        """Have this many wait per pool, see `StandbyPods.keep`."""
-        await self._standby.keep(pods, wanted)
 
     async def replicas(self, pods: FlinkPods) -> tuple[Replica, ...]:
         """Return those that are alive or about to be, and those that are held, ordered by id."""
@@ -80,17 +73,14 @@ class TaskManagerPods:
     async def start(self, pods: FlinkPods, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
         """Start one per spec and return their ids, once the cluster has made the pods.
 
-        Those that wait are bound before any is started.
-
         Raises:
             PodsPendingError: It does not make them; none is left behind.
         """
         if not wanted:
             return ()
         before = {pod["metadata"]["name"] for pod in await self._alive()}
-        bound, left = await self._standby.bind(pods, wanted)
         grouped: dict[Group, list[ReplicaSpec]] = {}
-        for spec in left:
+        for spec in wanted:
             grouped.setdefault((spec.operator, spec.pool), []).append(spec)
         started = await asyncio.gather(
             *(self._start_group(pods, group, specs) for group, specs in grouped.items()),
@@ -105,9 +95,8 @@ class TaskManagerPods:
             ]
             await self.stop(pods, new)
             raise failures[0]
-        if grouped:
-            await self._objects.prune_config_maps()
-        return bound + tuple(
+        await self._objects.prune_config_maps()
+        return tuple(
             name for each in started if not isinstance(each, BaseException) for name in each
         )
 
@@ -120,7 +109,7 @@ class TaskManagerPods:
         chosen = set(ids)
         alive = await self._alive()
         for group in {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}:
-            await mark_first_to_go(self._objects, await self._members(group), chosen)
+            await self._mark_first_to_go(await self._members(group), chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
         """End these through their ReplicaSets, and wait until they are ending.
@@ -210,7 +199,7 @@ class TaskManagerPods:
     ) -> None:
         """Remove only the chosen pods from a group."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
-        await mark_first_to_go(self._objects, members, chosen)
+        await self._mark_first_to_go(members, chosen)
         name, staying = _owner(leaving[0]), len(members) - len(leaving)
         if any(_is_made_otherwise(pod, pods, group) for pod in leaving):
             # What replaces a lost one must not be made as those that leave.
@@ -225,6 +214,26 @@ class TaskManagerPods:
                     {"spec": {"replicas": staying}},
                 )
         await self._wait_until_told(group, {pod["metadata"]["name"] for pod in leaving})
+
+    async def _mark_first_to_go(self, members: Sequence[Body], chosen: Collection[str]) -> None:
+        """Mark only the chosen pods (by name) of a ReplicaSet as the first to delete.
+
+        Marks of earlier changes, which may have been withdrawn, are taken off the others.
+        """
+        if all(pod["metadata"]["name"] in chosen for pod in members):
+            return  # there is nothing to choose
+        for pod in members:
+            name = pod["metadata"]["name"]
+            cost = FIRST_TO_GO if name in chosen else LIKE_ANY
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get(DELETION_COST, LIKE_ANY) == cost:
+                continue
+            # It may have gone by itself, or change while it goes.
+            with suppress(NotFoundError, ConflictError):
+                await self._objects.api.patch(
+                    self._objects.path("Pod", name),
+                    {"metadata": {"annotations": {DELETION_COST: cost}}},
+                )
 
     async def _wait_until_told(self, group: Group, names: set[str]) -> None:
         began = _now()
@@ -249,8 +258,6 @@ class TaskManagerPods:
     async def _members(self, group: Group) -> tuple[Body, ...]:
         """Return the pods that a ReplicaSet counts."""
         operator, pool = group
-        if not operator:
-            return await self._standby.members(pool)
         labels = {OPERATOR: operator, POOL: pool}
         return tuple(
             pod for pod in await self._all(labels) if is_alive(pod) and _group(pod) == group
@@ -273,12 +280,7 @@ def make_files(pods: FlinkPods, operator: str, pool: str) -> Body:
 
 
 def _is_made_otherwise(pod: Body, pods: FlinkPods, group: Group) -> bool:
-    """Return whether a pod was made for another place than its group has now, if it has one.
-
-    Those in a pool's ReplicaSet of standby TaskManagers are compared in `StandbyPods.keep`.
-    """
-    if not group[0]:
-        return False
+    """Return whether a pod was made for another place than its group has now, if it has one."""
     labels = pod["metadata"]["labels"]
     return group[1] in pods.places and labels.get(PLACE, "") != pods.place_id(*group)
 
@@ -295,8 +297,7 @@ def _is_ours(pod: Body) -> bool:
 
 def _group(pod: Body) -> Group:
     labels = pod["metadata"]["labels"]
-    standby = labels.get(STANDBY)
-    return (labels[OPERATOR], labels[POOL]) if standby is None else ("", standby)
+    return labels[OPERATOR], labels[POOL]
 
 
 def _owner(pod: Body) -> str | None:

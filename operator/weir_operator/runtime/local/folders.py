@@ -4,8 +4,7 @@
         weir.lock            held by the Weir that manages it, with its process id
         next-replica         number of the next TaskManager; a number is never given twice
         jm/                  a process folder; `ports.json` beside it
-        tm/<id>/             a process folder; `replica.json`, `standby.json`, `speed`, `removed`
-                             beside it
+        tm/<id>/             a process folder; `replica.json`, `speed`, `removed` beside it
         checkpoints/ savepoints/ jars/
 
 A process folder holds `conf/`, `log/`, `tmp/` and `pid.json`. The folder with its configuration is
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import IO
 
 from weir_operator.errors import AlreadySteeredError
-from weir_operator.flink.standby import OPERATOR_FILE, READY_FILE
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.runtime.local.processes import ProcessIdentity, is_alive
@@ -73,13 +71,12 @@ class ProcessFolder:
         self.temporary = path / "tmp"
         self._identity = path / "pid.json"
 
-    def prepare(self, *, configuration: str | None, log4j: str) -> None:
-        """Write what the process needs to start; it waits for a configuration that is `None`."""
+    def prepare(self, *, configuration: str, log4j: str) -> None:
+        """Write what the process needs to start."""
         with storing(self.path):
             for folder in (self.configuration, self.log, self.temporary):
                 folder.mkdir(parents=True, exist_ok=True)
-        if configuration is not None:
-            write_atomically(self.configuration / "config.yaml", configuration)
+        write_atomically(self.configuration / "config.yaml", configuration)
         write_atomically(self.configuration / "log4j.properties", log4j)
 
     def record(self, identity: ProcessIdentity) -> None:
@@ -158,15 +155,6 @@ class ReplicaRecord:
     """Candidates of the metric reporter."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StandbyRecord:
-    """What a TaskManager was started for that got, or will get, its operator later."""
-
-    pool: str
-    layout: str
-    """How its memory is divided, see `runtime.standby`."""
-
-
 class TaskManagerFolder(ProcessFolder):
     """A TaskManager's folder, named by its id."""
 
@@ -174,38 +162,6 @@ class TaskManagerFolder(ProcessFolder):
         super().__init__(path)
         self.id = path.name
         self.speed = path / "speed"
-
-    def standby(self) -> StandbyRecord | None:
-        """Return what it waits or waited for; `None` where it was started for its operator."""
-        text = read_if_present(self.path / "standby.json")
-        if text is None:
-            return None
-        try:
-            found = json.loads(text)
-            return StandbyRecord(pool=str(found["pool"]), layout=str(found["layout"]))
-        except (KeyError, TypeError, ValueError):
-            return None
-
-    def record_standby(self, record: StandbyRecord) -> None:
-        """Note that it will wait for its operator."""
-        with storing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "standby.json", json.dumps(asdict(record)))
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it has a configuration, by which it serves an operator."""
-        return (self.configuration / "config.yaml").exists()
-
-    @property
-    def is_warm(self) -> bool:
-        """Whether it waits with its classes loaded."""
-        return (self.configuration / READY_FILE).exists()
-
-    def bind(self, operator: str, configuration: str) -> None:
-        """Give what waits its operator; it goes on at once."""
-        write_atomically(self.configuration / OPERATOR_FILE, operator)
-        write_atomically(self.configuration / "config.yaml", configuration)
 
     def replica(self) -> ReplicaRecord | None:
         """Return what it is for, `None` where no valid record claims it."""

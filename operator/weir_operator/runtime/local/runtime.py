@@ -125,7 +125,7 @@ class LocalRuntime:
             finally:
                 if self._job_manager.address != before:
                     # They look for a JobManager where none will ever be again.
-                    await self._task_managers.end_bound()
+                    await self._task_managers.end_all()
 
     async def replicas(self) -> tuple[Replica, ...]:
         """Return the TaskManagers that are alive now, ordered by id."""
@@ -141,19 +141,6 @@ class LocalRuntime:
             return await self._task_managers.start(
                 wanted, address=self._job_manager.address, storage=self._job_manager.storage
             )
-
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Have this many TaskManagers per pool started and without an operator; end the others.
-
-        Raises:
-            PermanentError: Weir's agent for it is not installed.
-        """
-        async with self._changing:
-            await self._task_managers.keep_standby(wanted)
-
-    async def standby(self) -> tuple[str, ...]:
-        """Return the ids of the TaskManagers that are warm and wait for an operator."""
-        return self._task_managers.standby()
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Do nothing: a process ends as soon as it gets the signal."""

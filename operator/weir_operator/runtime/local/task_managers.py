@@ -2,10 +2,6 @@
 
 Everything about a TaskManager is on disk before it starts: a folder with a valid record claims the
 process that runs from it, and a folder without a process is only a log.
-
-A standby TaskManager is a process without a configuration, which it waits for. Binding it to an
-operator writes first the record and then the configuration. A Weir that dies in between leaves a
-record without one, which claims nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +27,11 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.flink.jars import find_own_jar
-from weir_operator.flink.standby import JAR as STANDBY_JAR
-from weir_operator.flink.standby import waiting_options
 from weir_operator.runtime.local import processes
 from weir_operator.runtime.local.class_archive import ClassArchive, memory_arguments
 from weir_operator.runtime.local.folders import (
     AppFolder,
     ReplicaRecord,
-    StandbyRecord,
     TaskManagerFolder,
 )
 from weir_operator.runtime.local.processes import (
@@ -52,10 +44,7 @@ from weir_operator.runtime.local.processes import (
 )
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.settings import LocalSettings
-from weir_operator.runtime.standby import usual_operator
 
-STANDBY_RETRY = 60.0
-"""Seconds after the start of a standby TaskManager that failed until the next is started."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -73,7 +62,6 @@ class LocalTaskManagers:
         )
         self._reporting: dict[str, int] = {}  # port by id, once it is seen to listen
         self._ending: asyncio.Task[None] | None = None  # of those that were asked to end last
-        self._last_standby: tuple[TaskManagerFolder, float] | None = None  # and when it was started
 
     def adopt(self, found: Mapping[Path, ProcessIdentity]) -> set[Path]:
         """Claim what an earlier Weir left running; return the configuration folders claimed.
@@ -86,12 +74,8 @@ class LocalTaskManagers:
             identity = found.get(folder.configuration)
             if identity is None or folder.removed:
                 continue
-            if _waits(folder):
-                folder.record(identity)
-                claimed.add(folder.configuration)
-                continue
             record = folder.replica()
-            if record is None or not folder.is_bound:
+            if record is None:
                 continue
             # A Weir that died between record and speed file is put right here. A size that the
             # manifest no longer has keeps its old speed until the replica is changed.
@@ -112,22 +96,14 @@ class LocalTaskManagers:
                 size=record.size,
                 started=record.started,
                 metrics_url=metrics_url(self._port(folder, record)),
-                from_standby=folder.standby() is not None,
             )
             for folder, record in self._claimed()
         )
-
-    def standby(self) -> tuple[str, ...]:
-        """Return the ids of those that are warm and wait for an operator."""
-        return tuple(folder.id for folder, _ in self._waiting() if folder.is_warm)
 
     async def start(
         self, wanted: Sequence[ReplicaSpec], *, address: ClusterAddress, storage: Storage
     ) -> tuple[str, ...]:
         """Start one per spec for the JobManager at an address; return their ids.
-
-        Those that wait and are warm are bound before any is started. Others that wait are ended
-        where there would be too many processes.
 
         Raises:
             PermanentError: A node type is unknown, or there would be too many processes.
@@ -135,7 +111,7 @@ class LocalTaskManagers:
         await self.until_ended()
         for spec in wanted:
             self._check(spec)
-        running = sum(not _waits(folder) for folder in self._alive())
+        running = len(self._alive())
         limit = self._settings.max_processes
         if 1 + running + len(wanted) > limit:
             raise PermanentError(
@@ -143,90 +119,13 @@ class LocalTaskManagers:
                 f"TaskManagers and {len(wanted)} more to start; lower maxReplicas of the "
                 "operators"
             )
-        warm = [each for each in self._waiting() if each[0].is_warm]
-        taken: dict[int, TaskManagerFolder] = {}
-        for place, spec in enumerate(wanted):
-            fitting = StandbyRecord(
-                pool=spec.pool, layout=_layout(await self._memory(spec.operator, spec.pool))
-            )
-            for folder, record in warm:
-                if record == fitting:
-                    taken[place] = folder
-                    warm.remove((folder, record))
-                    break
-        numbers = iter(self._app.take_numbers(len(wanted) - len(taken)))
-        # Those that only need their operator first: nothing that starts shall keep them waiting.
-        ids = {
-            place: self._bind(folder, wanted[place], address=address, storage=storage)
-            for place, folder in taken.items()
-        }
-        await self._make_room(len(wanted) - len(taken))
-        for place, spec in enumerate(wanted):
-            if place not in ids:
-                ids[place] = await self._start(
-                    spec, next(numbers), address=address, storage=storage
-                )
-        return tuple(ids[place] for place in range(len(wanted)))
-
-    async def keep_standby(self, wanted: Mapping[str, int]) -> None:
-        """Have this many wait per pool; end the others.
-
-        One is started at a time, because a JVM that warms up takes CPU from the job, and the next
-        call starts the next.
-
-        Raises:
-            PermanentError: The agent for it is not installed, or the memory is not enough.
-        """
-        waiting = self._waiting()
-        excess: list[TaskManagerFolder] = []
-        missing: list[str] = []
-        for pool in sorted({*wanted, *(record.pool for _, record in waiting)}):
-            count = wanted.get(pool, 0)
-            fitting = None
-            if count:
-                memory = await self._memory(await self._usual_operator(pool), pool)
-                fitting = StandbyRecord(pool=pool, layout=_layout(memory))
-            fit = [folder for folder, record in waiting if record == fitting]
-            fit.sort(key=lambda folder: not folder.is_warm)
-            excess += [
-                folder
-                for folder, record in waiting
-                if record.pool == pool and folder not in fit[:count]
+        numbers = self._app.take_numbers(len(wanted))
+        return tuple(
+            [
+                await self._start(spec, number, address=address, storage=storage)
+                for spec, number in zip(wanted, numbers, strict=True)
             ]
-            missing += [pool] * (count - len(fit))
-        if excess:
-            await self._end(excess)
-        warming = any(folder not in excess and not folder.is_warm for folder, _ in waiting)
-        alive, limit = len(self._alive()), self._settings.max_processes
-        if missing and not warming and 1 + alive < limit and not self._has_just_failed():
-            await self._start_standby(missing[0])
-
-    async def _make_room(self, starting: int) -> None:
-        """End TaskManagers that wait, as far as too many processes would exist with new ones."""
-        alive = self._alive()
-        surplus = max(0, 1 + len(alive) + starting - self._settings.max_processes)
-        waiting = [folder for folder in alive if _waits(folder)]
-        waiting.sort(key=lambda folder: folder.is_warm)
-        if surplus:
-            await self._end(waiting[:surplus])
-
-    def _has_just_failed(self) -> bool:
-        """Return whether the one that was started last ended by itself before it was warm."""
-        if self._last_standby is None:
-            return False
-        folder, started = self._last_standby
-        failed = not (folder.is_warm or folder.removed) and folder.alive() is None
-        return failed and self._now() - started < STANDBY_RETRY
-
-    async def _usual_operator(self, pool: str) -> str:
-        """Return an operator for which TaskManagers wait in a pool; empty where none has needs."""
-        needs = self._settings.memory_needs
-        layouts = {
-            name: _layout(await self._memory(name, pool))
-            for name, each in needs.items()
-            if pool in each.pools
-        }
-        return usual_operator(needs, pool, layouts.__getitem__) or ""
+        )
 
     async def _memory(self, operator: str, pool: str) -> MemoryArguments:
         settings = self._settings
@@ -289,10 +188,6 @@ class LocalTaskManagers:
         finally:
             await self.until_ended()
 
-    async def end_bound(self) -> None:
-        """End all but those that wait for an operator, and wait until they are gone."""
-        await self._end(folder for folder in self._alive() if not _waits(folder))
-
     async def _end(self, folders: Iterable[TaskManagerFolder]) -> None:
         await self._wait_for_end(self._mark_removed(folders))
 
@@ -312,62 +207,40 @@ class LocalTaskManagers:
     def _alive(self) -> list[TaskManagerFolder]:
         return [folder for folder in self._app.task_managers() if folder.alive() is not None]
 
-    def _waiting(self) -> list[tuple[TaskManagerFolder, StandbyRecord]]:
-        return [
-            (folder, record)
-            for folder in self._alive()
-            if not folder.removed and _waits(folder) and (record := folder.standby()) is not None
-        ]
-
     def _claimed(self) -> list[tuple[TaskManagerFolder, ReplicaRecord]]:
         return [
             (folder, record)
             for folder in self._alive()
-            if not folder.removed and folder.is_bound and (record := folder.replica()) is not None
+            if not folder.removed and (record := folder.replica()) is not None
         ]
 
     async def _start(
         self, spec: ReplicaSpec, number: int, *, address: ClusterAddress, storage: Storage
     ) -> str:
+        settings = self._settings
         folder = self._app.task_manager(f"tm-{spec.operator}-{spec.pool}-{number}")
+        memory = await self._memory(spec.operator, spec.pool)
         configuration = self._claim(folder, spec, address=address, storage=storage)
-        await self._spawn(
-            folder,
-            spec.pool,
-            configuration=configuration,
-            memory=await self._memory(spec.operator, spec.pool),
-            environment={"WEIR_OPERATOR": spec.operator},
-        )
-        return folder.id
-
-    async def _start_standby(self, pool: str) -> None:
-        [number] = self._app.take_numbers(1)
-        folder = self._app.task_manager(f"tm-standby-{pool}-{number}")
-        memory = await self._memory(await self._usual_operator(pool), pool)
-        agent = find_own_jar(STANDBY_JAR)
-        folder.record_standby(StandbyRecord(pool=pool, layout=_layout(memory)))
-        self._last_standby = folder, self._now()
-        await self._spawn(
-            folder,
-            pool,
-            configuration=None,
-            memory=memory,
-            environment={},
-            waiting=waiting_options(
-                agent, configuration_dir=folder.configuration, temporary=folder.temporary
+        folder.prepare(configuration=configuration, log4j=render_log4j(folder.log / "flink.log"))
+        identity = processes.spawn(
+            task_manager_command(
+                settings.installation,
+                configuration_dir=folder.configuration,
+                memory=memory,
+                processors=settings.pool_cores.get(spec.pool, 1),
+                archive_options=await self._archive.options(memory),
+                agent=settings.agent,
+                user_options=java_options(settings.config, "taskmanager"),
             ),
+            environment={
+                **flink_environment(settings.installation),
+                "WEIR_OPERATOR": spec.operator,
+                "WEIR_POOL": spec.pool,
+                "WEIR_SPEED_FILE": str(folder.speed),
+            },
+            output=folder.output,
         )
-        self._app.prune(keep=self._settings.kept_folders)
-
-    def _bind(
-        self,
-        folder: TaskManagerFolder,
-        spec: ReplicaSpec,
-        *,
-        address: ClusterAddress,
-        storage: Storage,
-    ) -> str:
-        folder.bind(spec.operator, self._claim(folder, spec, address=address, storage=storage))
+        folder.record(identity)
         return folder.id
 
     def _claim(
@@ -405,39 +278,6 @@ class LocalTaskManagers:
         folder.record_replica(record, speed=self._speed(spec.pool, spec.size))
         return render_yaml(configuration)
 
-    async def _spawn(
-        self,
-        folder: TaskManagerFolder,
-        pool: str,
-        *,
-        configuration: str | None,
-        memory: MemoryArguments,
-        environment: Mapping[str, str],
-        waiting: tuple[str, ...] = (),
-    ) -> None:
-        settings = self._settings
-        folder.prepare(configuration=configuration, log4j=render_log4j(folder.log / "flink.log"))
-        identity = processes.spawn(
-            task_manager_command(
-                settings.installation,
-                configuration_dir=folder.configuration,
-                memory=memory,
-                processors=settings.pool_cores.get(pool, 1),
-                archive_options=await self._archive.options(memory),
-                agent=settings.agent,
-                waiting=waiting,
-                user_options=java_options(settings.config, "taskmanager"),
-            ),
-            environment={
-                **flink_environment(settings.installation),
-                **environment,
-                "WEIR_POOL": pool,
-                "WEIR_SPEED_FILE": str(folder.speed),
-            },
-            output=folder.output,
-        )
-        folder.record(identity)
-
     def _port(self, folder: TaskManagerFolder, record: ReplicaRecord) -> int:
         known = self._reporting.get(folder.id)
         if known is not None:
@@ -468,12 +308,3 @@ class LocalTaskManagers:
             raise PermanentError(
                 f"Expected a node type out of {known}, got {node_type!r}"
             ) from None
-
-
-def _waits(folder: TaskManagerFolder) -> bool:
-    """Return whether a TaskManager's process is there to wait, and has not been bound."""
-    return folder.standby() is not None and folder.replica() is None and not folder.is_bound
-
-
-def _layout(memory: MemoryArguments) -> str:
-    return " ".join((*memory.jvm, *memory.dynamic))

@@ -527,23 +527,12 @@ def test_another_agent_is_left_out_and_flink_starts_all_the_same(tmp_path):
 def test_the_budget_counts_what_replica_sets_of_task_managers_do():
     pods = pods_of()
     selector = manifests.disruption_budget(pods)["spec"]["selector"]
-    [component] = selector["matchExpressions"]
-    standby = manifests.standby_task_managers(
-        pods, "match", "small", size="250m", replicas=1, config_map="x"
-    )["spec"]["template"]["metadata"]["labels"]
-    bound = standby | {"weir.dev/component": "taskmanager", "weir.dev/operator": "match"}
     replica = replica_set(pods)["spec"]["template"]["metadata"]["labels"]
     job_manager = manifests.job_manager(pods, "x")["spec"]["template"]["metadata"]["labels"]
 
-    def is_counted(labels):
-        return (
-            selector["matchLabels"].items() <= labels.items()
-            and labels[component["key"]] in component["values"]
-        )
-
-    assert component["operator"] == "In"
-    assert [is_counted(each) for each in (standby, bound, replica)] == [True] * 3
-    assert not is_counted(job_manager)
+    assert selector.keys() == {"matchLabels"}
+    assert selector["matchLabels"].items() <= replica.items()
+    assert not selector["matchLabels"].items() <= job_manager.items()
 
 
 def test_an_evicted_task_manager_has_time_to_be_moved():

@@ -12,11 +12,10 @@ from tests.operator.runtime.kubernetes.test_manifests import pods_of
 from weir_operator.errors import PodsPendingError
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.runtime.kubernetes import task_managers as task_managers_module
-from weir_operator.runtime.kubernetes.deletion_order import DELETION_COST
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_spec import merge
-from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
+from weir_operator.runtime.kubernetes.task_managers import DELETION_COST, TaskManagerPods
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import ReplicaSpec
 

@@ -11,7 +11,6 @@ import pytest
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.commands import Installation, MemoryArguments
 from weir_operator.flink.configuration import ClusterAddress, Storage
-from weir_operator.flink.standby import READY_FILE
 from weir_operator.runtime.local import processes, task_managers
 from weir_operator.runtime.local.class_archive import ClassArchive
 from weir_operator.runtime.local.folders import AppFolder
@@ -86,7 +85,6 @@ async def crowded(tmp_path, monkeypatch):
     monkeypatch.setattr(task_managers, "memory_arguments", memory)
     monkeypatch.setattr(ClassArchive, "options", options)
     monkeypatch.setattr(task_managers, "task_manager_command", command)
-    monkeypatch.setattr(task_managers, "find_own_jar", lambda name: Path("agent.jar"))
     settings = LocalSettings(
         root=tmp_path,
         namespace="streams",
@@ -102,38 +100,6 @@ async def crowded(tmp_path, monkeypatch):
     managers = LocalTaskManagers(settings, app, now=lambda: 7.0)
     yield managers
     await managers.end_all()
-
-
-async def warm(managers, count):
-    """Have so many wait, each warm at once."""
-    for _ in range(count):
-        await managers.keep_standby({"small": count})
-        for folder in managers._alive():
-            (folder.configuration / READY_FILE).touch()
-
-
-async def test_those_that_wait_make_room_for_replicas_that_cannot_take_them(crowded):
-    await warm(crowded, 2)
-
-    [bound] = await crowded.start([SMALL], address=ADDRESS, storage=STORAGE)
-    still_waiting = len(crowded.standby())
-    ids = await crowded.start([LARGE, LARGE], address=ADDRESS, storage=STORAGE)
-
-    assert still_waiting == 1
-    assert crowded.standby() == ()
-    assert {folder.id for folder in crowded._alive()} == {bound, *ids}
-
-
-async def test_only_as_many_as_are_in_the_way_of_replicas_are_ended(crowded):
-    await warm(crowded, 2)
-
-    await crowded.start([LARGE], address=ADDRESS, storage=STORAGE)
-    enough = len(crowded.standby())
-    await crowded.start([LARGE], address=ADDRESS, storage=STORAGE)
-
-    assert enough == 2
-    assert len(crowded.standby()) == 1
-    assert len(crowded.replicas()) == 2
 
 
 async def test_processes_are_ended_although_whoever_waits_for_it_is_cancelled(crowded, monkeypatch):
