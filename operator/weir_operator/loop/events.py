@@ -52,6 +52,7 @@ WARNINGS = frozenset(
         "NoRecordSeen",
         "NodeSlow",
         "ObjectiveInfeasible",
+        "ObjectiveMissed",
         "PlanNotRead",
         "OtherAutoscaler",
         "PoolFull",

@@ -50,6 +50,7 @@ from weir_operator.loop.guards import (
 )
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.managers import Managers
+from weir_operator.loop.missed_objective import MissedObjective
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import (
     Proposal,
@@ -226,6 +227,7 @@ class ApplicationController:
             clock=clock,
         )
         self._outage = MetricsOutage()
+        self._missed = MissedObjective()
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
         self._outcome = LearningOutcome.NOTHING
@@ -288,6 +290,8 @@ class ApplicationController:
             raise
         self._outcome = LearningOutcome.NOTHING
         tick = await self._decide(snapshot, directives, guards)
+        tick = replace(tick, missed=self._missed.note(tick, self._settings.bound))
+        self._notices.report_while("ObjectiveMissed", tick.missed)
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
         self._memory.note_interval(sample)
         if self._tuning is not None:

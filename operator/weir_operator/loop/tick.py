@@ -34,6 +34,9 @@ class Tick:
     """Why nothing was decided, one sentence; empty where it was."""
     infeasible: str = ""
     """Why the objective cannot be kept, one sentence; empty if it can, or if unknown."""
+    missed: str = ""
+    """What is done about an objective that is missed in interval after interval, or why nothing is;
+    empty where it is not."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
     guards: tuple[Guard, ...] = ()

@@ -71,6 +71,8 @@ def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
             )
     if tick.infeasible:
         sentence = f"{sentence}; {tick.infeasible}"
+    if tick.missed:
+        sentence = f"{sentence}. {tick.missed}"
     if tick.violated:
         return Aspect("ObjectiveMet", "False", "Violated", sentence)
     return Aspect("ObjectiveMet", "True", "WithinBound", sentence)
