@@ -15,11 +15,8 @@ section 9, Table 1.
 from __future__ import annotations
 
 import csv
-import multiprocessing
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -28,11 +25,11 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
-from rich.progress import track
 
 from benchmarks.figures import Figure, Row, at_least, at_most
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.results import BUILD
+from benchmarks.spawned import map_spawned
 from weir_policies.model.arrays import Floats
 from weir_policies.policy import CostWeights
 from weir_simulator.beliefs import true_models
@@ -147,17 +144,16 @@ def run_all(keys: Sequence[Key], seeds: Sequence[int]) -> dict[Key, Line]:
     """Return the means over seeds of 12 hours in each setting, each run on one of all cores."""
     write_loads()
     jobs = [(key, seed) for key in keys for seed in seeds]
-    experiments = [
-        describe(setting, bucket=bucket, load=load_of(seed)) for (setting, bucket), seed in jobs
-    ]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        done = pool.map(run_once, experiments, [seed for _, seed in jobs])
-        lines = list(track(done, "EDF", len(jobs), transient=True))
+    lines = list(map_spawned(_run_job, jobs, label="EDF"))
     return {
         key: average([line for job, line in zip(jobs, lines, strict=True) if job[0] == key])
         for key in keys
     }
+
+
+def _run_job(job: tuple[Key, int]) -> Line:
+    (setting, bucket), seed = job
+    return run_once(describe(setting, bucket=bucket, load=load_of(seed)), seed)
 
 
 def run_once(experiment: Experiment, seed: int) -> Line:

@@ -9,14 +9,10 @@ neither. Those but of Heinze, QL and QL+FA must be equal. Figure 23 is the cost 
 from __future__ import annotations
 
 import csv
-import multiprocessing
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 
 from benchmarks.figures import EQUAL, Figure, Row, at_least, count_matches, match_numbers
 from benchmarks.papers.reproduce_tables import PUBLISHED, QUIRKS
@@ -32,6 +28,7 @@ from benchmarks.papers.taas2023 import (
 )
 from benchmarks.pictures import Axes, draw_bars, draw_lines
 from benchmarks.results import BUILD
+from benchmarks.spawned import map_spawned
 from weir_simulator.experiment import Experiment
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
@@ -251,9 +248,7 @@ def draw_convergence() -> Iterator[Figure]:
 
 def run_all(jobs: Sequence[Job], label: str) -> list[Result]:
     """Run the jobs on all cores, in order."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        return list(track(pool.map(_run_one, jobs), label, len(jobs)))
+    return list(map_spawned(_run_one, jobs, label=label))
 
 
 def _run_one(job: Job) -> Result:

@@ -15,10 +15,7 @@ Applications", ZEUS 2018. Departures:
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,12 +23,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from rich.progress import track
 
 from benchmarks.figures import Figure, Row, at_least
 from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_lines
 from benchmarks.results import BUILD
+from benchmarks.spawned import map_spawned
 from weir_policies.kernels.chains import estimate_chain
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.experiment import Experiment
@@ -143,18 +140,13 @@ def run() -> list[Figure | Row]:
         for path in PATHS
     ]
     write_traces()
-    results = run_all(chain_jobs)
-    years = {label: [result for job, result in results if job.label == label] for label in TABLE_1}
+    results = list(map_spawned(run_job, chain_jobs, label="Years"))
+    years = {
+        label: [year for job, year in zip(chain_jobs, results, strict=True) if job.label == label]
+        for label in TABLE_1
+    }
     draw_over_time(years)
     return [*judge(years), *compare_table(years)]
-
-
-def run_all(jobs: Sequence[SimulatedYear]) -> list[tuple[SimulatedYear, Year]]:
-    """Run the jobs on all cores, in order."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        years = track(pool.map(run_job, jobs), "Years", len(jobs))
-        return list(zip(jobs, years, strict=True))
 
 
 def run_job(job: SimulatedYear) -> Year:

@@ -15,15 +15,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from rich.progress import track
 
 from benchmarks.figures import EQUAL, Figure, Row, at_least, at_most, count_matches, match_numbers
 from benchmarks.papers.reproduce_deep import DEEP
@@ -36,6 +32,7 @@ from benchmarks.papers.taas2023 import (
     read_cells,
     read_reruns,
 )
+from benchmarks.spawned import map_spawned
 from weir_simulator.result import Result
 from weir_simulator.run import simulate
 
@@ -136,10 +133,8 @@ def run_tabular(cells: Sequence[Cell]) -> list[Numbers]:
     jobs = [(cell, seed) for cell in cells for seed in range(1, DRAWING.get(cell.policy, 1) + 1)]
     # The longest first, so that no core is left with one at the end.
     order = sorted(range(len(jobs)), key=lambda job: -jobs[job][0].setting.types)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        done = pool.map(_run_one, [jobs[job] for job in order], chunksize=4)
-        results = dict(zip(order, track(done, "Tables 2-5", len(jobs)), strict=True))
+    done = map_spawned(_run_one, [jobs[job] for job in order], at_once=4, label="Tables 2-5")
+    results = dict(zip(order, done, strict=True))
     by_cell: dict[Cell, list[Result]] = {}
     for place, (cell, _) in enumerate(jobs):
         by_cell.setdefault(cell, []).append(results[place])
