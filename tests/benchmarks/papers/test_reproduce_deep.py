@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from benchmarks.papers.deep_parts import RunOutcome
 from benchmarks.papers.reproduce_deep import deep_cells, judge
 
 ANY_COST = (
@@ -19,13 +20,7 @@ def cell():
 
 
 def runs_of(*costs):
-    return [
-        RunOutcome(
-            seed=seed, average_cost=cost, violations=0.0, reconfigurations=0.0, resources=1.0,
-            replicas={}, curve_slots=(), curve=(),
-        )
-        for seed, cost in enumerate(costs, start=1)
-    ]  # fmt: skip
+    return [SimpleNamespace(average_cost=cost) for cost in costs]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +46,3 @@ def test_a_cell_is_counted_by_what_makes_it_hold(
     assert figures[ANY_COST].value == below_zero
     assert figures["the published cost lies above all our seeds"].value == above
     assert figures["within 30 % or lower, or explained by chance"].holds is all_hold
-
-
-def test_cells_that_were_not_run_are_not_judged(cell):
-    figures = judge({cell: ()})
-
-    assert [figure.figure for figure in figures if figure.goal is not None] == []
