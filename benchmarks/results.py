@@ -26,7 +26,7 @@ BUILD = ROOT / "build" / "benchmarks"
 Run = TypeVar("Run")
 _NO_SETTINGS = ("ABOUT", "DURATION")
 _CHOICES = (
-    *("AM_", "ANY_", "CHAOS_", "FIT_", "LIVE_", "MATCH_", "NEXMARK_", "SOAK_", "STATE_"),
+    *("ANY_", "CHAOS_", "FIT_", "LIVE_", "MATCH_", "NEXMARK_", "SOAK_", "STATE_"),
     *("TUNE_", "WEIR_"),
 )
 """Beginnings of the variables by which a caller chooses."""

@@ -18,33 +18,25 @@ stretch that judges, and what is found so is judged on a third stretch, by which
 
 The naive rows are compared with a run of the program behind the paper. Which allowed shares the
 figures sweep is not in our text: 2, 5 and 10 % of violations, 5 and 10 % of reconfigurations are
-ours. Finished searches are kept in `build/benchmarks/reproduce-am/`: an interrupted run goes on,
-and `AM_SEARCH=kept` makes no further ones and judges those that there are.
+ours.
 """
 
 from __future__ import annotations
 
 import csv
 import itertools
-import json
-import multiprocessing
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from benchmarks.choices import choose
 from benchmarks.figures import Figure, Row, at_least, count_matches, match_numbers
 from benchmarks.papers.applications import EQUAL, GIVEN, Application, applications, describe
 from benchmarks.papers.taas2023 import FOLDER, trace_file
 from benchmarks.results import BUILD
+from benchmarks.spawned import map_spawned
 from weir_policies.application_manager.search.protocol import Algorithm, Limits, TrialOutcome, rank
 from weir_policies.policy import Tuning
 from weir_simulator.arrivals import arrival_rates
@@ -58,7 +50,6 @@ from weir_simulator.tuning.tune import naive_tuning, tune
 ABOUT = "the paper's Application Manager: naive rows, and Figures 20, 21 and 22"
 DURATION = "30 min"
 
-POINT = TypeAdapter(Tuning)
 SEEDS = (1, 2, 3)
 TUNED_ON = (0, 50_001)
 """First slot and number of slots."""
@@ -79,7 +70,8 @@ PAPER_KEEPS = 96
 PAPER_LIMITS = Limits(violations=0.05, reconfigurations=0.10)
 """The paper's, where it says no others; Figure 20 was searched without that on reconfigurations."""
 REPLAYED = "Figure 20, replayed"
-KEPT = BUILD / "reproduce-am"
+REPLAYED_FILE = BUILD / "reproduce-am" / "replayed.txt"
+"""The tuning stretch that follows itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,26 +108,12 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """What one search found on its stretch; written down as soon as it has ended."""
-
-    figure: str
-    case: str
-    seed: int
-    point: dict[str, Any]
-    tuned: dict[str, float]
-    """Its outcome on the tuning stretch."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """A case, its searches and the naive point on slots that no search has seen."""
+    """What searches found for a case, and the naive point, on slots that no search has seen."""
 
     case: Case
-    searches: tuple[Search, ...]
-    """One per seed."""
     ours: tuple[TrialOutcome, ...]
-    """Of each search's point."""
+    """Of the point that each seed's search found."""
     naive: TrialOutcome
 
     @property
@@ -161,18 +139,12 @@ class Judged:
 def run() -> list[Figure | Row]:
     """Make all naive rows and all figures."""
     naive = list(naive_rows())
-    planned = list(cases())
-    judged = judge_all(planned, find_all(planned))
+    judged = judge_all(list(cases()))
     names = dict.fromkeys(each.case.figure for each in judged)
     return [
         *count_matches(naive, "naive rows, money against that of a rerun by others"),
         *itertools.chain.from_iterable(
             summarise(name, [each for each in judged if each.case.figure == name]) for name in names
-        ),
-        Figure(
-            figure="searches that are planned and were not made",
-            value=len(SEEDS) * len(planned) - sum(len(each.searches) for each in judged),
-            unit=f"of {len(SEEDS) * len(planned)}",
         ),
         *naive,
         *map(describe_judged, judged),
@@ -278,56 +250,30 @@ def cases() -> Iterator[Case]:
                 )  # fmt: skip
 
 
-def find_all(planned: Sequence[Case]) -> list[Search]:
-    """Return what every search finds, one per processor at once; kept ones are not made again."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    path = KEPT / "searches.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    found = [Search(**json.loads(line)) for line in lines]
-    if choose("AM_SEARCH", "missing", ("missing", "kept")) == "kept":
-        return found
+def judge_all(planned: Sequence[Case]) -> list[Judged]:
+    """Search for every case with every seed, and judge what was found."""
     write_replayed()
-    known = {(each.figure, each.case, each.seed) for each in found}
-    missing = [
-        (case, seed)
-        for seed in SEEDS
-        for case in planned
-        if (case.figure, str(case), seed) not in known
-    ]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool, path.open("a") as file:
-        for search in pool.map(_find_point, missing):
-            found.append(search)
-            file.write(json.dumps(asdict(search)) + "\n")  # an interrupted run has its beginning
-            file.flush()
-    return found
+    searches = list(itertools.product(planned, SEEDS))
+    points = dict(zip(searches, map_spawned(find_point, searches, label="Searches"), strict=True))
+    found = [(case, [points[case, seed] for seed in SEEDS]) for case in planned]
+    return list(map_spawned(judge_case, found, label="Cases"))
 
 
-def _find_point(job: tuple[Case, int]) -> Search:
-    return find_point(*job)
-
-
-def find_point(case: Case, seed: int) -> Search:
-    """Tune a case on the tuning stretch alone; return the best that the search saw there."""
-    result = search(case, seed)
+def find_point(job: tuple[Case, int]) -> Tuning:
+    """Tune a case with a seed on the tuning stretch alone; return the best that was seen there."""
+    case, seed = job
     best = min(
-        (each for each in result.evaluations if each.fidelity == 1),
+        (each for each in search(case, seed).evaluations if each.fidelity == 1),
         key=lambda each: rank(each.outcome, case.limits),
     )
-    return Search(
-        figure=case.figure,
-        case=str(case),
-        seed=seed,
-        point=POINT.dump_python(best.point, by_alias=True),
-        tuned=asdict(best.outcome),
-    )
+    return best.point
 
 
 def search(case: Case, seed: int) -> TuningResult:
     """Return everything that a search on the tuning stretch came to."""
     experiment = describe(case.application, weights=case.weights)
     if case.replays > 1:
-        source = experiment.trace.model_copy(update={"file": replayed_file()})
+        source = experiment.trace.model_copy(update={"file": REPLAYED_FILE})
         experiment = experiment.model_copy(update={"trace": source})
     return tune(
         TuningRequest(
@@ -352,40 +298,19 @@ def begin_naively(experiment: Experiment) -> Tuning:
     return replace(naive_tuning(experiment), weights=experiment.weights)
 
 
-def replayed_file() -> Path:
-    """Return where the tuning stretch lies that follows itself."""
-    return KEPT / "replayed.txt"
-
-
 def write_replayed() -> None:
     """Write the tuning stretch, again and again, as a trace."""
     begin, slots = TUNED_ON
     stretch = read_trace(trace_file("taxi"))[begin : begin + slots]
-    write_trace(replayed_file(), np.tile(stretch, REPLAYS))
+    REPLAYED_FILE.parent.mkdir(parents=True, exist_ok=True)
+    write_trace(REPLAYED_FILE, np.tile(stretch, REPLAYS))
 
 
-def judge_all(planned: Sequence[Case], found: Sequence[Search]) -> list[Judged]:
-    """Judge every case that was searched for, one per processor at once."""
-    jobs = []
-    for case in planned:
-        own = [each for each in found if (each.figure, each.case) == (case.figure, str(case))]
-        if own:
-            jobs.append((case, sorted(own, key=lambda each: each.seed)))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        return list(pool.map(_judge_case, jobs))
-
-
-def _judge_case(job: tuple[Case, Sequence[Search]]) -> Judged:
-    return judge_case(*job)
-
-
-def judge_case(case: Case, searches: Sequence[Search]) -> Judged:
+def judge_case(job: tuple[Case, Sequence[Tuning]]) -> Judged:
     """Simulate the points of a case and the naive one on what no search has seen."""
-    points = [POINT.validate_python(each.point) for each in searches]
+    case, points = job
     return Judged(
         case=case,
-        searches=tuple(searches),
         ours=tuple(evaluate_on(case, point, case.judged_on) for point in points),
         naive=evaluate_naively(case, case.judged_on),
     )

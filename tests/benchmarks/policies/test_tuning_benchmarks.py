@@ -39,7 +39,6 @@ def a_judged(*, money=(8.0, 8.5), violations=0.01, naive_violations=0.2):
     """Return a case of two seeds beside a naive baseline that costs 10."""
     return Judged(
         case=a_case(),
-        searches=(),
         ours=tuple(a_year(money=each, violations=violations) for each in money),
         naive=a_year(money=10.0, violations=naive_violations),
     )
