@@ -10,10 +10,6 @@ machine was is reported beside each part.
 One part after the other: the start of all together, the calm, an API server that takes two seconds
 for each answer, one that is away for 20 s, the minutes in which planners make their first plans (25
 after all were decided on), and the restart.
-
-`WEIR_SCALE_MEMORY=1024` limits the
-controller's memory to so many MiB, the pages of its files included, as a pod's limit does; needs
-root, to create a control group.
 """
 
 from __future__ import annotations
@@ -24,21 +20,18 @@ import math
 import os
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.choices import choose_count
+import psutil
+
 from benchmarks.controller.scale import stage
 from benchmarks.controller.scale.api_faults import ApiServer, reachable_api_server
-from benchmarks.controller.scale.machine import (
-    Process,
-    machine_cpu,
-    memory_limit,
-)
 from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
@@ -49,8 +42,7 @@ ABOUT = "one controller with 1,000 StreamApps of 10 operators: CPU, memory, tick
 DURATION = "45 min"
 
 APPS = 1000
-MEMORY = choose_count("WEIR_SCALE_MEMORY", 0, least=0)
-"""MiB that the controller may have; 0 is no limit."""
+MIB = 2**20
 WARM = 30.0
 """Seconds between the start and the calm that is measured."""
 INTERVAL = 60.0
@@ -125,33 +117,58 @@ class Bench:
         self.world = self.prometheus = ""
         self._folder = folder
         self._port = port
-        self._process: Process | None = None
+        self._process: psutil.Process | None = None
+        self.highest = 0.0
+        """MiB of the controller, the most that was seen while it was watched."""
         self.decided = 0.0
         """When all had been decided on, by the monotonic clock."""
 
     @property
-    def process(self) -> Process:
+    def process(self) -> psutil.Process:
         if self._process is None:
             raise RuntimeError("Expected a controller that runs, got none")
         return self._process
 
     @contextmanager
-    def controller(self, **settings: str) -> Iterator[None]:
-        """Run a controller while the block runs, with some environment variables more."""
+    def controller(self) -> Iterator[None]:
+        """Run a controller while the block runs."""
         config = self.plane.kubeconfig(self._folder, url=self.server.url)
         command = (
             *(sys.executable, "-m", "benchmarks.controller.scale.controller"),
             *(self.world, self.prometheus, str(self._folder / "state"), str(self._port)),
         )
         # The second as in the image.
-        environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2", **settings}
-        with ExitStack() as stack:
-            put = stack.enter_context(memory_limit(MEMORY)) if MEMORY else None
-            started = stack.enter_context(stage.running(command, self.log, environment))
-            if put is not None:
-                put(started.pid)
-            self._process = Process(started.pid)
+        environment = {"KUBECONFIG": str(config), "MALLOC_ARENA_MAX": "2"}
+        with stage.running(command, self.log, environment) as started:
+            self._process = psutil.Process(started.pid)
             yield
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Keep the most memory that the controller holds while the block runs."""
+        self.highest, over = 0.0, threading.Event()
+
+        def watch() -> None:
+            with suppress(psutil.NoSuchProcess):  # it is the others who say that it has ended
+                while not over.wait(1.0):
+                    self.highest = max(self.highest, self.process.memory_info().rss / MIB)
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join()
+
+    def check(self) -> None:
+        if self.process.status() == psutil.STATUS_ZOMBIE:
+            raise RuntimeError("The controller has ended")
+
+    def cpu(self) -> float:
+        """Return the CPU seconds that the controller has used, in the system too."""
+        times = self.process.cpu_times()
+        return times.user + times.system
 
     def page(self) -> str:
         """Return the controller's metrics, empty while it does not answer."""
@@ -167,7 +184,7 @@ class Bench:
         page = self.page()
         return Reading(
             time=time.monotonic(),
-            cpu=self.process.cpu(),
+            cpu=self.cpu(),
             machine=machine_cpu(),
             lags=lags_of(page),
             decisions=total(page, "weir_decisions_total"),
@@ -179,7 +196,7 @@ class Bench:
         ready, began = 0.0, time.monotonic()
         deciding: set[str] = set()
         while time.monotonic() - began < LONGEST_START:
-            self.process.check()
+            self.check()
             page = self.page()
             ready = sum(
                 value
@@ -200,23 +217,23 @@ class Bench:
 
     def watch(self, seconds: float) -> Stretch:
         """Let time pass, reading the metrics as a Prometheus would; return what happened."""
-        with self.process.watched():
+        with self.watched():
             before = self.read()
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0:
                 time.sleep(min(READ_EVERY, left))
-                self.process.check()
+                self.check()
                 self.page()
             after = self.read()
-        passed = after.time - before.time
+        passed, memory = after.time - before.time, self.process.memory_info()
         return Stretch(
             seconds=passed,
             cores=(after.cpu - before.cpu) / passed,
             busy=(after.machine - before.machine) / passed / (os.cpu_count() or 1),
             lag=quantile(before.lags, after.lags, 0.99),
             decisions=after.decisions - before.decisions,
-            highest=self.process.highest,
-            anonymous=self.process.resident()["RssAnon"],
+            highest=self.highest,
+            anonymous=(memory.rss - memory.shared) / MIB,
         )
 
     def terms_lost(self) -> int:
@@ -266,15 +283,15 @@ def running_bench(apps: int) -> Iterator[Bench]:
 def measure_start(bench: Bench, name: str) -> list[Figure]:
     """Measure from the controller's start until all have been decided on."""
     began, machine = time.monotonic(), machine_cpu()
-    with bench.process.watched():
+    with bench.watched():
         found = bench.wait_until_all_decided()
     processors = (time.monotonic() - began) * (os.cpu_count() or 1)
     return [
         Figure(figure=f"{name} until all jobs were found running", value=found["ready"], unit="s"),
         at_most(figure=f"{name} until all had been decided on", value=found["decided"], unit="s",
                 limit=DECIDED_LIMIT),
-        Figure(figure=f"CPU time of the {name}", value=bench.process.cpu(), unit="s"),
-        Figure(figure=f"memory during the {name}", value=bench.process.highest, unit="MiB"),
+        Figure(figure=f"CPU time of the {name}", value=bench.cpu(), unit="s"),
+        Figure(figure=f"memory during the {name}", value=bench.highest, unit="MiB"),
         Figure(figure=f"machine busy during the {name}",
                value=100 * (machine_cpu() - machine) / processors, unit="%"),
     ]  # fmt: skip
@@ -338,6 +355,12 @@ def measure_fault(bench: Bench, name: str, seconds: float) -> list[Figure]:
         Figure(figure=f"API server {name}: machine busy just after",
                value=100 * after.busy, unit="%"),
     ]  # fmt: skip
+
+
+def machine_cpu() -> float:
+    """Return the CPU seconds that all processes of the machine have used together."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 def total(page: str, name: str) -> float:

@@ -9,11 +9,12 @@ Each has a result of its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.choices import choose
 from benchmarks.figures import Figure, Row
 from benchmarks.policies.live import match, night, policies
+from benchmarks.registry import BenchmarkError
 
 ABOUT = "policies on real Flink: a night, the papers' policies, Flink's own autoscaler (LIVE_PART)"
 DURATION = "night 25 min, policies 1 h, match 11 h"
@@ -34,4 +35,7 @@ def result_name() -> str:
 
 
 def _part() -> str:
-    return choose("LIVE_PART", "night", list(PARTS))
+    part = os.environ.get("LIVE_PART", "night")
+    if part not in PARTS:
+        raise BenchmarkError(f"LIVE_PART: expected one of {', '.join(PARTS)}, got {part!r}")
+    return part
