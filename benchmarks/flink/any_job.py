@@ -9,8 +9,7 @@ An upgrade runs a job on one version of Flink, scales it out, stops it with a sa
 it from there on another version with one replica of each operator; then it scales out again.
 
 The gap is the time from the stop until Flink has counted a record again, so it includes up to one
-second that Weir takes to find out. An interrupted run goes on where it was:
-`build/benchmarks/any-job-outcomes` keeps the outcomes. Remove the folder to begin anew.
+second that Weir takes to find out.
 
 The jobs of Nexmark run on one version of Flink; their rows are compared with those that a program
 without Flink computes from the events.
@@ -26,7 +25,7 @@ import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -35,7 +34,7 @@ from benchmarks.figures import Figure, Row
 from benchmarks.flink.nexmark_results import QUERIES
 from benchmarks.flink.prepared_jobs import JOBS, Prepared
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
-from benchmarks.results import BUILD, load_outcomes, store_outcome
+from benchmarks.results import BUILD
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY, flink_home
@@ -45,7 +44,6 @@ ABOUT = "Unmodified jobs on five versions of Flink: what can be rescaled, and wh
 DURATION = "80 min"
 
 FOLDER = BUILD / "any-job"
-KEPT = BUILD / "any-job-outcomes"
 OWN = "2.3.0"
 VERSIONS = ("1.20.5", "2.0.2", "2.1.3", "2.2.0", OWN)
 UPGRADES = ("1.20.5-2.3.0", "2.2.0-2.3.0")
@@ -107,18 +105,17 @@ class JobOutcome:
 
 
 def run() -> list[Figure | Row]:
-    """Run every job on every version; what has run before is kept."""
+    """Run every job on every version."""
     versions = (*VERSIONS, *UPGRADES)
     needed = dict.fromkeys(part for each in versions for part in each.split("-") if part != OWN)
     subprocess.run([str(REPOSITORY / "scripts/flink"), *needed], check=True)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    for version, job in product(versions, JOBS):
-        kept = KEPT / f"{job}-{version}.json"
-        if _exists(job, version) and not kept.exists():
-            outcome = replace(asyncio.run(_try(job, version)), load=round(os.getloadavg()[0], 1))
-            store_outcome(kept, asdict(outcome))
-    outcomes = load_outcomes(KEPT, JobOutcome)
+    outcomes = [
+        replace(asyncio.run(_try(job, version)), load=round(os.getloadavg()[0], 1))
+        for job, version in product(JOBS, versions)
+        if _exists(job, version)
+    ]
     return [*figures_of(outcomes), *map(row_of, outcomes)]
 
 

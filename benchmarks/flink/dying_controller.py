@@ -1,8 +1,6 @@
 """A controller killed right before or after it wrote a step.
 
-`python -m benchmarks.flink.dying_controller ROOT STEP DIRECTION broken|whole before|after`
-
-Run by the benchmark `crash` as a process of its own, because only a process can die of `kill -9`.
+It runs as a process of its own, because only a process can die of `kill -9`.
 """
 
 from __future__ import annotations
@@ -10,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.flink.trips_cluster import BUILD, Trips, TripsCluster, deployments
-from weir_operator.flink.jars import REPOSITORY
 from weir_operator.rescale.journal import Direction, Step
 from weir_operator.rescale.settings import JobSpec
 from weir_operator.rescale.status import AppStatus, FileStatusStore
@@ -76,32 +72,23 @@ async def run_and_die(
     root: Path, step: Step, direction: Direction, *, broken: bool, before: bool = False
 ) -> int:
     """Change the job under `root` in a process that dies at the step; return how it ended."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.flink.dying_controller", root, step, direction,
-        "broken" if broken else "whole", "before" if before else "after",
-        cwd=REPOSITORY, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    return await child.wait()
+    child = get_context("spawn").Process(
+        target=_change_and_die, args=(root, step, direction, broken, before)
+    )
+    child.start()
+    await asyncio.to_thread(child.join)
+    return child.exitcode or 0
 
 
-async def _main(
-    root: Path, step: Step, direction: Direction, *, broken: bool, before: bool
+def _change_and_die(
+    root: Path, step: Step, direction: Direction, broken: bool, before: bool
 ) -> None:
     job = the_job(broken=broken, root=root)
     store = DyingStore(job.status_path, step=step, direction=direction, before=before)
-    async with TripsCluster(job, store=store) as cluster:
-        cluster.detach()  # whatever happens, the job is left for the next controller
-        await cluster.change(TARGET)
 
+    async def change() -> None:
+        async with TripsCluster(job, store=store) as cluster:
+            cluster.detach()  # whatever happens, the job is left for the next controller
+            await cluster.change(TARGET)
 
-if __name__ == "__main__":
-    at_root, at_step, towards, kind, when = sys.argv[1:]
-    asyncio.run(
-        _main(
-            Path(at_root),
-            Step(at_step),
-            Direction(towards),
-            broken=kind == "broken",
-            before=when == "before",
-        )
-    )
+    asyncio.run(change())

@@ -1,41 +1,54 @@
 """A controller that rescales one job hundreds of times, and what it holds meanwhile.
 
-`weir local` runs the example job on a Flink of its own; its policy goes from one replica to two and
-back in every interval in which it is asked, so that every rescale is decided, recorded, walked and
-measured as any other (`soak_controller`). After each one the controller's process is looked at: its
-memory, file descriptors and threads, and the bytes of its decision records. A leak shows as growth
-that goes on, so the last third is judged by its slope; the first third warms up.
+Everything is as `weir local` has it (loops, decision records, one JVM for each replica) but for the
+policy and the scraping. The policy goes from one replica to two and back in every interval in which
+it is asked, so that every rescale is decided, recorded, walked and measured as any other. Scraped
+is four times as often, because rates need several samples and the policy is asked every second; and
+samples are kept for five minutes, not fifteen, so that memory can be flat within a run.
 
-Records are counted by the files that a transactional sink committed and by the job's ledger.
+After each rescale the controller's process is looked at: its memory, file descriptors and threads,
+and the bytes of its decision records. A leak shows as growth that goes on, so the last third is
+judged by its slope; the first third warms up. Records are counted by the files that a transactional
+sink committed and by the job's ledger.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import os
 import shutil
 import signal
 import statistics
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+import structlog
 import yaml
 
 from benchmarks.cluster.chaos.verdict import read_committed
 from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.flink.ledger import read_arrivals, read_proof
 from benchmarks.results import BUILD
+from benchmarks.spawned import map_spawned
 from weir_operator.flink.jars import REPOSITORY
+from weir_operator.local import run as local_run
+from weir_operator.local.run import LocalRun, run_local
 from weir_operator.loop.decision_records import RECORDS
+from weir_operator.loop.run_record import Record, RescaleRecord
+from weir_operator.metrics.direct import DirectSource
 from weir_operator.runtime.local.folders import AppFolder
+from weir_policies import registry
+from weir_policies.kernels.explaining import explain_rule
+from weir_policies.kernels.staying import Memoryless
+from weir_policies.model.node_types import Deployment
+from weir_policies.policy import Decision, Neighbourhood, Observation
 
 MIB = 2**20
 
@@ -53,6 +66,8 @@ class Sample:
     threads: int
     records: int
     """Bytes of the decision records."""
+    load: float
+    """Processes that want the machine's processors, mean over the last minute."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,31 +128,35 @@ DURATION = "25 min"
 NAME = "soak"
 RESCALES = 500
 FOLDER = BUILD / NAME
-LONGEST = 120.0
-"""Seconds after which a rescale that has not come is not waited for any longer."""
-SUSPEND_LIMIT = 90.0
-"""Seconds for the end of the controller, the savepoint included."""
+LONGEST = 3600.0
+"""Seconds after which no further rescale is waited for."""
+POLICY = "to-and-fro"
+SCRAPE_EVERY = 0.25
+"""Seconds."""
+SAMPLES_KEPT = 300.0
+"""Seconds; a controller on a cluster keeps them for ten minutes."""
+
+
+class ToAndFro(Memoryless):
+    """Goes from one replica to two and back, at every interval in which it is asked."""
+
+    def decide(self, observation: Observation) -> Decision:
+        """Choose the other deployment, of the first node type."""
+        wanted = 2 if observation.deployment.size == 1 else 1
+        others = len(observation.model.node_types) - 1
+        target = Deployment((wanted, *(0,) * others))
+        return explain_rule(observation, target, f"it is the turn of {wanted}")
 
 
 def run() -> list[Figure]:
-    return asyncio.run(_run())
-
-
-async def _run() -> list[Figure]:
+    """Rescale again and again in a process of its own, because it is this that is measured."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     for name in ("out", "committed", "state"):
         (FOLDER / name).mkdir(parents=True)
     (FOLDER / "trace.txt").write_text("20\n")
     (FOLDER / "streamapp.yaml").write_text(yaml.safe_dump(manifest()))
-    samples: list[Sample] = []
-    ends: Counter[str] = Counter()
-    loads = []
-    async with _controller() as (process, lines):
-        while ends["done"] < RESCALES:
-            record = await asyncio.wait_for(_find_end(lines), LONGEST)
-            ends[record["outcome"]] += 1
-            samples.append(look(psutil.Process(process.pid)))
-            loads.append(os.getloadavg()[0])
+    os.environ["MALLOC_ARENA_MAX"] = "2"  # as in the image
+    [(samples, ends)] = map_spawned(rescale_repeatedly, [RESCALES])
     ledger, arrivals = read_proof(FOLDER / "out"), read_arrivals(FOLDER / "out")
     emitted = max((ledger.emitted, *(each.id + 1 for each in arrivals)))
     committed = read_committed(FOLDER / "committed", emitted)
@@ -162,8 +181,46 @@ async def _run() -> list[Figure]:
             ledger.lost + ledger.doubled + ledger.sequence_errors,
         ),
         *figures_of(samples, QUANTITIES),
-        Figure(figure="load average beside it, median", value=statistics.median(loads), unit=""),
+        Figure(
+            figure="load average beside it, median",
+            value=statistics.median(each.load for each in samples),
+            unit="",
+        ),
     ]
+
+
+def rescale_repeatedly(times: int) -> tuple[list[Sample], Counter[str]]:
+    """Run the job until it was rescaled so often; return a sample per rescale, and their ends."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    own = registry.Registered(lambda rng, values: ToAndFro(), Neighbourhood.ONE)
+    registry.POLICIES = {**registry.POLICIES, POLICY: own}
+    # By name: types hold what a module only imports, or never changes, for constant.
+    setattr(local_run, "DirectSource", partial(DirectSource, period=SCRAPE_EVERY))  # noqa: B010
+    setattr(local_run, "RETENTION", SAMPLES_KEPT)  # noqa: B010
+    samples: list[Sample] = []
+    ends = Counter[str]()
+
+    def show(record: Record) -> None:
+        if (
+            isinstance(record, RescaleRecord)
+            and record.finished is not None
+            and ends["done"] < times
+        ):
+            ends[record.outcome] += 1
+            samples.append(look(psutil.Process()))
+            if ends["done"] == times:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    state = FOLDER / "state"
+    run = LocalRun(
+        manifest=FOLDER / "streamapp.yaml",
+        state=state,
+        cache=state / "cache",
+        duration=LONGEST,
+        policy=POLICY,
+    )
+    asyncio.run(run_local(run, show=show))
+    return samples, ends
 
 
 def manifest() -> dict[str, Any]:
@@ -212,16 +269,8 @@ def look(process: psutil.Process) -> Sample:
             descriptors=process.num_fds(),
             threads=process.num_threads(),
             records=sum(map(_size, records)),
+            load=os.getloadavg()[0],
         )
-
-
-async def _find_end(lines: AsyncIterator[bytes]) -> dict[str, Any]:
-    """Return the record of the next rescale that ends."""
-    async for line in lines:
-        record: dict[str, Any] = json.loads(line)
-        if record["type"] == "rescale" and record["finished"] is not None:
-            return record
-    raise RuntimeError(f"The controller has ended: see {FOLDER / 'run.jsonl'}")
 
 
 def _size(path: Path) -> int:
@@ -230,42 +279,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:
         return 0
-
-
-@asynccontextmanager
-async def _controller() -> AsyncIterator[tuple[asyncio.subprocess.Process, AsyncIterator[bytes]]]:
-    """Start the controller; yields it and the lines that it writes. In the end it suspends."""
-    arguments = str(FOLDER / "streamapp.yaml"), str(FOLDER / "state")
-    command = ["-m", "benchmarks.flink.soak_controller", *arguments]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        cwd=REPOSITORY,
-        env=os.environ | {"MALLOC_ARENA_MAX": "2"},  # as in the image
-        stdout=asyncio.subprocess.PIPE,
-        limit=2**20,
-    )
-    assert process.stdout is not None
-    lines = _lines(process.stdout, FOLDER / "run.jsonl")
-    try:
-        yield process, lines
-        process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(SUSPEND_LIMIT):
-            async for _ in lines:  # a pipe that nobody reads would stop it
-                pass
-            if await process.wait():
-                raise RuntimeError(f"The controller ended with {process.returncode}")
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            async for _ in lines:
-                pass
-            await process.wait()
-
-
-async def _lines(stream: asyncio.StreamReader, copy: Path) -> AsyncIterator[bytes]:
-    """Yield lines until the end, and keep them in a file."""
-    with copy.open("wb") as file:
-        async for line in stream:
-            file.write(line)
-            yield line

@@ -20,9 +20,6 @@ were due in it, also while the job is changed. Cost is per hour, of the CPU and 
 requested, JobManager included, as in `live`. Lost and doubled records are by the job's own ledger.
 Nothing is tuned: all decide with Weir's default weights. There is one run of each policy, so
 the table says what happened, and differences of a few percent are chance.
-
-An interrupted run goes on where it was: `build/benchmarks/live-policies` keeps the runs, and what
-was measured and trained. Remove the folder to begin anew.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +42,7 @@ from benchmarks.policies.live.jobs import APPS, MEMORY_PRICE
 from benchmarks.policies.live.judging import judge
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
-from benchmarks.results import BUILD, find_commit, load_outcomes, store_outcome
+from benchmarks.results import BUILD
 from weir_operator.flink.jars import JARS, REPOSITORY, build_example
 from weir_operator.loop.decision_records import RECORDS, RecordStore
 from weir_operator.loop.run_record import RecordedRun, TickRecord
@@ -121,26 +118,24 @@ class PolicyOutcome:
     """Records lost or doubled by the job's ledger; `None` where the job did not stop in order."""
     load: float
     """Processes that wanted the machine's processors, mean over the last five minutes."""
-    commit: str | None
 
 
 def run() -> list[Figure]:
-    """Run the policies that have not run yet; return the figures of all."""
+    """Run the hours before, then every policy."""
     build_example("trips")
-    for policy in POLICIES:
-        kept = FOLDER / "outcomes" / f"{policy}.json"
-        if not kept.exists():
-            store_outcome(kept, asdict(run_policy(policy)))
-    return list(figures_of(load_outcomes(FOLDER / "outcomes", PolicyOutcome)))
+    known, rates = make_rates()
+    measured = FOLDER / "hours-before"
+    run_rates(PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=measured)
+    return list(figures_of([run_policy(each, known, rates, measured) for each in POLICIES]))
 
 
-def run_policy(policy: str) -> PolicyOutcome:
+def run_policy(policy: str, known: Trace, rates: Trace, measured: Path) -> PolicyOutcome:
+    """Run a policy on the rates; `measured` is the folder of the run on those before."""
     learned = None
     if policy == PLANNER:
-        learned = measure_hours_before()
+        learned = state_of(measured)
     elif registry.learns_by_trying(policy):
-        learned = train(policy)
-    _, rates = make_rates()
+        learned = train(policy, known, measured)
     folder = FOLDER / "runs" / policy
     done = run_rates(
         policy,
@@ -153,37 +148,23 @@ def run_policy(policy: str) -> PolicyOutcome:
     return outcome_of(policy, done, folder)
 
 
-def measure_hours_before() -> Path:
-    """Let `planner` run the hours before; return the folder of its state, made once."""
-    folder = FOLDER / "hours-before"
-    if not (folder / "finished").exists():
-        known, _ = make_rates()
-        run_rates(PLANNER, known, initial=ENOUGH, seconds=KNOWN_LINES * INTERVAL, folder=folder)
-        (folder / "finished").touch()
-    return state_of(folder)
-
-
-def train(policy: str) -> Path:
-    """Let Weir train a policy on what was measured; return the folder of its state, made once."""
+def train(policy: str, known: Trace, measured: Path) -> Path:
+    """Let Weir train a policy on what was measured; return the folder of its state."""
     folder = FOLDER / "trained" / policy
-    if not (folder / "finished").exists():
-        measured = measure_hours_before()
-        known, _ = make_rates()
-        done = run_rates(
-            policy,
-            known[-1:],
-            initial=ENOUGH,
-            seconds=TRAINING,
-            folder=folder,
-            measured=measured / RECORDS,
-            until="PolicyTrained",
+    done = run_rates(
+        policy,
+        known[-1:],
+        initial=ENOUGH,
+        seconds=TRAINING,
+        folder=folder,
+        measured=state_of(measured) / RECORDS,
+        until="PolicyTrained",
+    )
+    if not any(event.message.startswith("PolicyTrained:") for event in done.events):
+        raise BenchmarkError(
+            f"Expected {policy} to be trained within {TRAINING} s, got no PolicyTrained: see the "
+            f"events in the report in {folder}, and run it again beside less"
         )
-        if not any(event.message.startswith("PolicyTrained:") for event in done.events):
-            raise BenchmarkError(
-                f"Expected {policy} to be trained within {TRAINING} s, got no PolicyTrained: see "
-                f"the events in the report in {folder}, and run it again beside less"
-            )
-        (folder / "finished").touch()
     return state_of(folder)
 
 
@@ -304,7 +285,6 @@ def outcome_of(policy: str, done: RecordedRun, folder: Path) -> PolicyOutcome:
         in_its_place=len(decisions) - len(own),
         wrong=None if lost is None or doubled is None else lost + doubled,
         load=os.getloadavg()[1],
-        commit=find_commit(),
     )
 
 
@@ -318,15 +298,7 @@ def price(tick: TickRecord, app: StreamApp) -> float:
 
 
 def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
-    """Yield the figures of all runs so far, `planner` first."""
-    ordered = sorted(outcomes, key=lambda each: POLICIES.index(each.policy))
-    yield at_least(
-        figure="policies that have run",
-        value=len(ordered),
-        unit=f"of {len(POLICIES)}",
-        limit=len(POLICIES),
-    )
-    for each in ordered:
+    for each in outcomes:
         name = each.policy
         yield Figure(figure=f"{name}: cost per hour", value=each.cost, unit="currency")
         yield Figure(
@@ -342,9 +314,8 @@ def figures_of(outcomes: Sequence[PolicyOutcome]) -> Iterator[Figure]:
             limit=0,
         )
         yield no_records(f"{name}: records lost or doubled", each.wrong)
-    if ordered:
-        yield Figure(
-            figure="load of the machine, worst run",
-            value=max(each.load for each in ordered),
-            unit="processes",
-        )
+    yield Figure(
+        figure="load of the machine, worst run",
+        value=max(each.load for each in outcomes),
+        unit="processes",
+    )

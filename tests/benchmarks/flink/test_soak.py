@@ -21,6 +21,7 @@ def a_sample(**changes: Any) -> Sample:
         "descriptors": 40,
         "threads": 9,
         "records": 0,
+        "load": 1.0,
     }
     return Sample(**(before | changes))
 
