@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines.made_up_history import FIRST, even, write_history
+from benchmarks.pipelines.made_up_history import FIRST, write_history
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_IN_IMAGE
 from weir_pipelines.store import Store
 
@@ -125,7 +125,7 @@ def run() -> list[Figure]:
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         tables = Path(folder, "tables")
-        write_history(Store(tables), even(OPERATORS, apps=OPERATORS), days=1)
+        write_history(Store(tables), apps=OPERATORS, operators=1, days=1)
         own(tables, KNOWN_USER)
         for target, limit in LIMITS.items():
             name = build(target)

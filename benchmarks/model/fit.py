@@ -16,16 +16,17 @@ from __future__ import annotations
 import asyncio
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
-from benchmarks.model.steady_state import ARGUMENTS, RATE, Counts, Point, measure_steady
-from weir_operator.loop.gather import sample_of_operator
+from weir_operator.loop.gather import layout_of, sample_of_operator
 from weir_operator.loop.operator_manager import ObservedOperator
+from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement
 from weir_operator.wiring.assembly import operator_managers
 from weir_policies.model.node_types import Deployment
@@ -40,6 +41,23 @@ from weir_simulator.fitting.waiting import group_samples, predict_groups
 ABOUT = "a simulator fitted to trips: deployments it has not seen, speeds"
 DURATION = "20 min"
 
+Counts = dict[str, int]
+
+RATE = 75.0
+"""Records/s of the job."""
+ARGUMENTS = (
+    # Long against the 0.2 ms of Flink's own work per record, which no service time holds.
+    *("--service.match-ms", "20", "--scv.match", "0.5"),
+    *("--service.aggregate-ms", "16", "--scv.aggregate", "0.5"),
+    # So many keys that no replica gets more than its key groups: skew is not what is judged.
+    *("--zones", "200000"),
+)
+WARM_UP = 10.0
+"""Seconds."""
+TRIES = 3
+"""Windows that a deployment gets to work off what its restart left."""
+SETTLED = 0.03
+"""Part by which it may process more than arrives and still count as steady."""
 GIVEN = "small/500m"
 OPERATORS = ("match", "aggregate")
 SHARING = (Sharing.BY_LOAD, Sharing.EQUAL)
@@ -68,6 +86,18 @@ JUDGED: tuple[tuple[Counts, Counts], ...] = (
     ({"large/1": 1, "small/500m": 1}, {"large/1": 1, "small/500m": 3}),
     ({"large/2": 1, "small/500m": 1}, {"large/1": 2, "small/500m": 1}),
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """The response time of an operator in a deployment, seconds, mean over records."""
+
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        return abs(self.predicted - self.measured) / self.measured
 
 
 def run() -> list[Figure]:
@@ -143,6 +173,60 @@ async def _measure(job: Trips) -> tuple[Calibration, list[Point], list[Point]]:
                 for name, each, sharing in zip(OPERATORS, counts, SHARING, strict=True)
             ]
     return calibration, points, modelled
+
+
+async def measure_steady(
+    cluster: TripsCluster,
+    match: Counts,
+    aggregate: Counts,
+    *,
+    seconds: float,
+    parts: int = 1,
+) -> tuple[AppMeasurement, Sequence[AppMeasurement]]:
+    """Bring the job to a deployment and measure its steady state."""
+    target = deployments(match, aggregate)
+    if cluster.store.load().deployments != target:
+        await cluster.change(target)
+
+    async def targets() -> list[str]:
+        return [each.metrics_url for each in await cluster.runtime.replicas()]
+
+    await asyncio.sleep(WARM_UP)
+    source = DirectSource(targets, f"default.{cluster.trips.name}")
+    source.start()
+    try:
+        for _ in range(TRIES):
+            began = cluster.clock.now()
+            await asyncio.sleep(seconds)
+            ended = cluster.clock.now()
+            whole = await _measure_between(cluster, source, began, ended)
+            if all(_is_settled(whole.operators[name]) for name in ("match", "aggregate")):
+                length = (ended - began) / parts
+                borders = [began + part * length for part in range(parts)]
+                return whole, [
+                    await _measure_between(cluster, source, border, border + length)
+                    for border in borders
+                ]
+    finally:
+        await source.close()
+    raise RuntimeError(
+        f"Expected a steady state of {target} within {TRIES * seconds:g} s, got a backlog that is "
+        "still worked off; raise WARM_UP, or leave the machine to the benchmark"
+    )
+
+
+async def _measure_between(
+    cluster: TripsCluster, source: DirectSource, start: float, end: float
+) -> AppMeasurement:
+    """Return what was measured between two Unix times."""
+    window = await source.window(start=start, end=end)
+    job = cluster.store.load().job_id or ""
+    layout = layout_of(job, await cluster.jobs.topology(job), await cluster.runtime.replicas())
+    return measure(window, layout)
+
+
+def _is_settled(seen: OperatorMeasurement) -> bool:
+    return seen.processed_rate <= seen.arrival_rate * (1 + SETTLED)
 
 
 def make_managers(job: Trips, sharing: Sharing | None) -> Mapping[str, ObservedOperator]:

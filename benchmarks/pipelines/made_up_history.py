@@ -7,8 +7,6 @@ they would read of a real server. Made by NumPy, a day at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
@@ -25,25 +23,11 @@ A_DAY = 86_400 // EVERY
 FIRST = date(2026, 3, 2)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
-    operators: Sequence[int]
-
-    @property
-    def series(self) -> int:
-        return sum(self.operators)
-
-
-def even(operators: int, *, apps: int = 20) -> Fleet:
-    """Return a fleet whose applications are equally large."""
-    return Fleet(operators=[operators // apps] * apps)
-
-
-def write_history(store: Store, fleet: Fleet, *, days: int) -> tuple[Partition, ...]:
-    """Write days of samples; return the partitions."""
+def write_history(store: Store, *, apps: int, operators: int, days: int) -> tuple[Partition, ...]:
+    """Write days of samples of applications of so many operators each; return the partitions."""
     rng = np.random.default_rng(15)
     written = []
-    for index, operators in enumerate(fleet.operators):
+    for index in range(apps):
         app = f"app-{index}"
         rows = [_labels(app, n) for n in range(operators)]
         numbers = np.array([row["series"] for row in rows])

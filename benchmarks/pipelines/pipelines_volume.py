@@ -8,27 +8,26 @@ one series at one time, counted once though a neighbouring day's run reads it ag
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 
 from benchmarks.figures import Figure, at_most
-from benchmarks.pipelines.made_up_history import A_DAY, FIRST, Fleet, even, write_history
+from benchmarks.pipelines.made_up_history import A_DAY, FIRST, write_history
 from weir_pipelines.store import Store
 
 ABOUT = "a month of metrics of 1,000 operators: samples/s and memory"
 DURATION = "10 min; 2 GB of disk"
 
-OPERATORS, DAYS = 1000, 30
+OPERATORS, APPS, DAYS = 1000, 20, 30
 GIB = 2**30
 MEMORY = "3g"
 """Of Spark's heap. What is beyond it are the JVM's own needs and Python's."""
@@ -41,58 +40,36 @@ class Run:
     memory: float
     """Bytes of all its processes together, at the most."""
 
-    @property
-    def rate(self) -> float:
-        return self.samples / self.seconds
-
 
 def run() -> list[Figure]:
-    """Make histories up and process them."""
-    fleet = even(OPERATORS)
-    spark = {}
-    with _history(fleet, DAYS) as tables:
-        for days in (1, DAYS):
-            spark[days] = _run_spark(tables, fleet, days)
-    whole = spark[DAYS]
+    """Make a history up, and process one day of it and all of them."""
+    with tempfile.TemporaryDirectory(prefix="weir-volume-") as folder:
+        tables = Path(folder)
+        write_history(Store(tables), apps=APPS, operators=OPERATORS // APPS, days=DAYS)
+        first, whole = (_run_spark(tables, days) for days in (1, DAYS))
     return [
         Figure(figure="samples processed", value=whole.samples / 1e6, unit="million"),
-        *_describe("Spark", spark),
+        Figure(figure="Spark: time over 1 days", value=first.seconds, unit="s"),
+        Figure(figure=f"Spark: time over {DAYS} days", value=whole.seconds, unit="s"),
+        Figure(figure="Spark: throughput", value=whole.samples / whole.seconds, unit="samples/s"),
+        Figure(
+            figure="Spark: a further day",
+            value=(whole.seconds - first.seconds) / (DAYS - 1),
+            unit="s",
+        ),
         at_most(figure="Spark: peak memory", value=whole.memory / GIB, unit="GiB", limit=8),
     ]
 
 
-def _describe(who: str, runs: Mapping[int, Run]) -> Iterator[Figure]:
-    for days, each in runs.items():
-        yield Figure(figure=f"{who}: time over {days} days", value=each.seconds, unit="s")
-    yield Figure(figure=f"{who}: throughput", value=runs[DAYS].rate, unit="samples/s")
-    yield Figure(figure=f"{who}: a further day", value=further_day(_seconds(runs)), unit="s")
-
-
-def _seconds(runs: Mapping[int, Run]) -> Mapping[int, float]:
-    """Return what each run took, by its days."""
-    return {days: each.seconds for days, each in runs.items()}
-
-
-@contextmanager
-def _history(fleet: Fleet, days: int) -> Iterator[Path]:
-    """Yield a folder of tables, which is removed after."""
-    folder = Path(tempfile.mkdtemp(prefix="weir-volume-"))
-    try:
-        write_history(Store(folder), fleet, days=days)
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def _run_spark(tables: Path, fleet: Fleet, days: int) -> Run:
-    last = FIRST.fromordinal(FIRST.toordinal() + days - 1)
+def _run_spark(tables: Path, days: int) -> Run:
     command = [
         *(sys.executable, "-m", "weir_cli.main", "pipelines", "run", "arrivals"),
-        *("--tables", str(tables), "--from", str(FIRST), "--to", str(last)),
+        *("--tables", str(tables)),
+        *("--from", str(FIRST), "--to", str(FIRST + timedelta(days=days - 1))),
         *("--conf", f"spark.driver.memory={MEMORY}"),
         *("--conf", f"spark.local.dir={tables / 'shuffle'}"),
     ]
-    return _measure(command, fleet.series * A_DAY * days)
+    return _measure(command, OPERATORS * A_DAY * days)
 
 
 def _measure(command: Sequence[str], samples: int) -> Run:
@@ -129,9 +106,3 @@ def _memory_of(pid: int) -> float:
     except psutil.NoSuchProcess:
         return float(total)  # it has just ended
     return float(total)
-
-
-def further_day(seconds: Mapping[int, float]) -> float:
-    """Return the seconds that each day beyond the first takes, by runs over so many days."""
-    first, last = min(seconds), max(seconds)
-    return (seconds[last] - seconds[first]) / max(1, last - first)

@@ -17,7 +17,7 @@ They know neither prices nor node types, and keep the mix that they start with.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -45,21 +45,7 @@ TYPES = 3
 LOOSE = 5.0
 """Seconds of response time that only an operator exceeds that falls behind: 30 and more times what
 an idle dataflow takes."""
-DAY = 86_400
-"""Seconds."""
 GOAL = 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """What a policy came to in a case, mean over seeds."""
-
-    cost: float
-    """Per slot."""
-    violations: float
-    """Percent of slots."""
-    restarts: float
-    """Per day."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,21 +55,7 @@ class Task:
     group: str
     case: str
     policy: str
-    experiments: Sequence[Experiment]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
-    """Cases that are summed up together."""
-
-    name: str
-    cases: Sequence[str]
-    outcomes: Mapping[tuple[str, str], Outcome]
-    """By the case's name and the policy."""
-
-    def of(self, policy: str) -> list[Outcome]:
-        """Return what a policy came to in each case."""
-        return [self.outcomes[case, policy] for case in self.cases]
+    experiments: Sequence[Experiment] = field(compare=False)
 
 
 def run() -> list[Figure]:
@@ -95,11 +67,14 @@ def run() -> list[Figure]:
         described = _describe_first_hours(Path(folder))
         for each in chosen:
             described[each.workload, str(each)] = [describe_setting(each)]
-        groups = _run_all(described)
-    return [
-        *(figure for group in groups for figure in _compare(group)),
-        *(figure for group in groups for figure in _sum_up(group)),
-    ]
+        tasks = [
+            Task(group=group, case=case, policy=policy, experiments=experiments)
+            for (group, case), experiments in described.items()
+            for policy in ("planner", *RIVALS)
+        ]
+        costs = dict(zip(tasks, map_spawned(measure, tasks), strict=True))
+    groups = dict.fromkeys(group for group, _ in described)
+    return [figure for group in groups for figure in _compare(group, costs)]
 
 
 def _describe_first_hours(folder: Path) -> dict[tuple[str, str], list[Experiment]]:
@@ -125,73 +100,34 @@ def _loosen(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"objective": objective})
 
 
-def _run_all(
-    described: Mapping[tuple[str, str], Sequence[Experiment]],
-) -> list[Group]:
-    """Run every case with every policy, on all cores; return the cases by group."""
-    tasks = [
-        Task(group=group, case=case, policy=policy, experiments=experiments)
-        for (group, case), experiments in described.items()
-        for policy in ("planner", *RIVALS)
-    ]
-    found = list(map_spawned(measure, tasks))
-    groups = []
-    for name in dict.fromkeys(task.group for task in tasks):
-        outcomes = {
-            (task.case, task.policy): outcome
-            for task, outcome in zip(tasks, found, strict=True)
-            if task.group == name
-        }
-        cases = list(dict.fromkeys(case for case, _ in outcomes))
-        groups.append(Group(name=name, cases=cases, outcomes=outcomes))
-    return groups
-
-
-def measure(task: Task) -> Outcome:
-    """Return what a policy comes to in one case."""
-    results = [
-        simulate(experiment, seed=seed, policy=task.policy)
-        for seed, experiment in zip(SEEDS, task.experiments, strict=False)
-    ]
-    return Outcome(
-        cost=fmean(result.average_cost for result in results),
-        violations=fmean(result.violations for result in results),
-        restarts=fmean(
-            result.reconfigurations / 100 * DAY / experiment.slot
-            for result, experiment in zip(results, task.experiments, strict=True)
-        ),
+def measure(task: Task) -> float:
+    """Return the mean cost per slot of a policy in one case."""
+    return fmean(
+        simulate(experiment, seed=seed, policy=task.policy).average_cost
+        for seed, experiment in zip(SEEDS, task.experiments, strict=True)
     )
 
 
-def _compare(group: Group) -> Iterator[Figure]:
+def _compare(group: str, costs: Mapping[Task, float]) -> Iterator[Figure]:
     """Yield the goals: the planner's cost divided by each rival's."""
-    ours = group.of("planner")
+    of_policy = {
+        policy: {
+            task.case: cost
+            for task, cost in costs.items()
+            if (task.group, task.policy) == (group, policy)
+        }
+        for policy in ("planner", *RIVALS)
+    }
     for policy in RIVALS:
-        ratios = [one.cost / other.cost for one, other in zip(ours, group.of(policy), strict=True)]
+        ratios = [ours / of_policy[policy][case] for case, ours in of_policy["planner"].items()]
         yield at_most(
-            figure=f"{group.name}: planner / {policy}, geometric mean of {len(ratios)} cases",
+            figure=f"{group}: planner / {policy}, geometric mean of {len(ratios)} cases",
             value=geometric_mean(ratios),
             unit="",
             limit=GOAL,
         )
         yield Figure(
-            figure=f"{group.name}: {policy} is cheaper",
+            figure=f"{group}: {policy} is cheaper",
             value=sum(ratio > 1 for ratio in ratios),
             unit=f"of {len(ratios)} cases",
-        )
-
-
-def _sum_up(group: Group) -> Iterator[Figure]:
-    """Yield what each policy came to in the group."""
-    for policy in ("planner", *RIVALS):
-        found = group.of(policy)
-        yield Figure(
-            figure=f"{group.name}: violations with {policy}",
-            value=fmean(each.violations for each in found),
-            unit="%",
-        )
-        yield Figure(
-            figure=f"{group.name}: restarts with {policy}",
-            value=fmean(each.restarts for each in found),
-            unit="a day",
         )

@@ -44,14 +44,6 @@ def run() -> list[Figure]:
         at_most(
             figure=f"{size}, 3 operators, planner", value=time_tuning(planner), unit="s", limit=20
         ),
-        Figure(
-            figure=f"{size}, 3 operators, QL+PDS+: processor time, one process",
-            value=time_tuning(pipeline, workers=1, clock=time.process_time), unit="s",
-        ),
-        Figure(
-            figure=f"{size}, 10 operators, QL+PDS+: processor time, one process",
-            value=time_tuning(chain(pipeline), workers=1, clock=time.process_time), unit="s",
-        ),
     ]  # fmt: skip
 
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.figures import Figure, Row
+from benchmarks.figures import Figure
 from benchmarks.policies.live import match, night, policies
 from benchmarks.registry import BenchmarkError
 
 ABOUT = "policies on real Flink: a night, the papers' policies, Flink's own autoscaler (LIVE_PART)"
 DURATION = "night 25 min, policies 1 h, match 11 h"
 
-PARTS: Mapping[str, Callable[[], Sequence[Figure | Row]]] = {
+PARTS: Mapping[str, Callable[[], Sequence[Figure]]] = {
     "night": night.run,
     "policies": policies.run,
     "match": match.run,
 }
 
 
-def run() -> Sequence[Figure | Row]:
+def run() -> Sequence[Figure]:
     return PARTS[_part()]()
 
 

@@ -40,7 +40,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.figures import Figure, Row, at_most, no_records
+from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
 from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
@@ -129,7 +129,7 @@ class MatchOutcome:
         return self.job, self.trace, self.repeat
 
 
-def run() -> list[Figure | Row]:
+def run() -> list[Figure]:
     """Make the runs that are missing; return the figures of all."""
     autoscaler = build_autoscaler()
     compile_default_policy()  # as a controller that is installed has
@@ -141,8 +141,7 @@ def run() -> list[Figure | Row]:
             if not kept.exists():
                 outcome = run_side(side, job, trace, repeat, autoscaler=autoscaler)
                 store_outcome(kept, asdict(outcome))
-    outcomes = load_outcomes(FOLDER / "outcomes", MatchOutcome)
-    return [*figures_of(outcomes), *rows_of(outcomes)]
+    return list(figures_of(load_outcomes(FOLDER / "outcomes", MatchOutcome)))
 
 
 def run_side(side: str, job: str, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
@@ -301,28 +300,6 @@ def pairs_by_job(outcomes: Sequence[MatchOutcome]) -> dict[str, list[Pair]]:
     others = {each.pair: each for each in theirs}
     pairs = [(each, others[each.pair]) for each in ours if each.pair in others]
     return {job: list(of_job) for job, of_job in groupby(pairs, key=lambda pair: pair[0].job)}
-
-
-def rows_of(outcomes: Sequence[MatchOutcome]) -> list[Row]:
-    return [
-        Row(
-            table=f"{job}: intervals over the bound / replicas requested / restarts / doubled",
-            row=f"{ours.trace}, repeat {ours.repeat}",
-            beside=_format_outcome(theirs),
-            ours=_format_outcome(ours),
-            holds=None,
-            beside_what=AUTOSCALER,
-        )
-        for job, pairs in pairs_by_job(outcomes).items()
-        for ours, theirs in pairs
-    ]
-
-
-def _format_outcome(outcome: MatchOutcome) -> str:
-    return (
-        f"{outcome.violations:.1%} / {outcome.replicas:.1f} / {outcome.restarts} / "
-        f"{outcome.doubled}"
-    )
 
 
 def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:

@@ -4,13 +4,13 @@ import numpy as np
 
 from benchmarks.flink.trips_cluster import Trips, deployments
 from benchmarks.model.fit import (
+    ARGUMENTS,
     FITTED,
     GIVEN,
     JUDGED,
     describe,
     predict_points,
 )
-from benchmarks.model.steady_state import ARGUMENTS
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, observe
 from weir_simulator.fitting.fit import calibrate
 from weir_simulator.fitting.samples import IntervalSample

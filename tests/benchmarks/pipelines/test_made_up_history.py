@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.parquet as pq
 
-from benchmarks.pipelines.made_up_history import A_DAY, even, write_history
+from benchmarks.pipelines.made_up_history import A_DAY, write_history
 from weir_pipelines.schemas import SAMPLES, SERIES
 from weir_pipelines.store import Store
 
@@ -12,7 +12,7 @@ from weir_pipelines.store import Store
 def test_each_application_and_day_has_its_series_and_all_its_samples(tmp_path):
     store = Store(tmp_path)
 
-    written = write_history(store, even(4, apps=2), days=2)
+    written = write_history(store, apps=2, operators=2, days=2)
 
     assert len(written) == 4
     for table, rows in ((SERIES, 2), (SAMPLES, 2 * A_DAY)):
