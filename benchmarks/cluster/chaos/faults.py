@@ -167,21 +167,24 @@ class TaskManagersKilled(Kill):
 
 
 @dataclass
-class MidChange(Kill):
-    """A rescale is asked for, and Weir is struck at one of its steps."""
-
-    async def until_changing(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Ask for another number of replicas and wait for a step that is drawn, or a later one."""
-        await until_step(world, MID_CHANGE[draw.randrange(len(MID_CHANGE)) :])
-
-
-class ControllerKilledMidChange(MidChange):
-    """Weir dies in the middle of a rescale."""
+class ControllerKilledMidChange(Kill):
+    """A rescale is asked for, and Weir dies at one of its steps."""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Wait for the step, and kill."""
-        await self.until_changing(world, draw)
-        await self.kill(world, await world.controllers(), draw)
+        """Wait for a step that is drawn, or a later one, and kill."""
+        await until_step(world, MID_CHANGE[draw.randrange(len(MID_CHANGE)) :])
+        await self.kill(world, await self.find_victims(world), draw)
+
+    async def find_victims(self, world: ChaosWorld) -> list[Body]:
+        """Return the pods that die."""
+        return await world.controllers()
+
+
+class ControllerAndJobManagerKilled(ControllerKilledMidChange):
+    """Weir and the JobManager die at once in the middle of a change."""
+
+    async def find_victims(self, world: ChaosWorld) -> list[Body]:
+        return [*await world.controllers(), *await world.app.pods("jobmanager")]
 
 
 def restarts(pod: Body) -> int:
@@ -213,7 +216,7 @@ def processes_of(pod: Body) -> list[int]:
     return found
 
 
-async def until_step(world: ChaosWorld, steps: Sequence[str], period: float = 0.05) -> None:
+async def until_step(world: ChaosWorld, steps: Sequence[str]) -> None:
     """Ask for another number of replicas and wait for one of these steps, or the change's end."""
     known = ((await world.app.status()).get("rescale") or {}).get("id")
     await world.ask_for_change()
@@ -224,18 +227,7 @@ async def until_step(world: ChaosWorld, steps: Sequence[str], period: float = 0.
             return None
         return True if journal.get("step") in (*steps, *ENDS) else None
 
-    await wait_until(there, clock=CLOCK, timeout=120.0, period=period)
-
-
-@dataclass
-class ControllerAndJobManagerKilled(MidChange):
-    """Weir and the JobManager die at once in the middle of a change."""
-
-    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
-        """Wait for the step, and kill both."""
-        await self.until_changing(world, draw)
-        both = [*await world.controllers(), *await world.app.pods("jobmanager")]
-        await self.kill(world, both, draw)
+    await wait_until(there, clock=CLOCK, timeout=120.0, period=0.05)
 
 
 AWAY = 45.0

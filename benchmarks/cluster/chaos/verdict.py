@@ -14,23 +14,14 @@ from benchmarks.flink.ledger import Ledger
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultOutcome:
-    """What became of one fault; times are Unix seconds."""
+    """What became of one fault."""
 
     kind: str
-    injected: float
-    ended: float
-    """When it was over: a kill at once, what lasts when it was taken back."""
-    recovered: float | None
-    """`None` where all was not well again in time."""
-    missing: str
-    """What was not, then."""
+    took: float | None
+    """Seconds from its end until all was well: the end of a kill is at once, of what lasts when it
+    was taken back. `None` where all was not well again in time."""
     load: float
     """Processes that wanted the machine's processors, mean over its last minute."""
-
-    @property
-    def took(self) -> float | None:
-        """Seconds from the fault's end until all was well."""
-        return None if self.recovered is None else self.recovered - self.ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +58,7 @@ def figures_of(
     jobs_at_once: int,
 ) -> list[Figure]:
     """Return the figures of a run for which so many faults were asked."""
-    stuck = [each.kind for each in outcomes if each.recovered is None]
+    stuck = [each.kind for each in outcomes if each.took is None]
     loads = [each.load for each in outcomes]
     records = {
         "transactional sink: records lost": committed.lost if ledger else None,
