@@ -115,7 +115,6 @@ class Jobs:
                         "name": operator,
                         "parallelism": 1,
                         "maxParallelism": 128,
-                        "slotSharingGroupId": operator,
                         "tasks": {"RUNNING": 1},
                     }
                     for operator in OPERATORS
@@ -180,8 +179,7 @@ def _series(number: int) -> tuple[tuple[str, float], ...]:
 def _told(number: int) -> Iterator[tuple[str, dict[str, str], float]]:
     app = names.mangle(f"{namespace_of(number)}/{name_of(number)}")
     job = {"weir_app": app, "job_id": job_of(number)}
-    for name in (names.RESTARTS, names.CHECKPOINT_SIZE, names.CHECKPOINT_MS):
-        yield name, job, 0.0
+    yield names.RESTARTS, job, 0.0
     for operator in OPERATORS:
         machine = {
             "weir_app": app,

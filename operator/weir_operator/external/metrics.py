@@ -47,11 +47,7 @@ SAME = 0.5
 KEEP = 900.0
 """Seconds of samples that are kept."""
 
-_JOB_METRICS = {
-    "numRestarts": names.RESTARTS,
-    "lastCheckpointSize": names.CHECKPOINT_SIZE,
-    "lastCheckpointDuration": names.CHECKPOINT_MS,
-}
+_JOB_METRICS = {"numRestarts": names.RESTARTS}
 _MARKER = re.compile(
     r"(?P<subtask>\d+)\.latency\.(?:source_id\.[^.]+\.)?operator_id\.(?P<operator>[^.]+)"
     r"\.operator_subtask_index\.\d+\.latency_median"

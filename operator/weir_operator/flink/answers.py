@@ -63,8 +63,6 @@ class Vertex:
     name: str
     parallelism: int
     max_parallelism: int
-    slot_sharing_group: str | None
-    """Flink's id of the group, not its name: equal for vertices that share slots."""
     tasks: Mapping[str, int]
     """Subtasks by status; statuses with none are left out."""
     records: float = field(default=math.nan, compare=False)
@@ -137,7 +135,6 @@ class TaskManager:
 
     id: str
     slots: int
-    free_slots: int
     extended_resources: Mapping[str, float]
     """External resources that it advertises, such as {"op-match": 1.0}."""
     managed_memory: int = 0
@@ -240,7 +237,6 @@ def _read_vertex(answer: Json) -> Vertex:
         name=answer["name"],
         parallelism=answer["parallelism"],
         max_parallelism=answer["maxParallelism"],
-        slot_sharing_group=answer.get("slotSharingGroupId"),
         tasks={status: count for status, count in answer["tasks"].items() if count},
         records=_read_records(answer.get("metrics") or {}),
     )
@@ -288,7 +284,6 @@ def read_task_managers(answer: Json) -> tuple[TaskManager, ...]:
         TaskManager(
             id=each["id"],
             slots=each["slotsNumber"],
-            free_slots=each["freeSlots"],
             extended_resources={
                 name: float(amount)
                 for name, amount in each["totalResource"]["extendedResources"].items()

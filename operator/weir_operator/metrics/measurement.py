@@ -15,14 +15,12 @@ from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplic
 from weir_operator.metrics.operators import measure_operators
 from weir_operator.metrics.output import Flow, measure_sinks
 from weir_operator.metrics.rates import last_value
-from weir_operator.metrics.replica import MS
 from weir_operator.metrics.scope import JobSeries, Scope, job_series
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import (
     AppMeasurement,
     OperatorMeasurement,
     ReplicaMeasurement,
-    ResponseFrom,
     ServiceFrom,
     SinkMeasurement,
 )
@@ -34,7 +32,6 @@ __all__ = [
     "OperatorMeasurement",
     "PlacedReplica",
     "ReplicaMeasurement",
-    "ResponseFrom",
     "ServiceFrom",
     "SinkMeasurement",
     "measure",
@@ -79,8 +76,6 @@ def measure(window: Window, layout: JobLayout) -> AppMeasurement:
         end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, missed=missed),
         backlog=sum(backlogs) if backlogs else math.nan,
         restarts=_job_value(series.job, names.RESTARTS),
-        checkpoint_size=_job_value(series.job, names.CHECKPOINT_SIZE),
-        checkpoint_duration=_job_value(series.job, names.CHECKPOINT_MS) * MS,
         missing=_missing(layout, series),
     )
 
@@ -114,9 +109,6 @@ def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
             for metric in optional
             if not any(metric in scope or _STANDS_IN.get(metric) in scope for scope in scopes)
         ]
-    missing += [
-        f"job: {metric.removeprefix(names.JOB)}"
-        for metric in (names.RESTARTS, names.CHECKPOINT_SIZE, names.CHECKPOINT_MS)
-        if metric not in series.job
-    ]
+    if names.RESTARTS not in series.job:
+        missing.append(f"job: {names.RESTARTS.removeprefix(names.JOB)}")
     return tuple(missing)

@@ -60,8 +60,6 @@ LATENCY_BUCKET = f"{OPERATOR}le_weir_latency_bucket"
 GC_MS = "flink_taskmanager_Status_JVM_GarbageCollector_All_Time"
 
 RESTARTS = f"{JOB}numRestarts"
-CHECKPOINT_SIZE = f"{JOB}lastCheckpointSize"
-CHECKPOINT_MS = f"{JOB}lastCheckpointDuration"
 
 REQUIRED = (RECORDS_IN, RECORDS_OUT, BUSY_MS)
 """What every task reports in any job; a value here that is no number makes the sample bad."""
@@ -90,8 +88,6 @@ NAMES = frozenset(
         LATENCY_BUCKET,
         GC_MS,
         RESTARTS,
-        CHECKPOINT_SIZE,
-        CHECKPOINT_MS,
     }
 )
 """Everything that Weir reads from Flink's reporters."""

@@ -82,7 +82,6 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             queue_buffers=_total(each.queue_buffers for each in replicas[name]),
             queue_records=processed[name] * responses[name].waiting,
             response_time=responses[name].total,
-            response_from=responses[name].origin,
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
             source_wait=source_waits[name],

@@ -36,7 +36,7 @@ from weir_operator.metrics.rates import bound_of, counter_rise, mean, mean_value
 from weir_operator.metrics.replica import MS, US
 from weir_operator.metrics.scope import JobSeries, Scope
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import OperatorMeasurement, ResponseFrom, SinkMeasurement
+from weir_operator.metrics.values import OperatorMeasurement, SinkMeasurement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,10 +45,9 @@ class Response:
 
     waiting: float
     total: float
-    origin: ResponseFrom | None
 
 
-NO_RESPONSE = Response(waiting=math.nan, total=math.nan, origin=None)
+NO_RESPONSE = Response(waiting=math.nan, total=math.nan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,23 +107,21 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
     layout, missed = flow.layout, flow.missed_by_markers()
-    kinds = {
-        ResponseFrom.AGE: {name: mean_age(own) for name, own in series.operators.items()},
-        ResponseFrom.MARKERS: {
-            name: marker_age(own) + missed[name] for name, own in series.operators.items()
-        },
-    }
+    kinds = (
+        {name: mean_age(own) for name, own in series.operators.items()},
+        {name: marker_age(own) + missed[name] for name, own in series.operators.items()},
+    )
     found = dict.fromkeys(layout.operators, NO_RESPONSE)
-    for origin, ages in kinds.items():
+    for ages in kinds:
         for name, operator in layout.operators.items():
-            if not operator.upstream or found[name].origin is not None:
+            if not operator.upstream or found[name] is not NO_RESPONSE:
                 continue
             before = flow.left_feeders(name, ages)
             # Clocks of two nodes may differ by more than the wait between them.
             waiting = ages[name] - before if not ages[name] < before else 0.0
             total = waiting + flow.service_means[name]
             if not math.isnan(total):
-                found[name] = Response(waiting=waiting, total=total, origin=origin)
+                found[name] = Response(waiting=waiting, total=total)
     return found
 
 
@@ -211,7 +208,6 @@ def measure_sinks(
         p50=quantile(0.50, counts) * MS,
         p95=quantile(0.95, counts) * MS,
         p99=quantile(0.99, counts) * MS,
-        response_from=None if math.isnan(mean) else ResponseFrom.AGE,
     )
 
 
@@ -232,7 +228,6 @@ def _by_markers(
         p50=math.nan,
         p95=math.nan,
         p99=math.nan,
-        response_from=None if math.isnan(mean) else ResponseFrom.MARKERS,
     )
 
 

@@ -22,16 +22,6 @@ class ServiceFrom(StrEnum):
     """Flink's busy time per record: mean only, framework overhead included."""
 
 
-class ResponseFrom(StrEnum):
-    """The source of a response time."""
-
-    AGE = "age"
-    """The helper's ages of records since their event time."""
-    MARKERS = "markers"
-    """Flink's latency markers, which are medians per replica, with the wait at the source and the
-    work, which both pass them by; because nothing better is known."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplicaMeasurement:
     """One replica of one operator."""
@@ -96,7 +86,6 @@ class OperatorMeasurement:
     response_time: float
     """Waiting plus service, mean. The first operator behind a source also bears the wait at the
     source and on the wire; NaN at the source itself."""
-    response_from: ResponseFrom | None
     backlog: float
     """Records pending outside at a source; NaN where it reports none, and at other operators."""
     backlog_growth: float
@@ -136,7 +125,6 @@ class SinkMeasurement:
     p95: float
     p99: float
     """Seconds, interpolated between bucket bounds; `inf` beyond the last finite bound."""
-    response_from: ResponseFrom | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,9 +144,5 @@ class AppMeasurement:
     """Records pending at all sources that report it; NaN where none does."""
     restarts: float
     """Restarts of this run since it was submitted."""
-    checkpoint_size: float
-    """Bytes of the newest checkpoint; NaN before the first."""
-    checkpoint_duration: float
-    """Seconds that it took; NaN before the first."""
     missing: tuple[str, ...]
     """Optional metrics that the job does not report, such as `match: weir_service_n`."""

@@ -65,15 +65,6 @@ class ServiceMoments:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpeedupEstimate:
-    """A speedup and how far it can be trusted."""
-
-    speedup: float
-    relative_error: float
-    """One standard deviation, from the counts: 0 where given, `inf` where only assumed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorBelief:
     """Everything learned about one operator; empty at first."""
 
@@ -184,7 +175,7 @@ def believe(
         node_types = tuple(
             node_type
             if node_type.name in given
-            else replace(node_type, speedup=speedups[node_type.name].speedup)
+            else replace(node_type, speedup=speedups[node_type.name])
             for node_type in node_types
         )
     mean, scv = model.service_mean, model.service_scv
@@ -213,7 +204,7 @@ def believed_network_time(belief: OperatorBelief, model: OperatorModel) -> float
 
 def estimate_speedups(
     belief: OperatorBelief, node_types: Sequence[NodeType], *, given: Collection[str]
-) -> dict[str, SpeedupEstimate]:
+) -> dict[str, float]:
     """Return the speedup of every node type, by name.
 
     Args:
@@ -225,18 +216,14 @@ def estimate_speedups(
     anchors = [name for name in measured if name in given] or list(measured)
     anchor = anchors[0] if anchors else None
     assumed = {node_type.name: node_type.speedup for node_type in node_types}
-    estimates: dict[str, SpeedupEstimate] = {}
+    estimates: dict[str, float] = {}
     for node_type in node_types:
         name = node_type.name
         if name in given:
-            estimates[name] = SpeedupEstimate(speedup=assumed[name], relative_error=0.0)
+            estimates[name] = assumed[name]
         elif anchor is not None and name in measured:
-            ratio = measured[anchor].mean / measured[name].mean
-            error = math.hypot(_relative_error(measured[anchor]), _relative_error(measured[name]))
-            estimates[name] = SpeedupEstimate(
-                speedup=assumed[anchor] * ratio, relative_error=0.0 if name == anchor else error
-            )
-    learned = {name: estimate.speedup / assumed[name] for name, estimate in estimates.items()}
+            estimates[name] = assumed[anchor] * measured[anchor].mean / measured[name].mean
+    learned = {name: estimate / assumed[name] for name, estimate in estimates.items()}
     for node_type in node_types:
         if node_type.name not in estimates:
             siblings = [
@@ -245,9 +232,7 @@ def estimate_speedups(
                 if other.pool == node_type.pool and other.name in learned
             ]
             factor = sum(siblings) / len(siblings) if siblings else 1.0
-            estimates[node_type.name] = SpeedupEstimate(
-                speedup=node_type.speedup * factor, relative_error=math.inf
-            )
+            estimates[node_type.name] = node_type.speedup * factor
     return estimates
 
 
@@ -277,9 +262,3 @@ def _measured(belief: OperatorBelief, node_types: Sequence[NodeType]) -> dict[st
         if node_type.name in belief.services
         and belief.services[node_type.name].records >= ENOUGH_RECORDS
     }
-
-
-def _relative_error(moments: ServiceMoments) -> float:
-    """Return the standard error of the mean, relative; an unknown variance counts as SCV 1."""
-    scv = 1.0 if math.isnan(moments.variance) else moments.variance / moments.mean**2
-    return math.sqrt(scv / moments.records)

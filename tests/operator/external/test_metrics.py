@@ -72,7 +72,7 @@ class SteadyFlink:
         return {each: self.values[each] for each in ids}
 
     async def job_metrics(self, job_id, ids):
-        return {"numRestarts": 2.0, "lastCheckpointSize": -1.0}
+        return {"numRestarts": 2.0}
 
 
 @pytest.fixture

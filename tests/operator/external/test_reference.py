@@ -54,9 +54,7 @@ def selecting(service, selector):
 
 
 def a_task_manager(name, host="10.1.2.3", cores=4):
-    return TaskManager(
-        id=name, slots=2, free_slots=2, extended_resources={}, host=host, cores=cores
-    )
+    return TaskManager(id=name, slots=2, extended_resources={}, host=host, cores=cores)
 
 
 async def test_a_flink_deployment_is_reached_through_its_rest_service():

@@ -16,7 +16,6 @@ def a_vertex(name: str, *, parallelism: int = 1, **others: Any) -> Vertex:
         name=name,
         parallelism=parallelism,
         max_parallelism=128,
-        slot_sharing_group=None,
         tasks={"RUNNING": parallelism},
     )
     return replace(vertex, **others)

@@ -35,8 +35,6 @@ def a_snapshot(**sinks):
         end_to_end=whole,
         backlog=0.0,
         restarts=0.0,
-        checkpoint_size=math.nan,
-        checkpoint_duration=math.nan,
         missing=(),
     )
     return Snapshot(

@@ -78,14 +78,7 @@ def a_window(
     for name, operator in layout.operators.items():
         for replica in operator.replicas:
             series += _replica_series(layout, name, replica, loads[name], times)
-    series += [
-        a_gauge(metric, {"job_id": layout.job_id}, value, times)
-        for metric, value in (
-            (names.RESTARTS, 0.0),
-            (names.CHECKPOINT_SIZE, 20_000.0),
-            (names.CHECKPOINT_MS, 40.0),
-        )
-    ]
+    series.append(a_gauge(names.RESTARTS, {"job_id": layout.job_id}, 0.0, times))
     return Window(start=start, end=end, series=tuple(series))
 
 

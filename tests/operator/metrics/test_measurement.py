@@ -16,7 +16,7 @@ from tests.operator.metrics.builders import (
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import ResponseFrom, ServiceFrom
+from weir_operator.metrics.values import ServiceFrom
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),
@@ -48,8 +48,6 @@ def test_a_steady_job_is_measured_as_it_was_made():
     assert match.expected == 2
     assert measurement.backlog == 500
     assert measurement.restarts == 0
-    assert measurement.checkpoint_size == 20_000
-    assert measurement.checkpoint_duration == pytest.approx(0.04)
     assert measurement.newest == 1060
 
 
@@ -61,9 +59,7 @@ def test_response_times_of_operators_add_up_to_the_age_at_the_sink():
     assert operators["match"].response_time == pytest.approx(0.040 + 0.015)
     assert operators["count"].response_time == pytest.approx(0.075 - 0.055 + 0.003)
     assert operators["out"].response_time == pytest.approx(0.085 - 0.078 + 0.001)
-    assert operators["match"].response_from is ResponseFrom.AGE
     assert math.isnan(operators["gen"].response_time)
-    assert operators["gen"].response_from is None
 
 
 def test_source_to_sink_comes_from_the_sinks_counters_and_buckets():
@@ -249,7 +245,6 @@ def test_without_the_helper_busy_time_and_markers_stand_in():
     assert match.replicas[0].service_from is ServiceFrom.BUSY_TIME
     assert match.response_time == pytest.approx(0.028)
     assert count.response_time == pytest.approx(0.050 - 0.020 + 0.003)
-    assert count.response_from is ResponseFrom.MARKERS
     # Markers pass by the functions: 8 ms of match, 3 of count and 1 of out are not in 60.
     assert measured.end_to_end.mean == pytest.approx(0.072)
     assert math.isnan(measured.end_to_end.p95)
@@ -396,18 +391,3 @@ def test_an_idle_job_is_idle_and_its_times_are_unknown():
     assert math.isnan(match.response_time)
     assert measured.end_to_end.throughput == 0
     assert math.isnan(measured.end_to_end.p95)
-
-
-def test_before_the_first_checkpoint_its_size_is_unknown():
-    layout = a_layout()
-    window = changed(
-        a_window(layout, STEADY),
-        lambda each: replace(each, values=(-1.0,) * len(each.values)),
-        where=lambda each: each.name in (names.CHECKPOINT_SIZE, names.CHECKPOINT_MS),
-    )
-
-    measured = measure(window, layout)
-
-    assert math.isnan(measured.checkpoint_size)
-    assert math.isnan(measured.checkpoint_duration)
-    assert measured.restarts == 0

@@ -27,9 +27,7 @@ class Listing(FlinkRest):
 
     async def task_managers(self):
         listed = self.answers.pop(0)
-        return tuple(
-            TaskManager(id=each, slots=1, free_slots=0, extended_resources={}) for each in listed
-        )
+        return tuple(TaskManager(id=each, slots=1, extended_resources={}) for each in listed)
 
 
 def test_one_whose_address_answers_nobody_is_waited_for_until_flink_gives_it_up():

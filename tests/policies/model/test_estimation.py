@@ -64,9 +64,7 @@ def test_a_speedup_that_nobody_gave_is_the_ratio_to_one_that_was():
 
     speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["small/1"])
 
-    assert speedups["large/1"].speedup == pytest.approx(3.0)
-    assert speedups["large/1"].relative_error == pytest.approx(math.sqrt(0.5 / 1000 * 2))
-    assert speedups["small/1"].relative_error == 0.0
+    assert speedups["large/1"] == pytest.approx(3.0)
 
 
 def test_a_given_speedup_anchors_even_where_it_is_not_the_first():
@@ -74,8 +72,8 @@ def test_a_given_speedup_anchors_even_where_it_is_not_the_first():
 
     speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["large/1"])
 
-    assert speedups["small/1"].speedup == pytest.approx(1.0)
-    assert speedups["large/1"].speedup == 1.6
+    assert speedups["small/1"] == pytest.approx(1.0)
+    assert speedups["large/1"] == 1.6
 
 
 def test_without_a_given_speedup_the_first_measured_node_type_is_the_reference():
@@ -83,8 +81,8 @@ def test_without_a_given_speedup_the_first_measured_node_type_is_the_reference()
 
     speedups = estimate_speedups(belief, SPECIFIED.node_types, given=[])
 
-    assert speedups["small/1"].speedup == 1.0
-    assert speedups["large/1"].speedup == pytest.approx(2.0)
+    assert speedups["small/1"] == 1.0
+    assert speedups["large/1"] == pytest.approx(2.0)
 
 
 def test_a_size_that_never_ran_follows_its_pool():
@@ -92,9 +90,8 @@ def test_a_size_that_never_ran_follows_its_pool():
 
     speedups = estimate_speedups(belief, SPECIFIED.node_types, given=["large/1"])
 
-    assert speedups["small/1"].speedup == pytest.approx(2.0)
-    assert speedups["small/500m"].speedup == pytest.approx(1.0)
-    assert speedups["small/500m"].relative_error == math.inf
+    assert speedups["small/1"] == pytest.approx(2.0)
+    assert speedups["small/500m"] == pytest.approx(1.0)
 
 
 def test_a_handful_of_records_teaches_nothing_yet():

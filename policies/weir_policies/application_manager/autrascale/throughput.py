@@ -9,8 +9,7 @@ of what was tried is taken. DS2 has neither the second condition nor the choice.
 
 Source: Zhang et al., IEEE TPDS 2024, section IV-B; Kalavri et al., OSDI 2018, for DS2. Departures:
 1. Eq. 3 as printed hands on the *capacity* upstream, which compounds its rounding and knows no
-   selectivity. The default hands on the rate that is required, as DS2 does; `Reading.LITERAL`
-   keeps the print.
+   selectivity. Here, the rate that is required is handed on, as DS2 does.
 2. Throughputs within 2 % of the greatest count as equal to it: they are measured.
 3. It also ends where more replicas brought no more throughput: under contention the true rate falls
    with every replica, so Eq. 3 asks for one more each time and repeats itself only at the most.
@@ -33,7 +32,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from weir_policies.application_manager.autrascale.values import Measurement, Parallelism
 
@@ -41,15 +39,6 @@ EQUAL = 0.02
 """Part of the greatest throughput within which others are equal to it."""
 ROUNDING = 1e-9
 """A capacity short by less than this part is enough: 3.0000000001 replicas are 3."""
-
-
-class Reading(StrEnum):
-    """How Eq. 3 hands the rate from one operator to the next."""
-
-    DS2 = "ds2"
-    """The rate that is required there."""
-    LITERAL = "literal"
-    """The capacity upstream, as printed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,28 +64,21 @@ class ThroughputSearch:
     """Whether it began where the throughput was enough, and looks for fewer replicas."""
 
 
-def count_needed(
-    measured: Measurement, most: Parallelism, reading: Reading = Reading.DS2
-) -> Parallelism:
+def count_needed(measured: Measurement, most: Parallelism) -> Parallelism:
     """Return the replicas that Eq. 3 asks for, within the most that there may be."""
     needed: list[int] = []
     for place, true_rate in enumerate(measured.true_rates):
         if true_rate <= 0:
             needed.append(measured.parallelism[place])
             continue
-        wanted = measured.demands[place]
-        if reading is Reading.LITERAL and place > 0 and measured.true_rates[place - 1] > 0:
-            wanted = measured.true_rates[place - 1] * needed[-1]
-        count = math.ceil(min(wanted / true_rate, 1e9) * (1 - ROUNDING))
+        count = math.ceil(min(measured.demands[place] / true_rate, 1e9) * (1 - ROUNDING))
         needed.append(min(max(count, 1), most[place]))
     return tuple(needed)
 
 
-def begin(
-    measured: Measurement, most: Parallelism, reading: Reading = Reading.DS2
-) -> ThroughputSearch:
+def begin(measured: Measurement, most: Parallelism) -> ThroughputSearch:
     """Begin a search from what runs now."""
-    needed = count_needed(measured, most, reading)
+    needed = count_needed(measured, most)
     return ThroughputSearch(
         target=_no_more_than(needed, measured) if measured.keeps_up else needed,
         tried=(ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput),),
@@ -110,7 +92,6 @@ def advance(
     most: Parallelism,
     *,
     cap: int,
-    reading: Reading = Reading.DS2,
     stop_early: bool = True,
 ) -> ThroughputSearch:
     """Take in what the target was measured to do.
@@ -120,13 +101,12 @@ def advance(
         measured: What its target did.
         most: Replicas at most, per operator.
         cap: Iterations after which it ends in any case.
-        reading: How Eq. 3 is read.
         stop_early: Whether it ends where replicas bring nothing more; DS2 goes on to the cap.
     """
     last = search.tried[-1].throughput
     trial = ThroughputTrial(parallelism=measured.parallelism, throughput=measured.throughput)
     search = replace(search, tried=(*search.tried, trial))
-    target = count_needed(measured, most, reading)
+    target = count_needed(measured, most)
     if measured.keeps_up:
         fewer = _no_more_than(target, measured)
         tried = [each.parallelism for each in search.tried]

@@ -5,7 +5,6 @@ import pytest
 from benchmarks.papers.contention import word_count, yahoo
 from weir_policies.application_manager.autrascale import throughput
 from weir_policies.application_manager.autrascale.throughput import (
-    Reading,
     ThroughputTrial,
     choose_best,
 )
@@ -13,8 +12,7 @@ from weir_policies.application_manager.autrascale.values import Measurement
 
 
 def search(truth, rate, *, start, cap=10, **options):
-    reading = options.get("reading", Reading.DS2)
-    state = throughput.begin(truth.measure(start, rate), truth.bounds, reading)
+    state = throughput.begin(truth.measure(start, rate), truth.bounds)
     while not state.over:
         seen = truth.measure(state.target, rate)
         state = throughput.advance(state, seen, truth.bounds, cap=cap, **options)
@@ -27,12 +25,6 @@ def test_word_count_from_one_replica_each_ends_where_the_paper_does():
     assert found.target == (3, 4, 12, 10)
     assert len(found.tried) - 1 == 2
     assert not found.limited
-
-
-def test_the_printed_formula_compounds_its_rounding():
-    found = search(word_count(), 350e3, start=(1, 1, 1, 1), reading=Reading.LITERAL)
-
-    assert found.target == (3, 5, 16, 14)
 
 
 def test_a_limit_outside_ends_the_search_with_the_leanest_of_the_fastest():
