@@ -131,10 +131,6 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         self.lifecycle = self._by_via["Auto"]
         return self
 
-    def ask_for(self, app: StreamApp) -> None:
-        """Let the manifest be another from the next look on."""
-        self._app = app
-
     async def change(self, target: DeploymentMap, *, via: str = "Auto") -> RescaleJournal:
         """Take the job to `target` by one restart."""
         end = await self._by_via[via].change(target, "a benchmark asks for it")

@@ -23,7 +23,7 @@ import re
 import shutil
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
@@ -125,34 +125,31 @@ def _exists(job: str, version: str) -> bool:
     return version in ONLY.get(job, VERSIONS)
 
 
-def _all_of(figure: str, found: Sequence[bool]) -> Figure:
-    """Return for how many something holds, which should be all."""
+def _count(figure: str, found: int, of: int, *, goal: bool = True) -> Figure:
+    """Return for how many something holds, which is to be all where that is the goal."""
     return Figure(
-        figure=figure, value=sum(found), unit=f"of {len(found)}", goal="all", holds=all(found)
+        figure=figure,
+        value=found,
+        unit=f"of {of}",
+        goal="all" if goal else None,
+        holds=found == of if goal else None,
     )
+
+
+def _median_of(figure: str, values: Iterable[float | None], unit: str) -> Figure:
+    known = [each for each in values if each is not None]
+    return Figure(figure=figure, value=statistics.median(known) if known else None, unit=unit)
 
 
 def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
     scaled = [each for each in outcomes if each.job not in REFUSED]
     unwanted = [each for each in outcomes if each.job in REFUSED]
     counted = [each for each in scaled if each.lost is not None]
-    bad = sum((each.lost or 0) + (each.wrong or 0) for each in counted)
-    done = sum(each.done for each in scaled)
-    wanted = CHANGES * len(scaled)
-    seconds = [each.seconds for each in scaled if each.seconds is not None]
-    gaps = [each.gap for each in scaled if each.gap is not None]
-    loads = [each.load for each in outcomes if each.load is not None]
     return [
-        Figure(
-            figure="changes that succeeded",
-            value=done,
-            unit=f"of {wanted}",
-            goal="all",
-            holds=done == wanted,
-        ),
+        _count("changes that succeeded", sum(each.done for each in scaled), CHANGES * len(scaled)),
         Figure(
             figure="records lost or doubled, where the output is counted",
-            value=bad,
+            value=sum((each.lost or 0) + (each.wrong or 0) for each in counted),
             unit="records",
             goal="exactly 0",
             holds=all(each.is_exact for each in counted) if counted else None,
@@ -162,35 +159,29 @@ def figures_of(outcomes: Sequence[JobOutcome]) -> list[Figure]:
             value=sum(each.compared or 0 for each in counted),
             unit="records",
         ),
-        Figure(
-            figure="jobs whose output is counted",
-            value=len(counted),
-            unit=f"of {len(scaled)}",
-        ),
-        _all_of(
+        _count("jobs whose output is counted", len(counted), len(scaled), goal=False),
+        _count(
             "of these, jobs that wrote output that could be compared",
-            [bool(each.compared) for each in counted],
+            sum(bool(each.compared) for each in counted),
+            len(counted),
         ),
-        _all_of("jobs whose vertices kept their ids", [each.same_ids for each in scaled]),
-        _all_of(
+        _count(
+            "jobs whose vertices kept their ids",
+            sum(each.same_ids for each in scaled),
+            len(scaled),
+        ),
+        _count(
             "jobs that cannot be restarted without loss, refused before they were started",
-            [each.is_right for each in unwanted],
+            sum(each.is_right for each in unwanted),
+            len(unwanted),
         ),
-        Figure(
-            figure="a change, median over the jobs",
-            value=statistics.median(seconds) if seconds else None,
-            unit="s",
+        _median_of("a change, median over the jobs", (each.seconds for each in scaled), "s"),
+        _median_of(
+            "from the stop until records pass, median over the jobs",
+            (each.gap for each in scaled),
+            "s",
         ),
-        Figure(
-            figure="from the stop until records pass, median over the jobs",
-            value=statistics.median(gaps) if gaps else None,
-            unit="s",
-        ),
-        Figure(
-            figure="load average beside the runs, median",
-            value=statistics.median(loads) if loads else None,
-            unit="",
-        ),
+        _median_of("load average beside the runs, median", (each.load for each in outcomes), ""),
     ]
 
 
