@@ -13,7 +13,6 @@ sqrt(r d / 3) records a minute on average: 0.5 % at 20 records/s and 5 s.
 from __future__ import annotations
 
 import asyncio
-import csv
 import shutil
 import statistics
 import tempfile
@@ -27,6 +26,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 
 from benchmarks.figures import Figure, at_most
+from benchmarks.flink.ledger import read_arrivals
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from tests.dashboards.prometheus_server import running_scraper
 from tests.pipelines.known_history import KnownHistory, work_out_history
@@ -139,13 +139,8 @@ def _export(
 
 def _due(out: Path) -> Counter[int]:
     """Return how many records were due in each minute, by its Unix seconds."""
-    due: dict[str, int] = {}
-    for path in out.glob("raw-*.csv"):
-        with path.open(newline="") as file:
-            for row in csv.reader(file):
-                if len(row) == 5 and row[0].isdigit():  # no heading, no line that was cut
-                    due[row[0]] = int(row[1])
-    return Counter(event // 60_000 * 60 for event in due.values())
+    due = {each.id: each.due for each in read_arrivals(out)}
+    return Counter(int(time) // 60 * 60 for time in due.values())
 
 
 def _rebuild(rows: list[SampleRow], labels: list[Mapping[str, str | int]]) -> list[SimpleNamespace]:

@@ -19,7 +19,6 @@ import asyncio
 import json
 import math
 import shutil
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -53,8 +52,6 @@ class ChaosWorld:
     """What faults befall, and where to look what became of it."""
 
     place: Place
-    prometheus: str
-    """URL of the Prometheus server."""
 
     @property
     def app(self) -> LiveApp:
@@ -87,11 +84,11 @@ async def open_world() -> AsyncIterator[ChaosWorld]:
     async with open_place("weir-bench") as place:
         prometheus = await start_prometheus(place.api, place.namespace, every=SCRAPE_EVERY)
         await apply_definition(place.api)
-        world = ChaosWorld(place, prometheus.url)
+        world = ChaosWorld(place)
         install_chart(
             place.namespace,
             watched=place.namespace,
-            values={"prometheus": {"url": world.prometheus}},
+            values={"prometheus": {"url": prometheus.url}},
         )
         try:
             yield world
@@ -170,20 +167,17 @@ def replicas_of(status: Body) -> int:
 class Before:
     records: int
     """Distinct ones at the sink, by the newest checkpoint."""
-    time: float
-    """Unix seconds."""
     lease: str
     """Version of the Lease, which must have been renewed since; empty where nobody said. Its times
     are those of a clock that may be wrong."""
 
 
 async def look_back(world: ChaosWorld) -> Before:
-    now = time.time()
     try:
         lease = (await world.place.api.get(world.lease_path))["metadata"]["resourceVersion"]
     except WeirError:
         lease = ""
-    return Before(records=records(world), time=now, lease=lease)
+    return Before(records=records(world), lease=lease)
 
 
 async def find_missing(world: ChaosWorld, before: Before) -> str:

@@ -63,6 +63,8 @@ class App:
     """A job, and how it is run for the comparison."""
 
     name: str
+    example: str
+    """Whose jar it is."""
     entry_class: str
     work: Mapping[str, float]
     """Seconds of a core of speed 1 per record of the source, by scaled operator."""
@@ -77,48 +79,45 @@ class App:
     """Whether the job keeps one, by which lost and doubled records are counted."""
 
 
-APPS: Mapping[str, App] = {
-    "trips": App(
-        name="trips",
-        entry_class="example.Trips",
-        work={"match": 0.090, "aggregate": 0.060},
-        arguments=(
-            *("--service.match-ms", f"{90 * CORE:g}"),
-            *("--service.aggregate-ms", f"{60 * CORE:g}"),
-        ),
-        most=24,
-        bound="1500ms",
-        managed=(),
-        config={},
-        ledger=True,
+_TRIPS = App(
+    name="trips",
+    example="trips",
+    entry_class="example.Trips",
+    work={"match": 0.090, "aggregate": 0.060},
+    arguments=(
+        *("--service.match-ms", f"{90 * CORE:g}"),
+        *("--service.aggregate-ms", f"{60 * CORE:g}"),
     ),
-    "hotitems": App(
-        name="hotitems",
-        entry_class="example.HotItems",
-        work={"bid": 0.090, "count": 0.060},
-        # A bid is counted in five windows.
-        arguments=(
-            *("--service.bid-ms", f"{90 * CORE:g}"),
-            *("--service.count-ms", f"{60 * CORE / 5:g}"),
-        ),
-        most=24,
-        bound="2s",
-        managed=("count", "sink"),
-        config={"state.backend.type": "rocksdb"},
-        ledger=False,
-    ),
-}
-
-JOB_APPS: Mapping[str, App] = MappingProxyType(
+    most=24,
+    bound="1500ms",
+    managed=(),
+    config={},
+    ledger=True,
+)
+APPS: Mapping[str, App] = MappingProxyType(
     {
-        "trips": APPS["trips"],
-        "hotitems": APPS["hotitems"],
+        "trips": _TRIPS,
+        "hotitems": App(
+            name="hotitems",
+            example="hotitems",
+            entry_class="example.HotItems",
+            work={"bid": 0.090, "count": 0.060},
+            # A bid is counted in five windows.
+            arguments=(
+                *("--service.bid-ms", f"{90 * CORE:g}"),
+                *("--service.count-ms", f"{60 * CORE / 5:g}"),
+            ),
+            most=24,
+            bound="2s",
+            managed=("count", "sink"),
+            config={"state.backend.type": "rocksdb"},
+            ledger=False,
+        ),
         # An external service that answers after 90 ms on average: its caller waits, and burns
         # nothing. `aggregate` still does.
         "calls": replace(
-            APPS["trips"],
+            _TRIPS,
             name="calls",
-            work={"match": 0.090, "aggregate": 0.060},
             arguments=(
                 *("--work.match", "wait", "--service.match-ms", "90"),
                 *("--service.aggregate-ms", f"{60 * CORE:g}"),
@@ -126,14 +125,8 @@ JOB_APPS: Mapping[str, App] = MappingProxyType(
         ),
     }
 )
-_EXAMPLES = MappingProxyType({"calls": "trips"})
-"""The example that a job is, where it is not the one of its name."""
 CROWD = "crowd"
 TRACES = (*BEGIN, CROWD)
-
-
-def example_of(job: str) -> str:
-    return _EXAMPLES.get(job, job)
 
 
 def make_rates(kind: str, lines: int) -> Trace:
@@ -185,7 +178,7 @@ def describe(app: App, *, arguments: list[str]) -> dict[str, Any]:
         "spec": {
             "flink": {
                 "job": {
-                    "jar": str(JARS / f"{example_of(app.name)}.jar"),
+                    "jar": str(JARS / f"{app.example}.jar"),
                     "entryClass": app.entry_class,
                     "args": arguments,
                 },

@@ -31,7 +31,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -45,17 +45,16 @@ from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
 from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
 from benchmarks.policies.live.jobs import (
+    APPS,
     ENDS,
     FASTER,
     INTERVAL,
-    JOB_APPS,
     MAX_REPLICAS,
     MEMORY,
     TRACES,
     App,
     autoscaler_settings,
     describe,
-    example_of,
     flink_configuration,
     job_arguments,
     make_rates,
@@ -133,9 +132,9 @@ def run() -> list[Figure]:
     """Make the runs that are missing; return the figures of all."""
     autoscaler = build_autoscaler()
     compile_default_policy()  # as a controller that is installed has
-    for job in JOB_APPS:
-        build_example(example_of(job))
-    for repeat, trace, job in product(range(1, REPEATS + 1), TRACES, JOB_APPS):
+    for app in APPS.values():
+        build_example(app.example)
+    for repeat, trace, job in product(range(1, REPEATS + 1), TRACES, APPS):
         for side in SIDES if repeat % 2 else reversed(SIDES):
             kept = FOLDER / "outcomes" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}.json"
             if not kept.exists():
@@ -145,7 +144,7 @@ def run() -> list[Figure]:
 
 
 def run_side(side: str, job: str, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
-    app, intervals = JOB_APPS[job], SECONDS // INTERVAL
+    app, intervals = APPS[job], SECONDS // INTERVAL
     folder = FOLDER / "runs" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}"
     shutil.rmtree(folder, ignore_errors=True)
     out, rates = folder / "out", folder / "trace.txt"
@@ -241,7 +240,7 @@ async def _run_autoscaler(
         stack.enter_context(keep_quotas(partial(_find_task_managers, flink, app)))
         rest = await stack.enter_async_context(FlinkRest(flink.url))
         external = await stack.enter_async_context(ExternalFlink(flink.url))
-        jar = await rest.upload_jar(str(build_example(example_of(app.name))))
+        jar = await rest.upload_jar(str(build_example(app.example)))
         await rest.run_jar(jar, job_id=JOB, entry_class=app.entry_class, arguments=arguments)
 
         async def find_ends() -> list[str] | None:
@@ -296,7 +295,7 @@ Pair = tuple[MatchOutcome, MatchOutcome]
 def pairs_by_job(outcomes: Sequence[MatchOutcome]) -> dict[str, list[Pair]]:
     """Return the pairs of each job; a run without its other side is left out."""
     ours, theirs = ([each for each in outcomes if each.side == side] for side in SIDES)
-    ours.sort(key=lambda each: (tuple(JOB_APPS).index(each.job), each.pair))
+    ours.sort(key=lambda each: (tuple(APPS).index(each.job), each.pair))
     others = {each.pair: each for each in theirs}
     pairs = [(each, others[each.pair]) for each in ours if each.pair in others]
     return {job: list(of_job) for job, of_job in groupby(pairs, key=lambda pair: pair[0].job)}
@@ -330,12 +329,15 @@ def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:
     )
 
 
-_MEASURED = (("violations", VIOLATIONS), ("cost", COST))
+_MEASURED = (
+    ("violations", "intervals over the bound", VIOLATIONS),
+    ("cost", "cost of what is requested", COST),
+)
 
 
 def _verdict(pairs: Sequence[Pair]) -> bool | None:
     """Return whether the pairs show both goals, or that one is missed; `None` for neither."""
-    holds = [compare(*_both(pairs, field)).is_at_most(limit) for field, limit in _MEASURED]
+    holds = [compare(*_both(pairs, field)).is_at_most(limit) for field, _, limit in _MEASURED]
     return False if False in holds else None if None in holds else True
 
 
@@ -344,17 +346,11 @@ def _both(pairs: Sequence[Pair], field: str) -> tuple[list[float], list[float]]:
     return ours, theirs
 
 
-_NAMES: Mapping[str, str] = {
-    "violations": "intervals over the bound",
-    "cost": "cost of what is requested",
-}
-
-
 def _compare(job: str, pairs: Sequence[Pair]) -> Iterator[Figure]:
     """Yield the ratios with their goals, then what each side came to."""
-    for field, limit in _MEASURED:
+    for field, measured, limit in _MEASURED:
         ratio = compare(*_both(pairs, field))
-        name = f"{job}: {_NAMES[field]}, Weir's of the autoscaler's"
+        name = f"{job}: {measured}, Weir's of the autoscaler's"
         holds = ratio.is_at_most(limit)
         yield Figure(
             figure=f"{name}, {len(pairs)} pairs",
