@@ -66,10 +66,6 @@ def _begin(axes: Axes):  # type: ignore[no-untyped-def]  # matplotlib's own type
 
 def _finish(name: str, canvas: Canvas, plot) -> Path:  # type: ignore[no-untyped-def]
     plot.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    return _save(name, canvas)
-
-
-def _save(name: str, canvas: Canvas) -> Path:
     path = FOLDER / f"{name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.savefig(path, metadata={"Date": None})
