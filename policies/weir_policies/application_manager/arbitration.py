@@ -4,7 +4,7 @@
 2. Rescales are ranked by urgency, then by savings. In that order, each is granted if its pools have
    room, unless its records go only to operators that are saturated and do not grow.
 3. All granted rescales share one restart, which costs one token. An urgent rescale may take the
-   last token; savings alone leave `reserve` tokens for emergencies. With an urgent one, savings are
+   last token; savings alone leave `RESERVE` tokens for emergencies. With an urgent one, savings are
    free. Without a token, all rescales are denied.
 
 Room in a pool is what is left beside the running replicas: new replicas start before old ones stop,
@@ -88,6 +88,10 @@ class Verdicts:
         return tuple(verdict.operator for verdict in self.verdicts if verdict.granted)
 
 
+RESERVE = 1
+"""Tokens that savings leave for emergencies; no more than the bucket can spare."""
+
+
 def arbitrate(
     requests: Sequence[Request],
     *,
@@ -96,7 +100,6 @@ def arbitrate(
     tokens: RestartTokens,
     budget: RestartBudget,
     now: float,
-    reserve: int = 1,
 ) -> Verdicts:
     """Grant or deny what the operators propose.
 
@@ -107,7 +110,6 @@ def arbitrate(
         tokens: What is left of the restart budget.
         budget: How it refills.
         now: Seconds on the clock of the tokens.
-        reserve: Tokens that savings leave for emergencies; no more than the bucket can spare.
     """
     rescales = [request for request in requests if request.kind is ChangeKind.RESCALE]
     ranked = sorted(rescales, key=lambda request: (-request.urgency, -request.saving))
@@ -121,7 +123,7 @@ def arbitrate(
     tokens = tokens.refilled(budget, now)
     restart = bool(willing)
     if willing:
-        refusal = _refuse_restart(willing, tokens, budget, now, reserve)
+        refusal = _refuse_restart(willing, tokens, budget, now)
         if refusal is None:
             tokens = tokens.take(budget, now)
         else:
@@ -229,13 +231,12 @@ def _refuse_restart(
     tokens: RestartTokens,
     budget: RestartBudget,
     now: float,
-    reserve: int,
 ) -> str | None:
     """Return why the restart cannot be paid, or `None`."""
     available = tokens.available(budget, now)
     urgent = any(request.urgency >= NEEDED for request in willing)
     # A bucket of one token has none to spare: then savings may take it, or they never could.
-    kept = 0 if urgent else min(reserve, budget.size - 1)
+    kept = 0 if urgent else min(RESERVE, budget.size - 1)
     if available > kept:
         return None
     until = _format_wait(tokens.wait(budget, now))
@@ -244,8 +245,7 @@ def _refuse_restart(
         if budget.max_per_day is not None and today >= budget.max_per_day:
             return f"all {budget.max_per_day} restarts allowed in 24 hours are used; {until}"
         return f"the restart budget is empty; {until}"
-    last = "the last restart token is" if kept == 1 else f"the last {kept} restart tokens are"
-    return f"{last} reserved for changes that the objective needs; {until}"
+    return f"the last restart token is reserved for changes that the objective needs; {until}"
 
 
 def _format_wait(seconds: float) -> str:

@@ -121,7 +121,6 @@ def fit(
     structure: Structure,
     *,
     slot: float,
-    least_intervals: int = LEAST_INTERVALS,
     tolerance: float = TOLERANCE,
 ) -> Fit:
     """Fit a job to what was measured of it.
@@ -130,7 +129,6 @@ def fit(
         samples: Of one job whose work has not changed meanwhile (see `drift`).
         structure: The job as specified.
         slot: Seconds between two decisions in the experiment.
-        least_intervals: Undisturbed intervals that must be there.
         tolerance: Median error of the held-out hours, and its standard error, up to which the fit
             is good.
 
@@ -141,9 +139,9 @@ def fit(
     cleaned = clean(samples, structure)
     intervals = cleaned.samples.intervals
     undisturbed = sum(not interval.disturbed for interval in intervals)
-    if undisturbed < least_intervals:
+    if undisturbed < LEAST_INTERVALS:
         raise TooFewSamplesError(
-            f"Expected at least {least_intervals} undisturbed intervals for a fit, "
+            f"Expected at least {LEAST_INTERVALS} undisturbed intervals for a fit, "
             f"got {undisturbed}; wait for more"
         )
     fitted, held_out, block = split_blocks(intervals)
