@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from weir_policies.model.dataflow import Dataflow
-from weir_policies.policy import Aggregation, OperatorModel
+from weir_policies.policy import Aggregation, OperatorModel, Sharing
 from weir_simulator.fitting.estimate import Estimate
 from weir_simulator.fitting.flow import PassageNoise, with_selectivities
-from weir_simulator.fitting.service import Noise, SharingFit
+from weir_simulator.fitting.service import Noise
 from weir_simulator.fitting.structure import Structure
 
 
@@ -25,7 +25,7 @@ class OperatorFit:
     """The same of the times between arrivals at the operator as a whole."""
     network_time: Estimate
     """Seconds per record in buffers and on the wire before it."""
-    sharing: SharingFit
+    sharing: Sharing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class Calibration:
                 service_scv=fitted.service_scv.value,
                 arrival_scv=fitted.arrival_scv.value,
                 network_time=fitted.network_time.value,
-                sharing=fitted.sharing.rule,
+                sharing=fitted.sharing,
                 aggregation=Aggregation.AVERAGE,
             )
             for name, fitted in self.operators.items()

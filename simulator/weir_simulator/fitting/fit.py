@@ -194,7 +194,7 @@ def calibrate(
             ),
         )
         sharing = fit_sharing(calm, model)
-        waiting = fit_waiting(calm, replace(model, sharing=sharing.rule))
+        waiting = fit_waiting(calm, replace(model, sharing=sharing))
         operators[name] = OperatorFit(
             service_mean=mean,
             service_scv=scv,

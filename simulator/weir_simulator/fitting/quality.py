@@ -57,8 +57,6 @@ class Quality:
     chance: float
     """Median standard error of predicted / observed among these: `inf` where one interval is all
     that was judged, NaN where `error` is."""
-    bias: float
-    """Median of predicted / observed - 1: above 0 where the model is slower than reality."""
     stretches: int
     """Held-out stretches that could be judged."""
     intervals: int
@@ -135,7 +133,6 @@ def judge_fit(
         f"({stretches} of them judged)",
         error=error,
         chance=chance,
-        bias=statistics.median(ratios) if ratios else math.nan,
         stretches=stretches,
         intervals=len(finite),
         errors=errors,

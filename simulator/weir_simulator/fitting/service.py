@@ -298,18 +298,7 @@ CLEARLY = 0.5
 """Part of the assumed rule's squared miss that another must stay below to replace it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SharingFit:
-    """The rule, and how well it describes what was seen."""
-
-    rule: Sharing
-    intervals: int
-    """Intervals with replicas of different speed; 0 leaves the rule as assumed."""
-    miss: float
-    """Root mean square error of the share of a node type; NaN where there was no interval."""
-
-
-def fit_sharing(intervals: Sequence[IntervalSample], model: OperatorModel) -> SharingFit:
+def fit_sharing(intervals: Sequence[IntervalSample], model: OperatorModel) -> Sharing:
     """Return the rule of an operator, whose service time and speedups are fitted already."""
     mixed = [
         sample
@@ -318,13 +307,11 @@ def fit_sharing(intervals: Sequence[IntervalSample], model: OperatorModel) -> Sh
         and (sample := interval.operators.get(model.name)) is not None
         and _tells(sample, model)
     ]
-    if not mixed:
-        return SharingFit(rule=model.sharing, intervals=0, miss=math.nan)
+    if len(mixed) < MIN_MIXED:
+        return model.sharing
     misses = {rule: _miss(replace(model, sharing=rule), mixed) for rule in Sharing}
     best = min(misses, key=misses.__getitem__)
-    clear = misses[best] < CLEARLY * misses[model.sharing]
-    rule = best if clear and len(mixed) >= MIN_MIXED else model.sharing
-    return SharingFit(rule=rule, intervals=len(mixed), miss=math.sqrt(misses[rule]))
+    return best if misses[best] < CLEARLY * misses[model.sharing] else model.sharing
 
 
 def _tells(sample: OperatorSample, model: OperatorModel) -> bool:

@@ -15,7 +15,7 @@ from weir_simulator.experiment import Objective, PathBound, PolicyChoice
 from weir_simulator.fitting.calibrated import Calibration, OperatorFit
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate
-from weir_simulator.fitting.service import Noise, SharingFit
+from weir_simulator.fitting.service import Noise
 
 
 def a_calibration(structure, **fields):
@@ -28,7 +28,7 @@ def a_calibration(structure, **fields):
                 service_scv=Estimate(value=0.5),
                 arrival_scv=Estimate(value=1.2),
                 network_time=Estimate(value=0.001),
-                sharing=SharingFit(rule=model.sharing, intervals=0, miss=math.nan),
+                sharing=model.sharing,
             )
             for name, model in structure.models.items()
             if name not in structure.fixed

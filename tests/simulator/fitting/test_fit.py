@@ -166,7 +166,7 @@ def test_what_was_never_measured_stays_as_specified():
     assert calibration.speedups["large/1"].samples == 0
     assert (calibration.downtime.value, calibration.downtime.samples) == (2.0, 0)
     assert (calibration.provisioning.value, calibration.provisioning.samples) == (5.0, 0)
-    assert calibration.operators["op"].sharing.rule is Sharing.EQUAL
+    assert calibration.operators["op"].sharing is Sharing.EQUAL
 
 
 def test_records_that_follow_speed_are_told_from_those_dealt_equally():
@@ -177,9 +177,7 @@ def test_records_that_follow_speed_are_told_from_those_dealt_equally():
 
     calibration = calibrate(samples.intervals, (), a_structure(truth))
 
-    assert calibration.operators["op"].sharing.rule is Sharing.PROPORTIONAL
-    assert calibration.operators["op"].sharing.intervals == 10
-    assert calibration.operators["op"].sharing.miss < 0.02
+    assert calibration.operators["op"].sharing is Sharing.PROPORTIONAL
 
 
 def test_too_few_intervals_are_refused_in_a_sentence():
