@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.transport import Json, NotKnownToFlinkError
+from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.limits import Json
 
 _NO_CHECKPOINTS = 2**63 - 1
 """Interval that Flink shows of a job without periodic checkpoints, ms."""

@@ -22,10 +22,10 @@ from datetime import datetime
 from typing import Protocol
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.transport import Json
 from weir_operator.flink.versions import read_version
 from weir_operator.kubernetes.api.client import FIELD_MANAGER, FIELD_MANAGER_CONFLICT, ConflictError
 from weir_operator.kubernetes.api.objects import Body, ClusterReader
+from weir_operator.limits import Json
 
 GROUP_VERSION = "flink.apache.org/v1beta1"
 PATH = f"/apis/{GROUP_VERSION}/namespaces/{{}}/flinkdeployments/{{}}"

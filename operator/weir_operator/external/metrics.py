@@ -32,9 +32,10 @@ from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.external.flink import ExternalFlink, SubtaskCounters
 from weir_operator.external.view import ExternalJob, replica_id
 from weir_operator.external.watch import JobWatch
+from weir_operator.limits import LABELS_PER_SERIES, MAX_SERIES
 from weir_operator.metrics import names
-from weir_operator.metrics.direct import LABELS_PER_SERIES, SampleRing
-from weir_operator.metrics.source import MAX_SERIES, MetricsSource, Series, Window
+from weir_operator.metrics.direct import SampleRing
+from weir_operator.metrics.source import MetricsSource, Series, Window
 
 log = structlog.get_logger()
 

@@ -29,8 +29,8 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import MIB, FlinkDeployment, read_flink_deployment
 from weir_operator.external.view import WHOLE_CORE, PodPlace, size_of
 from weir_operator.flink.answers import TaskManager
-from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.limits import Json
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu, Memory

@@ -14,12 +14,10 @@ from urllib.parse import urlsplit
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.causes import root_cause
-from weir_operator.flink.transport import Json
+from weir_operator.limits import MAX_VERTICES, Json
 
 FINISHED = "FINISHED"
 """Status of a subtask that has come to its own end."""
-MAX_VERTICES = 1000
-"""Of a job. The largest known have some hundreds, and each may become an operator."""
 
 
 class JobState(StrEnum):

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import re
 
-LONGEST = 300
-"""Characters of a sentence; conditions and events are read in narrow columns."""
+from weir_operator.limits import ERROR_TEXT, SENTENCE, cut_end, cut_sentence
 
-_LONGEST_LINE = 10 * LONGEST
+_LONGEST_LINE = 10 * SENTENCE
 """Characters of a line that are looked at: a cause may be wrapped several times."""
-
-_SEARCHED = 256 * 1024
-"""Characters of a text that are searched: the 1,024 frames of a full stack have less. The text is
-a job's, and while one is searched every thread of the controller waits."""
 
 _WRAPPED = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<name>[\w$]+)(?:: (?P<message>.*))?$")
 _IS_THROWN = re.compile(r"(Exception|Error|Throwable|Failure)$")
@@ -28,9 +23,9 @@ def root_cause(text: str) -> str:
 
     Text that is no stack trace gives its first line that says something.
     """
-    causes = [match["cause"] for match in _CAUSED_BY.finditer(text[-_SEARCHED:])]
-    line = causes[-1] if causes else _first_telling_line(text[:_SEARCHED])
-    return _shorten(_without_package(line.strip()[:_LONGEST_LINE]))
+    causes = [match["cause"] for match in _CAUSED_BY.finditer(cut_end(text))]
+    line = causes[-1] if causes else _first_telling_line(text[:ERROR_TEXT])
+    return cut_sentence(_without_package(line.strip()[:_LONGEST_LINE]))
 
 
 def cause_in_log(text: str) -> str:
@@ -38,7 +33,7 @@ def cause_in_log(text: str) -> str:
 
     Where it has no stack trace, the last line that speaks of an error, else its last line.
     """
-    text = text[-_SEARCHED:]
+    text = cut_end(text)
     if _CAUSED_BY.search(text):
         return root_cause(text)
     lines = [
@@ -48,7 +43,7 @@ def cause_in_log(text: str) -> str:
     ]
     telling = [line for line in lines if _ERROR.search(line)] or lines
     return (
-        _shorten(_without_package(telling[-1].strip()[:_LONGEST_LINE]))
+        cut_sentence(_without_package(telling[-1].strip()[:_LONGEST_LINE]))
         if telling
         else "its log is empty"
     )
@@ -74,7 +69,3 @@ def _without_package(line: str) -> str:
             return f"{name}: {message}"
         line = message
     return line
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.answers import MAX_VERTICES
+from weir_operator.limits import MAX_VERTICES
 
 _BY_AGENT = "agent-"
 _VERTEX = re.compile(r"vertex (\S+) ([0-9a-f]{32}) (\d+) (\d+) (.*)")

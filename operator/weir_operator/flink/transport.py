@@ -10,11 +10,10 @@ read events and statuses.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import aiohttp
 import structlog
@@ -22,32 +21,39 @@ import structlog
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.causes import root_cause
-from weir_operator.http_bodies import TooLargeError, open_session, read_raw, work_on
+from weir_operator.limits import (
+    FLINK_ANSWER,
+    FLINK_SUBTASKS,
+    LOGGED,
+    Json,
+    Limit,
+    TooLargeError,
+    cut_end,
+    open_session,
+    read_json,
+    read_raw,
+    work_on,
+)
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
-Json: TypeAlias = Any
-"""What a JSON text holds; the one place where Flink's answers are not yet typed."""
-
-MAX_ANSWERED = 2**20
-"""Bytes of an answer."""
-MAX_OF_SUBTASKS = 8 * 2**20
-"""Bytes of an answer about single subtasks or TaskManagers; a thousand of them take one MiB."""
-MAX_VALUES = 500_000
-"""Values of an answer, at most: 8 MiB of `[],[],` are three million objects, and 200 MB of memory.
-A thousand subtasks have 75,000."""
 _OF_SUBTASKS = re.compile(r"/taskmanagers|/jobs/[0-9a-f]{32}(/vertices/.*)?")
-_LOGGED = 200
-"""Characters of an answer that the log quotes."""
-_PASSING = re.compile(
-    r"TimeoutException|ConnectException|ConnectionException|SocketException|NoRouteToHostException"
-    r"|UnknownHostException|ClosedChannelException|RecipientUnreachableException"
-    r"|FencingTokenException|LeaderRetrievalException"
-    r"|Another update to the job .{0,60} is in progress"
+_PASSING = (
+    "TimeoutException",
+    "ConnectException",
+    "ConnectionException",
+    "SocketException",
+    "NoRouteToHostException",
+    "UnknownHostException",
+    "ClosedChannelException",
+    "RecipientUnreachableException",
+    "FencingTokenException",
+    "LeaderRetrievalException",
 )
-"""Causes that pass: a part of Flink that does not answer another one, as while it starts, or that
-still works on the request before."""
+"""Causes that pass: a part of Flink that does not answer another one, as while it starts."""
+_STILL_WORKS = ("Another update to the job ", " is in progress")
+"""What Flink says while it works on the request before."""
 
 
 class NotKnownToFlinkError(PermanentError):
@@ -104,7 +110,7 @@ class FlinkTransport:
         limit = self._timeout if timeout is None else timeout
         url = f"{self.base_url}{path}"
         plain = path.partition("?")[0]
-        most = MAX_OF_SUBTASKS if _OF_SUBTASKS.fullmatch(plain) else MAX_ANSWERED
+        allowed = FLINK_SUBTASKS if _OF_SUBTASKS.fullmatch(plain) else FLINK_ANSWER
         what = what or f"{method} {plain}"
         if self._guard is not None and method != "GET":
             await self._guard()
@@ -117,9 +123,11 @@ class FlinkTransport:
                 timeout=aiohttp.ClientTimeout(total=limit),
                 allow_redirects=False,
             ) as response:
-                status, raw = response.status, await read_raw(response, most)
+                status, raw = response.status, await read_raw(response, allowed.bytes)
             self._logged_failure = ""
-            return await work_on(raw, most, lambda body: _understand(what, status, body, parse))
+            return await work_on(
+                raw, allowed.bytes, lambda body: _understand(what, status, body, parse, allowed)
+            )
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
         except TooLargeError as error:
@@ -146,32 +154,19 @@ class FlinkTransport:
         return self._session
 
 
-def _understand(what: str, status: int, content: bytes, parse: Callable[[Json], T]) -> T:
+def _understand(
+    what: str, status: int, content: bytes, parse: Callable[[Json], T], limit: Limit
+) -> T:
     if status >= 400:
-        raise _error_of(what, status, content)
+        raise _error_of(what, status, content, limit)
     if status >= 300:
         raise _not_flink(what, f"a redirect ({status})", content)
     try:
-        return parse(_read_json(content))
+        return parse(read_json(content, limit))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise _not_flink(what, f"something else ({type(error).__name__})", content) from error
     except RecursionError as error:
         raise _not_flink(what, "one with too many levels of nesting", content) from error
-
-
-def _read_json(content: bytes) -> Json:
-    """Return what a JSON text holds.
-
-    Raises:
-        TooLargeError: It holds more values than are read.
-        ValueError: It is none.
-        RecursionError: It has too many levels.
-    """
-    # Each value but the first of its list or object has a comma before it. Those in texts count,
-    # too: the longest stack traces have some thousand.
-    if sum(content.count(sign) for sign in (b"[", b"{", b",")) > MAX_VALUES:
-        raise TooLargeError(f"it has more than {MAX_VALUES:,} values")
-    return json.loads(content)
 
 
 def _not_flink(what: str, got: str, content: bytes) -> PermanentError:
@@ -183,7 +178,7 @@ def _not_flink(what: str, got: str, content: bytes) -> PermanentError:
 
 
 def _log_answer(what: str, content: bytes) -> None:
-    log.info("not an answer of Flink", request=what, answer=repr(content[:_LOGGED]))
+    log.info("not an answer of Flink", request=what, answer=repr(content[:LOGGED]))
 
 
 def _reason(error: Exception) -> str:
@@ -197,8 +192,10 @@ def _reason(error: Exception) -> str:
     return (os.strerror(number) if number > 0 else reason.strerror) or type(error).__name__
 
 
-def _error_of(what: str, status: int, content: bytes) -> TemporaryError | PermanentError:
-    trace = _reported(content)
+def _error_of(
+    what: str, status: int, content: bytes, limit: Limit
+) -> TemporaryError | PermanentError:
+    trace = _reported(content, limit)
     if trace is None:
         if status < 500:
             return _not_flink(what, f"status {status} without Flink's reason", content)
@@ -209,21 +206,26 @@ def _error_of(what: str, status: int, content: bytes) -> TemporaryError | Perman
         return NotKnownToFlinkError(sentence)
     # Flink blames itself for a program that cannot be run, and the request for its own troubles.
     at_fault = status < 500 or "ProgramInvocationException" in trace
-    if at_fault and _PASSING.search(trace) is None:
+    if at_fault and not may_pass(trace):
         return RefusedByFlinkError(sentence, trace)
     return TemporaryError(sentence)
 
 
-def _reported(content: bytes) -> str | None:
-    """Return the longest of the errors that Flink lists; the others only announce it.
+def may_pass(trace: str) -> bool:
+    """Return whether a stack trace names a cause that passes."""
+    return any(each in trace for each in _PASSING) or all(each in trace for each in _STILL_WORKS)
+
+
+def _reported(content: bytes, limit: Limit) -> str | None:
+    """Return the end of the longest of the errors that Flink lists; the others only announce it.
 
     `None` for what is no such list.
     """
     try:
-        answer = _read_json(content)
+        answer = read_json(content, limit)
     except (RecursionError, ValueError):
         return None
     errors = answer.get("errors") if isinstance(answer, dict) else None
     if not isinstance(errors, list) or not errors:
         return None
-    return max((str(error) for error in errors), key=len)
+    return cut_end(max((str(error) for error in errors), key=len))

@@ -21,6 +21,7 @@ from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
 from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_python_error
+from weir_operator.limits import read_end
 from weir_operator.local.program import (
     default_manifest,
     find_program,
@@ -135,7 +136,7 @@ def _with_python_error(error: PermanentError, runtime: LocalRuntime) -> str:
     if "Python process exits" not in str(error):
         return str(error)
     log = runtime.folder / "jm/log/flink.log"
-    said = read_python_error(log.read_text(errors="replace")) if log.is_file() else None
+    said = read_python_error(read_end(log)) if log.is_file() else None
     return f"{error}, after {said!r}" if said else str(error)
 
 

@@ -32,8 +32,13 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.http_bodies import (
+from weir_operator.limits import (
     INLINE,
+    LABELS_PER_SERIES,
+    MAX_LABELS,
+    MAX_LINE,
+    MAX_PAGE,
+    MAX_SERIES,
     Raw,
     TooLargeError,
     decompress,
@@ -41,13 +46,7 @@ from weir_operator.http_bodies import (
     read_raw,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.source import MAX_SERIES, Series, Window
-
-MAX_LABELS = 64
-"""Labels of a line that is read. Flink's have a dozen."""
-LABELS_PER_SERIES = 1024
-"""Characters of the labels of one series, on average over those of a StreamApp. Flink's have some
-400, most of them ids."""
+from weir_operator.metrics.source import Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 _SWEEPS = 60
@@ -151,12 +150,8 @@ def _length(labels: Mapping[str, str]) -> int:
 Targets = Callable[[], Awaitable[Sequence[str]]]
 """Says where the reporters listen now: URLs with or without the path `/metrics`."""
 
-MAX_PAGE = 4 * 2**20
-"""Bytes of one page. A TaskManager with 50 operators in each of 8 slots has some 2 MiB."""
 MAX_HELD = 32 * 2**20
 """Bytes of a StreamApp's pages, as they came, that wait to be parsed."""
-MAX_LINE = 8192
-"""Bytes of a line that is read."""
 RETRY_TOO_LARGE = 60.0
 """Seconds until a target whose page was too large is asked again."""
 MAX_SHARE = 0.1

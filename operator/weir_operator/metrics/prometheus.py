@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from weir_operator.errors import TemporaryError
+from weir_operator.limits import MAX_SERIES
 from weir_operator.metrics.names import APP_LABEL, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
-from weir_operator.metrics.source import MAX_SERIES, Series, Window
+from weir_operator.metrics.source import Series, Window
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 

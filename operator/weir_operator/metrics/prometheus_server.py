@@ -30,14 +30,19 @@ from urllib.parse import urlsplit
 
 import requests
 import structlog
-from pydantic_core import from_json
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
-from weir_operator.http_bodies import TooLargeError
+from weir_operator.limits import (
+    LOGGED,
+    PROMETHEUS_ANSWER,
+    TooLargeError,
+    join_pieces,
+    read_json,
+)
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import Targets
 from weir_operator.metrics.names import APP_LABEL
@@ -84,15 +89,12 @@ PACE = 0.5
 """Seconds between two queries for the same kind of label; what comes in between waits together."""
 TOGETHER = 32
 """Values in one query at most, so that its answer stays within what a server gives."""
-MAX_ANSWERED = 16 * 2**20
-"""Bytes of one answer, decompressed: some 600,000 samples, which take 100 MB while it is read."""
 STRETCHED = 1.5
 """How many times the time that a StreamApp wants to know of a joint query may cover."""
 AT_ONCE = 4
 """Queries that are answered at once."""
 
 _PIECE = 65536  # bytes
-_LOGGED = 300  # characters of a refusal
 _REFUSALS = (
     "bad_data",
     "canceled",
@@ -289,28 +291,32 @@ class PrometheusServer:
             stream=True,
             allow_redirects=False,
         ) as response:
-            content = bytearray()
-            for piece in response.iter_content(_PIECE):
-                content += piece
-                if len(content) > MAX_ANSWERED:
-                    raise TooLargeError(f"it has more than {MAX_ANSWERED / 2**20:g} MiB")
+            content = join_pieces(response.iter_content(_PIECE), PROMETHEUS_ANSWER.bytes)
         if response.status_code == HTTPStatus.UNPROCESSABLE_ENTITY:
-            raise _RefusedError(self._describe_refusal(response.status_code, bytes(content)))
+            raise _RefusedError(self._describe_refusal(response.status_code, content))
         if response.status_code != HTTPStatus.OK:
-            raise TemporaryError(self._describe_refusal(response.status_code, bytes(content)))
+            raise TemporaryError(self._describe_refusal(response.status_code, content))
         try:
-            return [_read(result) for result in from_json(content)["data"]["result"]]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            log.info("not Prometheus", host=self._host, answer=repr(content[:_LOGGED]))
+            answer = read_json(content, PROMETHEUS_ANSWER)
+            return [_read(result) for result in answer["data"]["result"]]
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            log.info("not Prometheus", host=self._host, answer=repr(content[:LOGGED]))
             raise TemporaryError(
                 f"{self._host} does not answer like a Prometheus server"
             ) from error
 
     def _describe_refusal(self, status: int, content: bytes) -> str:
-        log.info("Prometheus refused", host=self._host, answer=repr(content[:_LOGGED]))
+        log.info("Prometheus refused", host=self._host, answer=repr(content[:LOGGED]))
         try:
-            kind = from_json(content)["errorType"]
-        except (KeyError, TypeError, ValueError):
+            kind = read_json(content, PROMETHEUS_ANSWER)["errorType"]
+        except (LookupError, RecursionError, TypeError, ValueError, TooLargeError):
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""
         return (

@@ -16,10 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-MAX_SERIES = 10_000
-"""Series of one StreamApp that a source gives; with more it gives an error. A replica has 15 to 80,
-and each takes up to 10 KiB of memory."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:

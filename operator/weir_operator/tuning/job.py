@@ -24,8 +24,8 @@ import yaml
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
+from weir_operator.limits import TUNING_LOG
 from weir_operator.tuning.protocol import (
-    LARGEST,
     REFUSED,
     TuningLostError,
     TuningRefusedError,
@@ -128,7 +128,7 @@ class JobTuner:
             await self._begin(full, packed)
             pod = await self._follow(path, full)
             log = await self._api.read_log(
-                f"{self._pods}/{pod}", container=CONTAINER, most=2 * LARGEST
+                f"{self._pods}/{pod}", container=CONTAINER, most=TUNING_LOG
             )
             answer = await asyncio.to_thread(lambda: read_answer(read_frames(log)))
         except NotFoundError as error:

@@ -15,6 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
+from weir_operator.limits import TUNING_RESULT, TooLargeError, read_end, read_file
 from weir_operator.runtime.files import storing
 from weir_operator.tuning.protocol import (
     REFUSED,
@@ -109,7 +110,7 @@ def _failure(status: int, folder: Path) -> TuningLostError | TuningRefusedError:
     """Return what to make of an end without an answer."""
     if status < 0:
         return TuningLostError(f"Signal {-status} ended the process of the tuning")
-    said = (folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip()
+    said = read_end(folder / "log.txt").strip()
     last = said.splitlines()[-1][:LONGEST_SENTENCE] if said else "without a message"
     if status == REFUSED:
         return TuningRefusedError(last)
@@ -118,6 +119,8 @@ def _failure(status: int, folder: Path) -> TuningLostError | TuningRefusedError:
 
 def _read(path: Path) -> TuningResult:
     try:
-        return read_answer(path.read_bytes())
+        return read_answer(read_file(path, TUNING_RESULT.bytes))
+    except TooLargeError as error:
+        raise TuningLostError(f"Weir cannot read the result of the tuning: {error}") from error
     except FileNotFoundError as error:
         raise TuningLostError(f"Expected a result in {path}, got none") from error

@@ -11,26 +11,46 @@ lines with one digest: it is read completely or not at all.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import hashlib
-import re
 import zlib
+from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from pydantic import ValidationError
 
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.limits import TUNING_RESULT, TooLargeError, check_size, inflate
 from weir_simulator.tuning.order import TuningRequest, TuningResult
 
 REFUSED = 3
 """Exit status of a worker that cannot do its work; Python itself ends with 1 where it fails."""
 WIDTH = 4096
 """Characters of a frame; runtimes cut lines at 16 KiB."""
-LARGEST = 64 * 2**20
-"""Bytes that an answer may have: what is printed must not fill the controller's memory."""
 
-_FRAME = re.compile(r"^weir-answer ([0-9a-f]{64}) (\d+)/(\d+) ([A-Za-z0-9+/=]+)$", re.MULTILINE)
+_FRAME = "weir-answer "
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A line of an answer that is printed."""
+
+    digest: str
+    number: int
+    count: int
+    part: str
+
+    @classmethod
+    def of(cls, line: str) -> _Frame | None:
+        """Return what a line has; `None` where it was cut, or is somebody else's."""
+        words = line.removeprefix(_FRAME).split(" ")
+        if len(words) != 3:
+            return None
+        number, _, count = words[1].partition("/")
+        try:
+            return cls(words[0], int(number), int(count), words[2])
+        except ValueError:
+            return None
 
 
 class TuningLostError(TemporaryError):
@@ -97,7 +117,10 @@ def read_answer(text: str | bytes) -> TuningResult:
         TuningLostError: It is none.
     """
     try:
+        check_size(text, TUNING_RESULT)
         return TuningResult.model_validate_json(text)
+    except TooLargeError as error:
+        raise TuningLostError(f"Weir cannot read the result of the tuning: {error}") from error
     except ValidationError as error:
         raise TuningLostError(
             f"Expected the result of a tuning, got something else ({_first(error)}); "
@@ -111,7 +134,7 @@ def write_frames(text: str, out: TextIO) -> None:
     digest = hashlib.sha256(packed.encode()).hexdigest()
     parts = [packed[begin : begin + WIDTH] for begin in range(0, len(packed), WIDTH)]
     for number, part in enumerate(parts, start=1):
-        print(f"weir-answer {digest} {number}/{len(parts)} {part}", file=out)
+        print(f"{_FRAME}{digest} {number}/{len(parts)} {part}", file=out)
     out.flush()
 
 
@@ -121,24 +144,26 @@ def read_frames(log: str) -> str:
     Raises:
         TuningLostError: It is not there, or not whole.
     """
-    frames = _FRAME.findall(log)
+    frames = [
+        frame
+        for line in log.splitlines()
+        if line.startswith(_FRAME) and (frame := _Frame.of(line)) is not None
+    ]
     if not frames:
         raise TuningLostError("Expected a result in the log of the tuning, found none")
-    digest = frames[-1][0]
-    parts = {int(number): part for found, number, _, part in frames if found == digest}
+    last = frames[-1]
+    parts = {frame.number: frame.part for frame in frames if frame.digest == last.digest}
     packed = "".join(parts[number] for number in sorted(parts))
-    if hashlib.sha256(packed.encode()).hexdigest() != digest:
+    if hashlib.sha256(packed.encode()).hexdigest() != last.digest:
         raise TuningLostError(
-            f"Expected {frames[-1][2]} lines of a result in the log of the tuning, "
+            f"Expected {last.count} lines of a result in the log of the tuning, "
             f"got {len(parts)}, which is incomplete"
         )
     try:
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(base64.b64decode(packed, validate=True), LARGEST)
-        if unpacking.unconsumed_tail:
-            raise TuningLostError(f"Expected a result of at most {LARGEST} bytes, got more")
-        return text.decode()
-    except (zlib.error, binascii.Error, UnicodeDecodeError) as error:
+        return inflate(base64.b64decode(packed, validate=True), TUNING_RESULT.bytes).decode()
+    except TooLargeError as error:
+        raise TuningLostError(f"Weir cannot read the result of the tuning: {error}") from error
+    except ValueError as error:  # binascii.Error and UnicodeDecodeError are, too
         raise TuningLostError(f"Expected a packed result in the log, got: {error}") from error
 
 

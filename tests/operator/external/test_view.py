@@ -21,6 +21,7 @@ from weir_operator.external.view import (
     view_job,
 )
 from weir_operator.flink import answers
+from weir_operator.limits import MAX_VERTICES
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Mode
 from weir_operator.wiring import assembly
@@ -265,7 +266,7 @@ def a_large_job(number, *, names, forward=False):
 @pytest.mark.parametrize("forward", [False, True])
 @pytest.mark.parametrize("names", [["Map"], ["m" * 90], [f"{'m' * 90}{n}" for n in range(9)]])
 def test_the_largest_job_is_seen_at_once_whatever_its_names(names, forward):
-    job = a_large_job(answers.MAX_VERTICES, names=names, forward=forward)
+    job = a_large_job(MAX_VERTICES, names=names, forward=forward)
     tasks = answers.read_subtasks(recorded("vertex-score"))
     subtasks = dict.fromkeys((vertex.id for vertex in job.vertices), tasks)
     places = {"tm-a": PodPlace(pool="small", cores=1.0, started=0.0)}
@@ -281,7 +282,7 @@ def test_the_largest_job_is_seen_at_once_whatever_its_names(names, forward):
 
 def test_a_job_with_more_vertices_is_refused_before_anything_is_made_of_it():
     answer = recorded("job")
-    answer["vertices"] = answer["vertices"][:1] * (answers.MAX_VERTICES + 1)
+    answer["vertices"] = answer["vertices"][:1] * (MAX_VERTICES + 1)
 
     with pytest.raises(PermanentError, match="at most 1,000 vertices, got 1,001"):
         answers.read_job(answer)

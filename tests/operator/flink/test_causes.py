@@ -1,6 +1,7 @@
 import pytest
 
-from weir_operator.flink.causes import LONGEST, cause_in_log, root_cause
+from weir_operator.flink.causes import cause_in_log, root_cause
+from weir_operator.limits import SENTENCE
 
 TRACE = """\
 org.apache.flink.util.FlinkException: Could not execute application.
@@ -37,7 +38,7 @@ def test_the_innermost_cause_is_told(text, sentence):
 def test_a_cause_is_cut_to_what_can_be_read():
     sentence = root_cause("java.io.IOException: " + "x" * 10_000)
 
-    assert len(sentence) == LONGEST
+    assert len(sentence) == SENTENCE
     assert sentence.endswith("...")
 
 

@@ -18,7 +18,8 @@ from weir_operator.flink.job_graph import parse_plan
 from weir_operator.flink.memory import size_task_manager
 from weir_operator.flink.options import find_refused_values, is_duration, is_size
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
-from weir_operator.flink.transport import _PASSING
+from weir_operator.flink.transport import may_pass
+from weir_operator.kubernetes.api.client import _message
 from weir_operator.tuning.protocol import read_frames
 
 LENGTH = 100_000
@@ -33,11 +34,12 @@ def size_by(text):
 READERS: dict[str, Callable[[str], object]] = {
     "cause": root_cause,
     "log": cause_in_log,
-    "passing": _PASSING.search,
+    "passing": may_pass,
     "refusal": read_refusal,
     "failure": read_failure,
     "python": read_python_error,
     "frames": read_frames,
+    "API server": _message,
     "plan": lambda text: parse_plan([text]),
     "metric": lambda text: list(_extras([text], True)),
     "flink's size": size_by,
@@ -62,6 +64,9 @@ HOSTILE = (
     "PythonDriver  ",
     "weir-script: ",
     "weir-answer ",
+    "weir-answer a 1/1 b\n",
+    "&value.valueUnstructured{",
+    "&value.valueUnstructured{}",
     "0.KafkaSourceReader.topic.t.partition.1.",
     "0.latency.source_id.a.operator_id.b.",
     "-XX:+Use",

@@ -17,13 +17,14 @@ from aiohttp.test_utils import TestServer
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.rescale.fakes import FakeClock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.flink import answers, transport
+from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import warm_up_id
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
 from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.limits import FLINK_ANSWER, FLINK_SUBTASKS
 from weir_operator.rescale.flink import READ_AGAIN_AFTER, FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 
@@ -205,7 +206,7 @@ LONG = {"/taskmanagers", f"/jobs/{JOB}", f"/jobs/{JOB}/vertices/v"}
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'{"a":1},', b"[[[[[[[[]]]]]]]],", b"1,"])
 @pytest.mark.parametrize("path", ASKED)
 async def test_no_answer_costs_many_times_its_bytes(flink, path, piece, status):
-    size = transport.MAX_OF_SUBTASKS if path in LONG else transport.MAX_ANSWERED
+    size = (FLINK_SUBTASKS if path in LONG else FLINK_ANSWER).bytes
     pieces = piece * ((size - 50) // len(piece))
     flink.given["GET", path] = (status, b'{"errors":[' + pieces + b"0]}")
     async with FlinkRest(flink.url, timeout=60.0) as rest:

@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.operator.bombs import gzipped, peak_memory_of
 from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
+from weir_operator.limits import Limit
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
 
@@ -135,7 +136,9 @@ async def test_a_crowd_is_asked_about_in_several_queries(connected):
 async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_with_it(
     connected, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.metrics.prometheus_server.MAX_ANSWERED", 2000)
+    monkeypatch.setattr(
+        "weir_operator.metrics.prometheus_server.PROMETHEUS_ANSWER", Limit(bytes=2000, values=2000)
+    )
     apps = [f"app{number}" for number in range(8)]
     answering = Answering(*apps, large="app5")
     server = await connected(answering)

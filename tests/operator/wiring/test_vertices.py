@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.answers import MAX_VERTICES
 from weir_operator.flink.job_graph import NO_LIMIT, Plan, PlannedVertex
+from weir_operator.limits import MAX_VERTICES
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring.vertices import (

@@ -14,9 +14,7 @@ Reconciling is level-based; a watch (`stream`) only shows when to check, see `ch
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
@@ -31,12 +29,20 @@ import aiohttp
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.rest import RESTResponse
-from pydantic_core import from_json
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
+from weir_operator.limits import (
+    ERROR_TEXT,
+    KUBERNETES_ANSWER,
+    LOGGED,
+    TooLargeError,
+    read_content,
+    read_json,
+    read_lines,
+)
 
 Body: TypeAlias = dict[str, Any]
 """An object of the API server, as plain JSON values."""
@@ -168,7 +174,7 @@ FIELD_MANAGER_CONFLICT = "FieldManagerConflict"
 """Reason of a conflict: another field manager has set a field to another value."""
 
 _ABOUT_THE_BODY = ("failed to create typed patch object", "failed to convert new object")
-_VALUE = re.compile(r"&value\.valueUnstructured\{.*?\}(?=\n|$)", re.DOTALL)
+_VALUE, _END_OF_VALUE = "&value.valueUnstructured{", "}\n"
 """A value of a wrong type, as the API server repeats it; it may be secret."""
 
 ATTEMPTS = 4
@@ -290,7 +296,7 @@ class KubernetesApi:
         """Return the log of a container of the pod at `path`."""
         query = (("container", container), ("limitBytes", str(most)))
         request = Request(method="GET", path=f"{path}/log", query=query)
-        return (await self._answered(request)).content
+        return (await self._answered(request, most=most)).content
 
     async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         """Return the objects of the collection at `path`, all pages of it.
@@ -307,16 +313,22 @@ class KubernetesApi:
     ) -> AsyncIterator[Sequence[Body]]:
         """Yield the same page by page: thousands of objects are never in memory at once."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        query = ("limit", str(PAGE)), *((name, text) for name, text in selectors.items() if text)
-        token = ""
+        selected = tuple((name, text) for name, text in selectors.items() if text)
+        token, most = "", PAGE
         while True:
-            page = (("continue", token),) if token else ()
-            request = Request(method="GET", path=path, query=(*query, *page))
-            answer = await self._ask(request)
+            page = (("limit", str(most)), *((("continue", token),) if token else ()))
+            request = Request(method="GET", path=path, query=(*selected, *page))
+            try:
+                answer = await self._ask(request)
+            except TooLargeError:
+                if most == 1:
+                    raise
+                most = max(1, most // 4)  # objects are large: fewer at once, from here on
+                continue
             if not isinstance(answer.get("items"), list):
                 raise TemporaryError(
                     f"Expected a list of objects from the API server for {request}, got "
-                    f"{str(answer)[:80]}"
+                    f"{str(list(answer))[:80]}"
                 )
             yield answer["items"]
             token = (answer.get("metadata") or {}).get("continue") or ""
@@ -342,9 +354,10 @@ class KubernetesApi:
             answer = await exchange(await self._connection.opened(), request, timeout=lasts)
             async with answer.response:
                 if answer.status != HTTPStatus.OK:
-                    content = (await answer.read()).decode(errors="replace")
-                    raise _error_of(request, _Answer(answer.status, content, None))
-                yield answer.response.content
+                    content = await read_content(answer.response, KUBERNETES_ANSWER.bytes)
+                    said = content.decode(errors="replace")
+                    raise _error_of(request, _Answer(answer.status, said, None))
+                yield read_lines(answer.response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             cause = str(error) or type(error).__name__
             raise TemporaryError(f"The answer to {request} ended early: {cause}") from error
@@ -421,7 +434,10 @@ class KubernetesApi:
 
     async def _ask(self, request: Request) -> Body:
         answer = await self._answered(request)
-        found = _json(answer.content)
+        try:
+            found = _json(answer.content)
+        except TooLargeError as error:
+            raise _too_large(request, error) from error
         if not isinstance(found, dict):
             raise PermanentError(
                 f"Expected a JSON object from the API server for {request}, got"
@@ -429,11 +445,11 @@ class KubernetesApi:
             )
         return found
 
-    async def _answered(self, request: Request) -> _Answer:
+    async def _answered(self, request: Request, *, most: int = KUBERNETES_ANSWER.bytes) -> _Answer:
         """Return the first answer that is neither an error nor worth another attempt."""
 
         async def attempt() -> _Answer:
-            answer = await self._send(request)
+            answer = await self._send(request, most)
             if _may_pass(answer, repeatable=request.repeatable):
                 raise _PassingError(answer)
             return answer
@@ -452,20 +468,25 @@ class KubernetesApi:
             raise _error_of(request, answer)
         return answer
 
-    async def _send(self, request: Request) -> _Answer:
+    async def _send(self, request: Request, most: int) -> _Answer:
         """Send one request; where the credentials are no longer taken, again with fresh ones."""
         client = await self._connection.opened()
-        answer = await self._send_by(client, request)
+        answer = await self._send_by(client, request, most)
         if answer.status != HTTPStatus.UNAUTHORIZED:
             return answer
-        return await self._send_by(await self._connection.opened(instead_of=client), request)
+        client = await self._connection.opened(instead_of=client)
+        return await self._send_by(client, request, most)
 
-    async def _send_by(self, client: kubernetes_client.ApiClient, request: Request) -> _Answer:
+    async def _send_by(
+        self, client: kubernetes_client.ApiClient, request: Request, most: int
+    ) -> _Answer:
         if self._guard is not None and request.method != "GET":
             await self._guard()  # last of all: what is sent later was asked for too early
         try:
             response = await exchange(client, request, timeout=self._timeout)
-            content = (await response.read()).decode()
+            content = (await read_content(response.response, most)).decode()
+        except TooLargeError as error:
+            raise _too_large(request, error) from error
         except TimeoutError:
             return _Answer(0, f"no answer within {self._timeout:g} s", None)
         except UnicodeDecodeError:
@@ -475,6 +496,10 @@ class KubernetesApi:
         return _Answer(
             response.status, content, _seconds(response.getheader("Retry-After", default=""))
         )
+
+
+def _too_large(request: Request, error: TooLargeError) -> TooLargeError:
+    return TooLargeError(f"Weir cannot read the answer to {request}: {error}")
 
 
 def _may_pass(answer: _Answer, *, repeatable: bool) -> bool:
@@ -528,15 +553,23 @@ def _is_about_the_body(answer: _Answer) -> bool:
 
 def _message(content: str) -> str:
     """Return the sentence of a `Status`, on one line, or what else was answered."""
-    found = _json(content)
+    found = _json_of_status(content)
     if isinstance(found, Mapping) and isinstance(found.get("message"), str):
-        return " ".join(_VALUE.sub("another type", str(found["message"])).split())
-    return content.strip().partition("\n")[0][:200] or "without a reason"
+        return " ".join(_without_values(str(found["message"])[:ERROR_TEXT]).split())
+    return content[:ERROR_TEXT].strip().partition("\n")[0][:LOGGED] or "without a reason"
+
+
+def _without_values(message: str) -> str:
+    kept, end = [], 0
+    while (begin := message.find(_VALUE, end)) >= 0:
+        kept += [message[end:begin], "another type"]
+        end = message.find(_END_OF_VALUE, begin) + 1 or len(message)
+    return "".join([*kept, message[end:]])
 
 
 def _reasons(content: str) -> frozenset[str]:
     """Return the reasons of the causes that a `Status` has; none of another text."""
-    found = _json(content)
+    found = _json_of_status(content)
     details = found.get("details") if isinstance(found, Mapping) else None
     causes = details.get("causes") if isinstance(details, Mapping) else None
     return frozenset(
@@ -548,14 +581,15 @@ def _reasons(content: str) -> frozenset[str]:
 
 def _json(content: str) -> object:
     try:
-        # Faster than the standard library's, and equal strings are one: lists of pods are most of
-        # what a controller of many StreamApps reads.
-        return from_json(content)
-    except ValueError:
-        pass
-    try:
-        return json.loads(content)  # what is nested too deeply for the other
+        return read_json(content, KUBERNETES_ANSWER)
     except (ValueError, RecursionError):
+        return None
+
+
+def _json_of_status(content: str) -> object:
+    try:
+        return _json(content)
+    except TooLargeError:
         return None
 
 

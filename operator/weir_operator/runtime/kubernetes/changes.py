@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
-from pydantic_core import from_json
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.objects import Key
+from weir_operator.limits import KUBERNETES_ANSWER, cut_sentence, read_json
 from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY
 
 log = structlog.get_logger()
@@ -160,16 +160,18 @@ class Changes:
 def _take(line: bytes, changed: Counter[Key]) -> str:
     """Count a change and return the resourceVersion that it led to."""
     try:
-        event = from_json(line)
+        event = read_json(line, KUBERNETES_ANSWER)
         kind, thing = event["type"], event["object"]
         if kind == "ERROR":
-            raise TemporaryError(f"The API server ends a watch: {thing.get('message', thing)}")
+            raise TemporaryError(
+                f"The API server ends a watch: {cut_sentence(str(thing.get('message')))}"
+            )
         meta = thing["metadata"]
         app = (meta.get("labels") or {}).get(APP)
         if kind != "BOOKMARK" and app is not None:
             changed[Key(meta["namespace"], app)] += 1
         return str(meta["resourceVersion"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise TemporaryError(
             f"Expected an event of a watch, got a line that is none ({type(error).__name__})"
         ) from error

@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 
 from tests.operator.http_server import serving
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.kubernetes.api.client import (
     ATTEMPTS,
     CONNECTIONS,
@@ -147,6 +147,37 @@ async def test_requests_of_many_at_once_share_a_few_connections(connected):
 
     assert len(found) == 3 * CONNECTIONS
     assert len(connections) <= CONNECTIONS
+
+
+async def test_objects_too_large_for_one_answer_are_listed_a_few_at_once(connected):
+    large = {"data": "x" * 2**20}
+
+    async def list_some(request):
+        begin = int(request.query.get("continue", 0))
+        end = min(10, begin + int(request.query["limit"]))
+        meta = {"continue": str(end)} if end < 10 else {}
+        items = [{"n": number, **large} for number in range(begin, end)]
+        return web.json_response({"items": items, "metadata": meta})
+
+    async with connected(Server(list_some)) as api:
+        found = await api.list(PODS)
+
+    assert [each["n"] for each in found] == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a":"%s"}' % (b"x" * 5 * 2**20), b"[%s0]" % (b"[]," * 600_000)],
+    ids=["bytes", "values"],
+)
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_beyond_the_limits_is_left_unread(connected, content, status):
+    async def answer(_):
+        return web.Response(body=content, status=status)
+
+    async with connected(Server(answer)) as api:
+        with pytest.raises(WeirError, match=f"(Weir cannot read|refused).*{PODS}/a"):
+            await api.get(f"{PODS}/a")
 
 
 async def test_a_list_brings_all_pages(connected):
