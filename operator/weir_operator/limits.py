@@ -16,21 +16,18 @@ linear time.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import aiohttp
 from pydantic_core import from_json
 
 from weir_operator.errors import TemporaryError
 
-T = TypeVar("T")
 Json: TypeAlias = Any
 """What a JSON text holds; whoever reads it gives it a type."""
 
@@ -86,7 +83,6 @@ LOGGED = 200
 
 INLINE = 256 * 1024
 """Bytes of a body that is worked on in the event loop, which takes a millisecond or so."""
-_LARGE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="weir-large-answer")
 _GZIP = 31  # window bits of zlib for a gzip member
 
 
@@ -239,26 +235,6 @@ def inflate(packed: bytes, most: int, *, wbits: int = zlib.MAX_WBITS) -> bytes:
     if not member.eof or member.unused_data:
         raise ValueError("expected gzip of one member, got a part or more")
     return body
-
-
-async def work_on(raw: Raw, most: int, work: Callable[[bytes], T]) -> T:
-    """Decompress a body and return what `work` makes of it, large ones one at a time in a thread.
-
-    Args:
-        raw: The body.
-        most: Bytes that it may have.
-        work: Is done once.
-
-    Raises:
-        TooLargeError: It has more.
-        ValueError: It is compressed in a way that was not asked for, or damaged.
-    """
-    try:
-        body = decompress(raw, INLINE)
-    except TooLargeError:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_LARGE, lambda: work(decompress(raw, most)))
-    return work(body)
 
 
 def read_json(content: bytes | str, limit: Limit) -> Json:

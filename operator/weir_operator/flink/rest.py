@@ -37,10 +37,10 @@ from weir_operator.flink.causes import root_cause
 from weir_operator.flink.scripts import read_failure, read_refusal
 from weir_operator.flink.transport import (
     FlinkTransport,
-    Json,
     NotKnownToFlinkError,
     RefusedByFlinkError,
 )
+from weir_operator.limits import Json
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""

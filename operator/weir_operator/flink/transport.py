@@ -18,6 +18,7 @@ from typing import TypeVar
 import aiohttp
 import structlog
 
+from weir_operator.accounts import current_account
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.causes import root_cause
@@ -27,12 +28,10 @@ from weir_operator.limits import (
     LOGGED,
     Json,
     Limit,
-    TooLargeError,
     cut_end,
     open_session,
     read_json,
     read_raw,
-    work_on,
 )
 
 log = structlog.get_logger()
@@ -75,6 +74,7 @@ class FlinkTransport:
         self.base_url = base_url.rstrip("/")
         self._timeout = timeout
         self._guard = guard
+        self._account = current_account()
         self._session: aiohttp.ClientSession | None = None
         self._logged_failure = ""  # of the last request; "" once Flink answered again
 
@@ -110,28 +110,29 @@ class FlinkTransport:
         limit = self._timeout if timeout is None else timeout
         url = f"{self.base_url}{path}"
         plain = path.partition("?")[0]
+        address = f"{method} {self.base_url}{plain}"
         allowed = FLINK_SUBTASKS if _OF_SUBTASKS.fullmatch(plain) else FLINK_ANSWER
         what = what or f"{method} {plain}"
         if self._guard is not None and method != "GET":
             await self._guard()
         try:
-            async with self._opened().request(
-                method,
-                url,
-                json=body,
-                data=form,
-                timeout=aiohttp.ClientTimeout(total=limit),
-                allow_redirects=False,
-            ) as response:
-                status, raw = response.status, await read_raw(response, allowed.bytes)
-            self._logged_failure = ""
-            return await work_on(
-                raw, allowed.bytes, lambda body: _understand(what, status, body, parse, allowed)
-            )
+            with self._account.asking(address, f"Flink's answer to {what}") as hold:
+                async with self._opened().request(
+                    method,
+                    url,
+                    json=body,
+                    data=form,
+                    timeout=aiohttp.ClientTimeout(total=limit),
+                    allow_redirects=False,
+                ) as response:
+                    status = response.status
+                    raw = await read_raw(response, allowed.bytes, hold=hold)
+                self._logged_failure = ""
+                return await self._account.work_on(
+                    raw, allowed.bytes, lambda body: _understand(what, status, body, parse, allowed)
+                )
         except TimeoutError as error:
             raise TemporaryError(f"Flink did not answer {what} within {limit:g} s") from error
-        except TooLargeError as error:
-            raise TemporaryError(f"Weir cannot read Flink's answer to {what}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             # Flink is asked several times a second while it starts: one line, not hundreds.
             if (failure := str(error)) != self._logged_failure:

@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from weir_operator.accounts import current_account
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.limits import (
     INLINE,
@@ -150,15 +151,11 @@ def _length(labels: Mapping[str, str]) -> int:
 Targets = Callable[[], Awaitable[Sequence[str]]]
 """Says where the reporters listen now: URLs with or without the path `/metrics`."""
 
-MAX_HELD = 32 * 2**20
-"""Bytes of a StreamApp's pages, as they came, that wait to be parsed."""
-RETRY_TOO_LARGE = 60.0
-"""Seconds until a target whose page was too large is asked again."""
 MAX_SHARE = 0.1
 """Of a processor, for parsing the pages of one StreamApp."""
 _PARSED_INLINE = 32 * 1024
 """Bytes of series that are parsed in the event loop; the slowest take 20 ms."""
-_EXPECTED = (aiohttp.ClientError, OSError, ValueError)
+_EXPECTED = (TooLargeError, aiohttp.ClientError, OSError, ValueError)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -195,12 +192,10 @@ class DirectSource:
         self._clock = clock
         self._ring = SampleRing(keep, most=MAX_SERIES)
         self._failures: Counter[str] = Counter()
-        self._too_large: dict[str, tuple[str, float]] = {}  # by target: why, and when to ask again
+        self._account = current_account()
         self._left_out = -math.inf  # when samples were last left out, of series too many
         self._spent = 0.0  # seconds of processor time for parsing since the last round
         self._scraping: set[str] = set()
-        self._parsing = asyncio.Lock()  # one thread for each StreamApp, or one had them all
-        self._held = 0
         self._lost_targets: WeirError | TimeoutError | None = None
         self._session: aiohttp.ClientSession | None = None
         self._rounds: asyncio.Task[None] | None = None
@@ -280,22 +275,19 @@ class DirectSource:
                 await asyncio.sleep(due - loop.time())
 
     def _is_due(self, target: str) -> bool:
-        _, again = self._too_large.get(target, ("", -math.inf))
-        return target not in self._scraping and asyncio.get_running_loop().time() >= again
+        return target not in self._scraping and not self._account.is_paused(target)
 
     def _forget_all_but(self, targets: Sequence[str]) -> None:
         """Drop everything about targets that are gone: each new pod has another address."""
         for target in self._failures.keys() - set(targets):
             del self._failures[target]
-        for target in self._too_large.keys() - set(targets):
-            del self._too_large[target]
+            self._account.forget(target)
 
     def _check_limits(self, since: float) -> None:
         """Return if everything that was offered since a Unix time was read."""
-        for target, (why, _) in self._too_large.items():
-            raise TemporaryError(
-                f"Weir cannot read the metrics page of {urlsplit(target).netloc}: {why}"
-            )
+        for target in self._failures:
+            if refusal := self._account.refusal_of(target):
+                raise TooLargeError(refusal)
         if self._left_out >= since:
             raise TemporaryError(
                 f"Expected at most {MAX_SERIES} series of {self._app}, with labels of "
@@ -311,11 +303,6 @@ class DirectSource:
         try:
             samples = await self._sample(target)
             up = 1.0
-            self._too_large.pop(target, None)
-        except TooLargeError as error:
-            again = asyncio.get_running_loop().time() + RETRY_TOO_LARGE
-            self._too_large[target] = (str(error), again)
-            self._note_failure(target, error)
         except Exception as error:  # also the parser's own, of a page that it did not expect
             self._note_failure(target, error)
         finally:
@@ -334,28 +321,14 @@ class DirectSource:
             _LOGGER.info("%s is not scraped: %.200s", target, reason, exc_info=defect)
 
     async def _sample(self, target: str) -> Sequence[_Sample]:
-        held = 0
-
-        def hold(count: int) -> None:
-            nonlocal held
-            held += count
-            self._held += count
-            if self._held > MAX_HELD:
-                maximum = MAX_HELD / 2**20
-                raise TooLargeError(
-                    f"it and those of other replicas have more than {maximum:g} MiB"
-                )
-
-        try:
+        page = f"the metrics page of {urlsplit(target).netloc}"
+        with self._account.asking(target, page) as hold:
             raw = await self._fetch(target, hold)
             with contextlib.suppress(TooLargeError), self._counting():
                 lines = _select(decompress(raw, INLINE))
                 if len(lines) <= _PARSED_INLINE:
                     return self._parse(lines)
-            async with self._parsing:
-                return await asyncio.to_thread(self._parse_large, raw)
-        finally:
-            self._held -= held
+            return await self._account.parse(lambda: self._parse_large(raw))
 
     async def _fetch(self, target: str, hold: Callable[[int], None]) -> Raw:
         if self._session is None:

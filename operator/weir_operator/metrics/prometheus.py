@@ -17,8 +17,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from weir_operator.errors import TemporaryError
-from weir_operator.limits import MAX_SERIES
+from weir_operator.accounts import current_account
+from weir_operator.limits import MAX_SERIES, TooLargeError
 from weir_operator.metrics.names import APP_LABEL, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import Series, Window
@@ -53,6 +53,7 @@ class SharedPrometheusSource:
             chunk: Seconds of samples asked for at once.
         """
         self._server = server
+        self._account = current_account()
         self._label = label
         self._value = value
         self._on_page = mangle(value)
@@ -65,6 +66,15 @@ class SharedPrometheusSource:
             TemporaryError: The server did not answer in time, refused, or answered no matrix, or
                 more than is read.
         """
+        host = self._server.host
+        with self._account.asking(
+            f"{host} {self._value}",
+            f"what Prometheus at {host} has of {self._value or 'the job'}",
+            remedy="run fewer replicas, or scrape them less often",
+        ):
+            return await self._read(start, end)
+
+    async def _read(self, start: float, end: float) -> Window:
         tracks: dict[_Key, _Track] = {}
         for low, high in _pieces(start, end, self._chunk):
             for found in await self._server.series(self._label, self._value, low, high):
@@ -80,10 +90,7 @@ class SharedPrometheusSource:
                 track.times += found.times[first:last]
                 track.values += found.values[first:last]
             if len(tracks) > MAX_SERIES:
-                raise TemporaryError(
-                    f"Expected at most {MAX_SERIES} series of {self._value}, got more: run fewer "
-                    "replicas"
-                )
+                raise TooLargeError(f"it has more than {MAX_SERIES} series")
         return Window(
             start=start,
             end=end,

@@ -173,7 +173,7 @@ class PrometheusServer:
         session.mount("https://", _Adapter())
         self._session = session
         self._url = f"{url.rstrip('/')}/api/v1/query"
-        self._host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
+        self.host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
         self._timeout = timeout
         self._matchers = dict(matchers or {})
         self._waiting: dict[str, list[_Question]] = {}
@@ -237,10 +237,9 @@ class PrometheusServer:
             dealt = _deal_out(await self._query(selector, low, high), label)
         except (TooLargeError, _RefusedError) as error:
             if len(values) == 1:
-                failure = self._too_large(error) if isinstance(error, TooLargeError) else error
                 for question in questions:
                     if not question.answer.done():
-                        question.answer.set_exception(failure)
+                        question.answer.set_exception(error)
                 return
             first = set(values[: len(values) // 2])
             await asyncio.gather(
@@ -274,11 +273,11 @@ class PrometheusServer:
                 )
         except (requests.Timeout, TimeoutError) as error:
             raise TemporaryError(
-                f"Prometheus at {self._host} did not answer within {self._timeout:g} s"
+                f"Prometheus at {self.host} did not answer within {self._timeout:g} s"
             ) from error
         except requests.RequestException as error:
             raise TemporaryError(
-                f"Prometheus at {self._host} cannot be reached: {type(error).__name__}"
+                f"Prometheus at {self.host} cannot be reached: {type(error).__name__}"
             ) from error
 
     def _ask(self, query: str, time: float) -> Sequence[Series]:
@@ -307,27 +306,17 @@ class PrometheusServer:
             TypeError,
             ValueError,
         ) as error:
-            log.info("not Prometheus", host=self._host, answer=repr(content[:LOGGED]))
-            raise TemporaryError(
-                f"{self._host} does not answer like a Prometheus server"
-            ) from error
+            log.info("not Prometheus", host=self.host, answer=repr(content[:LOGGED]))
+            raise TemporaryError(f"{self.host} does not answer like a Prometheus server") from error
 
     def _describe_refusal(self, status: int, content: bytes) -> str:
-        log.info("Prometheus refused", host=self._host, answer=repr(content[:LOGGED]))
+        log.info("Prometheus refused", host=self.host, answer=repr(content[:LOGGED]))
         try:
             kind = read_json(content, PROMETHEUS_ANSWER)["errorType"]
         except (LookupError, RecursionError, TypeError, ValueError, TooLargeError):
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""
-        return (
-            f"Prometheus at {self._host} rejected the query: status {status}{reason}; see the log"
-        )
-
-    def _too_large(self, error: TooLargeError) -> TemporaryError:
-        return TemporaryError(
-            f"Weir cannot read the answer of Prometheus at {self._host}: {error}; run "
-            "fewer replicas, or scrape them less often"
-        )
+        return f"Prometheus at {self.host} rejected the query: status {status}{reason}; see the log"
 
 
 class _Bearer(AuthBase):

@@ -31,7 +31,7 @@ class Condition(Section):
 
     type: str = Field(min_length=1, max_length=64)
     """Aspect: Ready, Deciding, MetricsHealthy, ModelFitted, Tuned, ObjectiveMet, Progressing,
-    Paused, Degraded or RecordsKept."""
+    Paused, Degraded, WithinLimits or RecordsKept."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it is true."""

@@ -201,7 +201,7 @@ async def test_a_target_with_too_large_a_page_is_left_alone_for_a_while(a_source
 
 
 async def test_once_a_page_is_small_again_it_is_read(reporter, a_source, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.RETRY_TOO_LARGE", 0.0)
+    monkeypatch.setattr("weir_operator.accounts.FIRST_PAUSE", 0.0)
     monkeypatch.setattr("weir_operator.metrics.direct.MAX_PAGE", 20)
     source = a_source(Targets(reporter.url))
     with pytest.raises(TemporaryError, match="cannot read"):
@@ -320,7 +320,7 @@ async def test_room_of_labels_is_free_again_once_their_series_have_ended(
 
 
 async def test_the_pages_of_one_app_together_are_bounded(a_source, a_target, monkeypatch):
-    monkeypatch.setattr("weir_operator.metrics.direct.MAX_HELD", 2**20)
+    monkeypatch.setattr("weir_operator.accounts.MAX_HELD", 2**20)
     large = await a_target(a_page(b"#" * (2 * 2**20)))
     source = a_source(Targets(large))
 

@@ -154,7 +154,7 @@ async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, 
     monkeypatch.setattr("weir_operator.metrics.prometheus.MAX_SERIES", 1)
     server = await connected(Answering("one", "one"))
 
-    with pytest.raises(TemporaryError, match="1 series of one"):
+    with pytest.raises(TemporaryError, match="has of one: it has more than 1 series"):
         await ask(server, "one")
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.packing import pack, unpack
+from weir_operator.limits import Json
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 GROUP, VERSION = API_VERSION.split("/")

@@ -21,9 +21,9 @@ from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
 from weir_operator.external.flink_deployment import AUTOSCALER_KEYS, find_autoscaler
 from weir_operator.external.reference import find_reference
-from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
+from weir_operator.limits import Json
 from weir_operator.streamapp.models import Mode, StreamApp
 
 Workload = tuple[str, str]

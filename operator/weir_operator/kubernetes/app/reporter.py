@@ -287,6 +287,10 @@ class StatusReporter:
         """Tell whether the job runs as the spec says."""
         self._note(replace(self.facts, ready=Aspect("Ready", status, reason, message)))
 
+    def set_refusal(self, sentence: str) -> None:
+        """Tell what about the job is too large to be read; empty where nothing is."""
+        self._note(replace(self.facts, refusal=sentence))
+
     def on_tick(self, tick: Tick) -> None:
         """Report a control interval."""
         before, facts = self.facts.tick, note_tick(self.facts, tick)

@@ -23,6 +23,7 @@ from contextvars import Context
 import structlog
 from pydantic.types import JsonValue
 
+from weir_operator.accounts import Account
 from weir_operator.errors import (
     InvalidStreamAppError,
     PermanentError,
@@ -123,6 +124,7 @@ class AppTask:
         self._finished = False  # the job came to its own end, and no loop waits for directives
         self._plan: Plan | None = None  # what the job's program builds, as far as that is known
         self._refused = ""  # why nothing may be scaled, as far as the surroundings know
+        self._account = Account(on_change=self._tell_refusal)
         self._writer = StatusClient(context.api, resource, context.fence, on_lost=self._cut_off)
         self._stop = asyncio.Event()  # ends the present run
         self._lost = asyncio.Event()  # the present run must not act any more
@@ -175,6 +177,7 @@ class AppTask:
     async def run(self) -> None:
         """Open the StreamApp and run it, again after each failure, until `stop` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
+        self._account.use()
         pause, turn = FIRST_PAUSE, self._context.turns.turn(self._until_tick)
         while not self._stopping:
             began = self._context.clock.monotonic()
@@ -262,6 +265,7 @@ class AppTask:
                 "False", "ReconcileFailed", f"Weir tries again after: {self._failure}"
             )
         self._tell_spec()
+        self._tell_refusal(self._account.refusal)
         async with reporter.writing():
             try:
                 if app is not None:
@@ -425,6 +429,11 @@ class AppTask:
         if sentence and sentence != self._told_mistake:
             self._reporter.report("InvalidSpec", sentence)
         self._told_mistake = sentence
+
+    def _tell_refusal(self, sentence: str) -> None:
+        """Put into the status what about the job is too large to be read."""
+        if self._reporter is not None:
+            self._reporter.set_refusal(sentence)
 
     def _fail(self, kind: str, failure: str, pause: float) -> None:
         """Report a run that failed and the seconds until the next one."""

@@ -157,6 +157,13 @@ def judge_records(failure: str) -> Aspect:
     return Aspect("RecordsKept", "True", "Recorded", "Weir records its decisions")
 
 
+def judge_answers(refusal: str) -> Aspect:
+    """Return whether everything that comes from the job is within the limits."""
+    if refusal:
+        return Aspect("WithinLimits", "False", "TooLarge", refusal)
+    return Aspect("WithinLimits", "True", "AnswersRead", "Weir reads all answers about the job")
+
+
 def judge_change(change: RescaleJournal | None) -> Aspect:
     """Return whether the last change left the job other than it should be."""
     if change is None or not change.step.is_end:

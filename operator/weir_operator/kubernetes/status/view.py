@@ -9,6 +9,7 @@ from itertools import islice
 
 from weir_operator.kubernetes.status.conditions import (
     Aspect,
+    judge_answers,
     judge_change,
     judge_metrics,
     judge_model,
@@ -80,6 +81,8 @@ class Facts:
     """The last of each operator."""
     restarts: tuple[float, ...] = ()
     """Unix times of the restarts that scaling caused, oldest first."""
+    refusal: str = ""
+    """What about the job is too large to be read; empty where nothing is."""
     unrecorded: str = ""
     """Why decisions are not recorded; empty where they are."""
     advice: str = ""
@@ -144,7 +147,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
     if settings is not None:
         aspects.append(judge_objective(tick, settings))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
-    aspects.append(judge_records(facts.unrecorded))
+    aspects += [judge_answers(facts.refusal), judge_records(facts.unrecorded)]
     figures = figures_of(facts)
     cost = figures["cost"]
     return StreamAppStatus(

@@ -120,6 +120,18 @@ def test_a_tick_that_fails_is_no_deciding_and_leaves_the_job_ready(facts):
     assert condition(status, "Ready").status == "True"
 
 
+def test_what_is_too_large_to_be_read_is_a_condition_until_it_is_read(facts):
+    sentence = "Weir cannot read the metrics page of 10.0.0.1:9249: it has more than 4 MiB"
+
+    before, after = [
+        condition(render_status(each, StreamAppStatus(), now=0.0), "WithinLimits")
+        for each in (replace(facts, refusal=sentence), facts)
+    ]
+
+    assert (before.status, before.reason, before.message) == ("False", "TooLarge", sentence)
+    assert after.status == "True"
+
+
 def test_a_defect_in_deciding_is_told_by_ready_too_until_it_is_over(facts):
     broken = note_trouble(facts, Trouble(Loop.TICK, "An unexpected KeyError", unexpected=True))
     mended = note_trouble(broken, Trouble(Loop.TICK, ""))
