@@ -88,6 +88,16 @@ def _work() -> tuple[Panel, ...]:
             Query(f"histogram_quantile(0.5, {lag})", "median"),
             Query(f"histogram_quantile(0.99, {lag})", "99th percentile"),
             unit=SECONDS,
+            span=8,
+        ),
+        lines(
+            "Standstill",
+            "Longest time within a minute or two in which a single step, or a lack of CPU, "
+            "kept all StreamApps waiting.",
+            Query("max by (pod) (weir_event_loop_lag_seconds)", "{{pod}}"),
+            unit=SECONDS,
+            steps=((None, "transparent"), (1, RED)),
+            span=8,
         ),
         lines(
             "Age of the last check",
@@ -98,6 +108,7 @@ def _work() -> tuple[Panel, ...]:
             ),
             unit=SECONDS,
             steps=((None, "transparent"), (150, RED)),
+            span=8,
         ),
         lines(
             "Requests",

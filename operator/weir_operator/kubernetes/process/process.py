@@ -48,7 +48,11 @@ from weir_operator.kubernetes.process.mapped_tables import MappedTables
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.process.settings import ControllerSettings
 from weir_operator.kubernetes.status.events import EventPoster
-from weir_operator.kubernetes.status.telemetry import Telemetry, watch_state_volume
+from weir_operator.kubernetes.status.telemetry import (
+    Telemetry,
+    watch_event_loop,
+    watch_state_volume,
+)
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.runtime.kubernetes.changes import Changes
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
@@ -203,6 +207,7 @@ class Controller:
             "state volume": lambda: watch_state_volume(
                 self._settings.state, self._telemetry, clock=self._boot
             ),
+            "event loop": lambda: watch_event_loop(self._telemetry, clock=self._clock),
             "free memory": lambda: release_free_memory(clock=self._boot),
         }
         if self._changes is not None:

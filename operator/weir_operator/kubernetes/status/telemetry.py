@@ -315,6 +315,10 @@ class Telemetry:
             "weir_watch_age_seconds",
             "Age of the last change of the canary that the watch has shown.",
         )
+        self.loop_lag = gauge(
+            "weir_event_loop_lag_seconds",
+            "Longest time within the last one or two minutes in which nothing else could run.",
+        )
         self.operators = OperatorSeries()
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
@@ -444,6 +448,25 @@ log = structlog.get_logger()
 
 LOOK_EVERY = 60.0
 """Seconds between two looks."""
+
+
+LAG_EVERY = 0.25
+"""Seconds between two wakings: what holds up the event loop for longer is not missed."""
+LAG_ROUNDS = 240
+"""Wakings after which the longest delay so far is that of the minute before."""
+
+
+async def watch_event_loop(telemetry: Telemetry, *, clock: Clock) -> None:
+    """Show for ever how late the event loop was: whatever keeps it busy holds up all StreamApps."""
+    before = 0.0
+    while True:
+        longest = 0.0
+        for _ in range(LAG_ROUNDS):
+            due = clock.monotonic() + LAG_EVERY
+            await clock.sleep(LAG_EVERY)
+            longest = max(longest, clock.monotonic() - due)
+            telemetry.loop_lag.set(max(before, longest))
+        before = longest
 
 
 async def watch_state_volume(folder: Path, telemetry: Telemetry, *, clock: Clock) -> None:
