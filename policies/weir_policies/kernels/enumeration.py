@@ -23,6 +23,10 @@ from weir_policies.kernels.view import NO_LIMIT, View
 from weir_policies.model.arrays import Counts
 from weir_policies.model.deployments import COMPLETE_UP_TO
 
+MOST_COUNTS = 320_000
+"""Numbers in the rows of `list_rows` where mixes are not gone through: each takes time."""
+FEWEST_ROWS = 2_000
+"""Rows there, however many node types there are."""
 FIRST, END = -1, -2
 """Where `next_deployment` begins, and where it ends."""
 
@@ -89,6 +93,15 @@ def next_in_order(o: int, view: View, counts: Counts, kinds: int, skip: bool) ->
             used -= 1
         place -= 1
     return False
+
+
+@compiled
+def most_alone(o: int, view: View, place: int) -> int:
+    """Return how many replicas an operator may have that are all of one node type."""
+    maximum = view.model[o].max_replicas
+    if view.limit[o, place] != NO_LIMIT:
+        maximum = min(maximum, view.limit[o, place])
+    return maximum
 
 
 @compiled
@@ -186,16 +199,29 @@ def next_deployment(o: int, view: View, row: Counts, kinds: int, number: int, sk
 
 
 @compiled_apart
-def list_rows(o: int, view: View, row: Counts, rows: Counts) -> int:
-    """Write as many deployments, `(d, t)`, as fit; return how many."""
-    found, number, kinds = 0, FIRST, most_kinds(o, view)
-    while True:
+def list_rows(o: int, view: View, row: Counts, rows: Counts, first: int) -> int:
+    """Write deployments behind the first `first` rows of `(d, t)`; return how many rows are full.
+
+    All of them, except where mixes are not gone through: then only some numbers of replicas of each
+    node type, as there may be ten thousand. What is near the present deployment comes last.
+    """
+    found, number, kinds, stride = first, FIRST, most_kinds(o, view), 1
+    if kinds == 1:
+        alone = 0
+        for place in range(row.size):
+            alone += most_alone(o, view, place)
+        most = max(FEWEST_ROWS, MOST_COUNTS // row.size)
+        stride = (alone + most - 1) // most
+    while found < rows.shape[0]:
         number = next_deployment(o, view, row, kinds, number, False)
-        if number == END or found == rows.shape[0]:
+        if number == END:
             break
         for place in range(row.size):
             rows[found, place] = row[place]
         found += 1
+        for place in range(row.size if number == FIRST and stride > 1 else 0):
+            if row[place] > 0:
+                row[place] = min(row[place] + stride - 1, most_alone(o, view, place))
     for place in range(row.size):
         row[place] = 0
     return found

@@ -43,9 +43,11 @@ from weir_policies.kernels.enumeration import (
     count_near,
     is_allowed,
     list_rows,
+    most_alone,
     most_kinds,
     needs_restart,
     next_deployment,
+    next_nearby,
     price_evenly,
 )
 from weir_policies.kernels.expectation import expect_all
@@ -53,6 +55,7 @@ from weir_policies.kernels.fields import Fields, array
 from weir_policies.kernels.percentiles import normal_quantile, predict_percentile
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.prediction import predict_one
+from weir_policies.kernels.steps import total
 from weir_policies.kernels.view import EQUAL, Memory, View
 from weir_policies.kernels.wording import (
     format_deployment,
@@ -264,30 +267,92 @@ def search_price(
         least: The score to beat.
         time: The response time with which it was reached; of equals the faster wins.
     """
-    kinds = most_kinds(o, view)
+    kinds, types = most_kinds(o, view), row.size
     rate = max(plan.rate, plan.catching_up)
     floor = least_price(o, view, plan, max(rate, plan.peak) if case == SAVE else rate)
     if not can_resize(o, view):
         floor /= 1 - plan.saving
-    maximum, number = 1, FIRST  # of one node type first: dear mixes need not be looked at then
-    while floor <= least and floor < np.inf:
-        skip = number == FIRST and price_evenly(o, view, row) > least
-        number = next_deployment(o, view, row, maximum, number, skip)
-        if number == END and maximum == kinds:
-            return least
-        if number == END:
-            maximum, number = kinds, FIRST
-            continue
-        if price_evenly(o, view, row) > least:
+    if floor == np.inf:
+        return least
+    # Of one node type first: dear mixes need not be looked at then.
+    for last in range(types):
+        place = types - 1 - last
+        if floor > least:
+            break
+        row[place] = 1
+        if price_evenly(o, view, row) <= least:
+            count = fewest_that_fit(o, view, plan, case, row, place)
+            # The present number may win with fewer demands, because it takes no restart.
+            for each in (min(count, total(view.counts[o])), max(count, total(view.counts[o]))):
+                row[place] = each
+                if 1 <= each <= most_alone(o, view, place):
+                    score, takes = score_price(o, view, plan, case, row, least)
+                    if score < least or (score == least and takes < time):
+                        least, time = score, takes
+                        write_target(o, view, row)
+        row[place] = 0
+    for following in range(count_near(types) if types > 1 else 0):
+        if floor > least or not next_nearby(o, view, following, row):
             continue
         score, takes = score_price(o, view, plan, case, row, least)
         if score < least or (score == least and takes < time):
             least, time = score, takes
-            for place in range(row.size):
-                view.target[o, place] = row[place]
-    for place in range(row.size):
+            write_target(o, view, row)
+    for place in range(types):
+        row[place] = 0
+    number = END if kinds == 1 else FIRST
+    while number != END and floor <= least:
+        skip = number == FIRST and price_evenly(o, view, row) > least
+        number = next_deployment(o, view, row, kinds, number, skip)
+        if number == END or price_evenly(o, view, row) > least:
+            continue
+        score, takes = score_price(o, view, plan, case, row, least)
+        if score < least or (score == least and takes < time):
+            least, time = score, takes
+            write_target(o, view, row)
+    for place in range(types):
         row[place] = 0
     return least
+
+
+@compiled
+def write_target(o: int, view: View, row: Counts) -> None:
+    """Write a deployment as target."""
+    for place in range(row.size):
+        view.target[o, place] = row[place]
+
+
+@compiled_apart
+def fewest_that_fit(o: int, view: View, plan: Plan, case: int, row: Counts, place: int) -> int:
+    """Return the fewest replicas of one node type alone that `score_price` does not rule out.
+
+    More of them never wait longer, are busier or cost less, so this is the best of them, and there
+    may be ten thousand to go through. Of a node type that is free, the fewest as fast as the most.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it.
+        plan: What deployments are judged by.
+        case: Rule to judge by.
+        row: Without replicas of other node types; those of this one are left at any number.
+        place: The node type.
+
+    Returns:
+        The number; more than `most_alone` where none fit.
+    """
+    low, high = 0, most_alone(o, view, place) + 1  # too few, and enough
+    row[place] = high - 1
+    _, fastest = score_price(o, view, plan, case, row, np.inf)
+    if view.price[o, place] > 0:
+        fastest = np.inf
+    while high - low > 1:
+        row[place] = (low + high) // 2
+        score, time = score_price(o, view, plan, case, row, np.inf)
+        if score < np.inf and time <= fastest:
+            high = row[place]
+        else:
+            low = row[place]
+    return high
 
 
 @compiled_apart
@@ -337,7 +402,33 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
     enough, price, stays = np.inf, np.inf, False
     for is_first in (True, False):  # what is the best, then the cheapest of those near it
         number, skip = FIRST, False
-        while not stays:
+        if kinds == 1 and row.size > 1 and not stays:
+            for last in range(row.size):
+                place = row.size - 1 - last
+                row[place] = most_alone(o, view, place)
+                if row[place] > 0 and not is_first:
+                    row[place] = fewest_near_best(o, view, plan, case, row, place, enough)
+                score = score_shortage(o, view, plan, case, row, enough)
+                if is_first:
+                    best = min(best, score)
+                    enough = best
+                elif score <= enough and price_evenly(o, view, row) < price:
+                    price = price_evenly(o, view, row)
+                    write_target(o, view, row)
+                row[place] = 0
+            for following in range(count_near(row.size)):
+                if not next_nearby(o, view, following, row):
+                    continue
+                score = score_shortage(o, view, plan, case, row, enough)
+                if is_first:
+                    best = min(best, score)
+                    enough = best
+                elif score <= enough and price_evenly(o, view, row) < price:
+                    price = price_evenly(o, view, row)
+                    write_target(o, view, row)
+            for place in range(row.size):
+                row[place] = 0
+        while not stays and (kinds > 1 or row.size == 1):
             number = next_deployment(o, view, row, kinds, number, skip)
             if number == END:
                 break
@@ -358,6 +449,24 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
         if is_first and is_allowed(o, view, view.counts[o]):
             stays = score_shortage(o, view, plan, case, view.counts[o], enough) <= enough
     return best
+
+
+@compiled_apart
+def fewest_near_best(
+    o: int, view: View, plan: Plan, case: int, row: Counts, place: int, enough: float
+) -> int:
+    """Return the fewest replicas of one node type alone that score `enough`, else the most.
+
+    As in `fewest_that_fit`, more of them never score worse.
+    """
+    low, high = 0, most_alone(o, view, place)
+    while high - low > 1:
+        row[place] = (low + high) // 2
+        if score_shortage(o, view, plan, case, row, enough) <= enough:
+            high = row[place]
+        else:
+            low = row[place]
+    return high
 
 
 @pasted
@@ -950,7 +1059,13 @@ def weigh(
     own = QueueingMemory(memory[o])
     plan = make_plan(o, view, own)
     case = find_case(o, view, plan, target)
-    used = list_rows(o, view, own.row, rows)
+    first, incomplete = 0, most_kinds(o, view) < target.size
+    if incomplete:  # not every deployment is listed, but these two are
+        first = 2 if is_allowed(o, view, view.counts[o]) else 1
+        for place in range(target.size):
+            rows[0, place] = target[place]
+            rows[first - 1, place] = view.counts[o, place] if first == 2 else target[place]
+    used = list_rows(o, view, own.row, rows, first)
     judge_all(o, view, plan, case, rows[:used], found)
     chosen, present = -1, -1
     for index in range(used):
@@ -963,7 +1078,7 @@ def weigh(
     facts = Facts(
         grown_backlog(o, view, own),
         is_rising(o, view, own),
-        most_kinds(o, view) < target.size,
+        incomplete,
         own.seen_rates,
         own.window,
     )

@@ -35,7 +35,7 @@ def a_view(types, max_replicas, here=None):
 def listed(view):
     row = np.zeros(view.counts.shape[1], dtype=np.int64)
     rows = np.zeros((50_000, row.size), dtype=np.int64)
-    found = rows[: list_rows(0, view, row, rows)]
+    found = rows[: list_rows(0, view, row, rows, 0)]
     assert not row.any()
     return {tuple(each) for each in found.tolist()}
 

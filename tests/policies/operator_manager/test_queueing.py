@@ -1,10 +1,11 @@
 import itertools
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from weir_policies import registry
@@ -345,6 +346,76 @@ def test_too_many_deployments_to_list_are_no_obstacle():
 
     prediction = predict(model, np.array([decision.target.counts]), 2750.0)
     assert prediction.response_time[0] <= 0.05
+
+
+def many_node_types(count):
+    return tuple(
+        NodeType(
+            name=f"t{n}",
+            pool=f"p{n // 8}",
+            speedup=0.2 + 0.03 * n,
+            price=0.01 + 0.013 * (37 * n % 101),
+        )
+        for n in range(count)
+    )
+
+
+@pytest.mark.parametrize("node_type", [0, 60, 127])
+def test_of_however_many_deployments_the_target_is_the_one_that_was_chosen(node_type):
+    model = a_model(node_types=many_node_types(128), max_replicas=10_000)
+    counts = tuple(5000 if n == node_type else 0 for n in range(128))
+    present = an_observation(model=model, deployment=Deployment(counts), rate=100.0, budget=1.0)
+
+    decision = build(scale_in_window=5).decide(present)
+
+    assert decision.target == Deployment(counts)  # nothing is taken away before five intervals
+    assert verdict(decision, counts).startswith("Chosen")
+    assert len({each.deployment for each in decision.candidates}) > NEXT_BEST
+
+
+@pytest.mark.parametrize(
+    ("rate", "budget"),
+    [(100.0, 1.0), (50_000.0, 0.05), (100.0, 1e-6), (1e9, 0.05)],
+    ids=["it saves", "it needs", "it is too slow", "it is too small"],
+)
+def test_many_node_types_of_many_replicas_are_decided_at_once(rate, budget):
+    model = a_model(node_types=many_node_types(128), max_replicas=10_000)
+    counts = (1,) + (0,) * 127
+    policy = build(scale_in_window=1)
+    live(policy, rate, rate, deployment=counts, model=model, budget=budget)  # compiled from here on
+
+    began = time.thread_time()
+    live(policy, rate, rate, deployment=counts, model=model, budget=budget)
+
+    assert time.thread_time() - began < 0.5  # two decisions, of which each took 1 to 6 s before
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_where_mixes_are_too_many_the_best_of_each_node_type_wins(data):
+    count, maximum = data.draw(st.integers(4, 12)), data.draw(st.integers(200, 600))
+    numbers = data.draw(st.permutations(range(count)))
+    node_types = tuple(
+        NodeType(name=f"t{n}", pool=f"p{n}", speedup=0.5 + 0.37 * n, price=0.1 + 0.0713 * number)
+        for n, number in enumerate(numbers)
+    )
+    model = a_model(node_types=node_types, max_replicas=maximum)
+    rate = 10 ** data.draw(st.floats(2.0, 5.0))
+    present = an_observation(
+        model=model, deployment=Deployment((1,) + (0,) * (count - 1)), rate=rate, budget=0.05
+    )
+    alone = np.concatenate(
+        [np.outer(np.arange(1, maximum + 1), np.eye(count, dtype=int)[n]) for n in range(count)]
+    )
+    prediction = predict(model, alone, rate * 1.1 * 1.1)
+    fits = (prediction.response_time <= 0.05) & (prediction.utilisation <= 0.9)
+    assume(fits.any())
+
+    decision = build().decide(present)
+
+    prices = np.array([each.price for each in node_types])
+    if decision.target != present.deployment:  # what is near it may be a mix, and cheaper
+        assert decision.target.counts @ prices <= (alone[fits] @ prices).min() + 1e-9
 
 
 def test_state_of_another_version_is_refused():
