@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -15,6 +16,9 @@ from weir_simulator import validation
 from weir_simulator.validation import Mistake
 
 _LONGEST_VALUE = 80
+MOST_MISTAKES = 50
+"""Mistakes that are told of a manifest. It may have thousands, and each takes the controller some
+time to put into words."""
 
 _EXPECTED = {
     "bool_type": "true or false",
@@ -38,8 +42,10 @@ _EXPECTED = {
 
 
 def sentences(error: ValidationError) -> list[str]:
-    """Return a sentence for each mistake in a manifest, in the manifest's order."""
-    return [_sentence(each) for each in validation.list_errors(error)]
+    """Return a sentence for each of the first mistakes in a manifest, in the manifest's order."""
+    told = [_sentence(each) for each in islice(validation.list_errors(error), MOST_MISTAKES)]
+    more = error.error_count() - len(told)
+    return told if len(told) < MOST_MISTAKES or more <= 0 else [*told, f"{more} more mistakes"]
 
 
 def sentence(mistake: Mistake) -> str:

@@ -1,6 +1,7 @@
 """A manifest's file becomes a StreamApp, and goes back to the same manifest."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from weir_operator.streamapp.loading import (
 )
 from weir_operator.streamapp.managers import Allowed, RescaleVia
 from weir_operator.streamapp.models import Mode, State
+from weir_operator.streamapp.sentences import MOST_MISTAKES
 from weir_policies.model.objective import Statistic
 from weir_policies.policy import Sharing
 
@@ -269,3 +271,16 @@ def test_the_name_of_the_controllers_own_canary_is_refused():
 
     [sentence] = refused.value.mistakes
     assert re.match("metadata.name: expected .*, got 'weir-canary'; ", sentence)
+
+
+def test_of_thousands_of_mistakes_the_first_are_told_soon():
+    spec = {f"nonsense{number}": 1 for number in range(20_000)}
+    began = time.thread_time()
+
+    with pytest.raises(InvalidStreamAppError) as raised:
+        parse_manifest({**a_manifest(), "spec": spec})
+
+    assert len(raised.value.mistakes) <= 2 * MOST_MISTAKES
+    assert raised.value.mistakes[0].startswith("spec.")
+    assert any("more mistakes" in each for each in raised.value.mistakes)
+    assert time.thread_time() - began < 1.0
