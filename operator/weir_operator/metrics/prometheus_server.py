@@ -23,6 +23,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.ssl_ import create_urllib3_context
 
+from weir_operator.accounts import Account
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import (
@@ -180,6 +182,7 @@ class PrometheusServer:
         self._asked: dict[str, float] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
+        self._account = Account()  # not that of the StreamApp which happens to ask first
 
     async def series(self, label: str, value: str, low: float, high: float) -> Sequence[Series]:
         """Return the samples in about [low, high] of the series that have a label.
@@ -268,9 +271,10 @@ class PrometheusServer:
             async with self._places:
                 # requests bounds each read, not the whole answer: a dripping server needs the
                 # second.
-                return await asyncio.wait_for(
-                    asyncio.to_thread(self._ask, query, high), 2 * self._timeout
+                content = await asyncio.wait_for(
+                    asyncio.to_thread(self._fetch, query, high), 2 * self._timeout
                 )
+                return await self._account.parse(partial(self._parse, content))
         except (requests.Timeout, TimeoutError) as error:
             raise TemporaryError(
                 f"Prometheus at {self.host} did not answer within {self._timeout:g} s"
@@ -280,8 +284,8 @@ class PrometheusServer:
                 f"Prometheus at {self.host} cannot be reached: {type(error).__name__}"
             ) from error
 
-    def _ask(self, query: str, time: float) -> Sequence[Series]:
-        """Return the matrix that a query gives at a Unix time; blocks."""
+    def _fetch(self, query: str, time: float) -> bytes:
+        """Return the answer that a query gets at a Unix time; blocks."""
         with self._session.get(
             self._url,
             params={"query": query, "time": repr(time)},
@@ -295,6 +299,10 @@ class PrometheusServer:
             raise _RefusedError(self._describe_refusal(response.status_code, content))
         if response.status_code != HTTPStatus.OK:
             raise TemporaryError(self._describe_refusal(response.status_code, content))
+        return content
+
+    def _parse(self, content: bytes) -> Sequence[Series]:
+        """Return the matrix of an answer; takes up to a second."""
         try:
             answer = read_json(content, PROMETHEUS_ANSWER)
             return [_read(result) for result in answer["data"]["result"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 from aiohttp import web
@@ -12,6 +13,7 @@ from tests.operator.bombs import gzipped, peak_memory_of
 from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import Limit
+from weir_operator.metrics import prometheus_server
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
 
@@ -156,6 +158,25 @@ async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, 
 
     with pytest.raises(TemporaryError, match="has of one: it has more than 1 series"):
         await ask(server, "one")
+
+
+async def test_answers_of_all_servers_are_parsed_one_after_the_other(connected, monkeypatch):
+    at_once, most, read_json = 0, 0, prometheus_server.read_json
+
+    def read(content, limit):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.02)
+        at_once -= 1
+        return read_json(content, limit)
+
+    monkeypatch.setattr(prometheus_server, "read_json", read)
+    servers = [await connected(Answering("one")) for _ in range(8)]
+
+    await asyncio.gather(*(ask(server, "one") for server in servers))
+
+    assert most == 1
 
 
 async def test_a_bomb_is_not_blown_up(connected):
