@@ -55,10 +55,16 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
 class _Pauses:
-    """`PAUSES`, without an end; begun anew by each request."""
+    """`PAUSES`, without an end; begun anew by each request, and counted from the second try on."""
+
+    def __init__(self, count_retry: Callable[[], None]) -> None:
+        self._count_retry = count_retry
 
     def __iter__(self) -> Iterator[float]:
-        return chain(PAUSES, repeat(PAUSES[-1]))
+        yield PAUSES[0]  # kopf takes a pause before each try
+        for pause in chain(PAUSES[1:], repeat(PAUSES[-1])):
+            self._count_retry()
+            yield pause
 
 
 class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
@@ -70,11 +76,14 @@ class _NothingHandled(kopf.AnnotationsDiffBaseStorage):
         return kopf.BodyEssence({})
 
 
-def operator_settings(*, instance: str) -> kopf.OperatorSettings:
+def operator_settings(
+    *, instance: str, count_retry: Callable[[], None] = lambda: None
+) -> kopf.OperatorSettings:
     """Return kopf's settings.
 
     Args:
         instance: Name of this process, such as the pod's.
+        count_retry: Called whenever kopf sends a request again.
     """
     settings = kopf.OperatorSettings()
     settings.peering.standalone = True
@@ -89,7 +98,7 @@ def operator_settings(*, instance: str) -> kopf.OperatorSettings:
     settings.networking.request_timeout = 60.0
     settings.networking.connect_timeout = 10.0
     settings.networking.enforce_retry_after = True
-    settings.networking.error_backoffs = _Pauses()
+    settings.networking.error_backoffs = _Pauses(count_retry)
     settings.watching.connect_timeout = 10.0
     settings.watching.server_timeout = WATCH_LASTS
     settings.watching.inactivity_timeout = 70.0

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.errors import WeirError
+from weir_operator.errors import PermanentError, WeirError
 from weir_operator.kubernetes.api.objects import PagedReader, Resource, collection
 from weir_operator.kubernetes.process.reconcile import Reconciler
 from weir_operator.kubernetes.status.telemetry import Telemetry
+from weir_operator.runtime.kubernetes.changes import EVERYWHERE
 
 log = structlog.get_logger()
 
@@ -36,6 +37,8 @@ class Listing:
         self._reconciler = reconciler
         self._telemetry = telemetry
         self._clock = clock
+        self.refused: set[str] = set()
+        """Namespaces whose StreamApps the API server refused to list last; `*` stands for all."""
 
     async def run(self) -> None:
         """List for ever."""
@@ -46,9 +49,12 @@ class Listing:
     async def list(self) -> None:
         """List once; a namespace that cannot be listed hides no other."""
         for namespace in self._namespaces:
+            self.refused.discard(namespace or EVERYWHERE)
             try:
                 await self._list(namespace)
             except WeirError as error:
+                if isinstance(error, PermanentError):
+                    self.refused.add(namespace or EVERYWHERE)
                 log.warning("StreamApps not listed", namespace=namespace, failure=str(error))
                 self._telemetry.count_task_failure("lists")
 

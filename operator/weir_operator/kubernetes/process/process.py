@@ -54,7 +54,7 @@ from weir_operator.kubernetes.status.telemetry import (
     watch_state_volume,
 )
 from weir_operator.loop.restart_limits import SharedRestarts
-from weir_operator.runtime.kubernetes.changes import Changes
+from weir_operator.runtime.kubernetes.changes import EVERYWHERE, Changes
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.tuning.history import HistoryReader
 from weir_policies import registry
@@ -243,7 +243,10 @@ class Controller:
         namespaces = self._settings.namespaces
         await kopf.operator(
             registry=build_registry(self._reconciler, on_watch=self._canary.hear),
-            settings=operator_settings(instance=self._settings.identity),
+            settings=operator_settings(
+                instance=self._settings.identity,
+                count_retry=lambda: self._telemetry.count_task_failure("kopf"),
+            ),
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
@@ -281,6 +284,10 @@ class Controller:
         self._telemetry.leader.set(self.leads)
         self._telemetry.lease_transitions.set(self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)
+        self._telemetry.show_refused(
+            self._settings.namespaces or (EVERYWHERE,),
+            self._listing.refused | (self._changes.refused if self._changes else frozenset()),
+        )
         return self._telemetry.render(compressed=compressed)
 
 

@@ -19,7 +19,7 @@ import asyncio
 import math
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -319,6 +319,11 @@ class Telemetry:
             "weir_event_loop_lag_seconds",
             "Longest time within the last one or two minutes in which nothing else could run.",
         )
+        self.watch_refused = gauge(
+            "weir_watch_refused",
+            "Whether the API server refuses a watched namespace.",
+            "namespace",
+        )
         self.operators = OperatorSeries()
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
@@ -334,6 +339,11 @@ class Telemetry:
     def count_task_failure(self, task: str) -> None:
         """Count a failure of one of the controller's background tasks."""
         self.task_failures.labels(task).inc()
+
+    def show_refused(self, watched: Collection[str], refused: Collection[str]) -> None:
+        """Show which of the watched namespaces the API server refuses."""
+        for namespace in watched:
+            self.watch_refused.labels(namespace).set(namespace in refused)
 
     def note_tick(self, key: Key, tick: Tick, settings: LoopSettings, *, cost: float) -> None:
         """Count one control interval."""

@@ -9,8 +9,8 @@ report it later.
 A watch that its server ends regularly continues where it was. After a lost watch, or if the server
 has forgotten the past (410), all marks of its namespace change: everyone there lists again, and at
 every check while there is no watch. A namespace that is refused, such as a deleted one, is asked
-again for ever, and concerns no other. A watch that died unnoticed misleads for at most `LASTS` and
-`GRACE`.
+again for ever, concerns no other, and is named by `refused`. A watch that died unnoticed misleads
+for at most `LASTS` and `GRACE`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ GRACE = 15.0
 """Seconds more after which one is taken for dead."""
 PAUSE = 5.0
 """Seconds between two attempts to begin."""
+EVERYWHERE = "*"
+"""Stands for all namespaces."""
 _KINDS = (("/api/v1", "pods"), ("/api/v1", "configmaps"), ("/apis/apps/v1", "deployments"))
 _BREATH = 1.0  # seconds after a watch of which nothing came
 _LABELS = f"{MANAGED_BY}=weir"
@@ -70,7 +72,9 @@ class _Watched:
     unseen: set[str]
     """Those that are not watched at present."""
     refused: set[str] = field(default_factory=set)
-    """Those whose refusal is in the log already."""
+    """Those of them that the API server refuses."""
+    logged: set[str] = field(default_factory=set)
+    """Those whose loss is in the log already."""
     time: int = 0
     changed: Counter[Key] = field(default_factory=Counter)
 
@@ -84,18 +88,21 @@ class _Watched:
     def note_watched(self, path: str) -> None:
         """Store that a watch has begun: what was before it is not known."""
         self.refused.discard(path)
+        self.logged.discard(path)
         if path in self.unseen:
             self.unseen.remove(path)
             self.time += 1
             self.changed.clear()
             log.info("watching", path=path)
 
-    def note_lost(self, path: str, reason: str) -> None:
-        """Store that there is no watch; tell it once."""
+    def note_lost(self, path: str, reason: TemporaryError | PermanentError) -> None:
+        """Store that there is no watch; log it once."""
         self.unseen.add(path)
-        if path not in self.refused:
+        if isinstance(reason, PermanentError):
             self.refused.add(path)
-            log.warning("watch lost", path=path, reason=reason)
+        if path not in self.logged:
+            self.logged.add(path)
+            log.warning("watch lost", path=path, reason=str(reason))
 
 
 def count_watches(namespaces: Sequence[str]) -> int:
@@ -123,6 +130,12 @@ class Changes:
         place = self._places.get(key.namespace, self._everywhere)
         return None if place.unseen else (place.time, place.changed[key])
 
+    @property
+    def refused(self) -> frozenset[str]:
+        """The namespaces in which the API server refuses a watch; `*` stands for all."""
+        places = self._places or {EVERYWHERE: self._everywhere}
+        return frozenset(name for name, place in places.items() if place.refused)
+
     async def watch(self) -> None:
         """Watch for ever."""
         async with asyncio.TaskGroup() as group:
@@ -135,7 +148,7 @@ class Changes:
             try:
                 await self._follow_from(place, path, await self._api.newest(path, _LABELS))
             except (TemporaryError, PermanentError) as error:
-                place.note_lost(path, str(error))
+                place.note_lost(path, error)
             await asyncio.sleep(PAUSE)
 
     async def _follow_from(self, place: _Watched, path: str, version: str) -> None:
