@@ -13,7 +13,8 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "all namespaces": {"watchNamespaces": ["*"]},
     "no right beyond a namespace": {
         "crds": {"enabled": False},
-        "rbac": {"nodes": False, "aggregate": False},
+        "rbac": {"nodes": False, "finalizers": False, "aggregate": False},
+        "watchNamespaces": ["streams"],
     },
     "roles made by somebody else": {
         "rbac": {"create": False},

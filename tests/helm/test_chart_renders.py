@@ -193,7 +193,7 @@ def test_a_controller_of_named_namespaces_has_roles_there_alone(render):
     places = {each["metadata"]["namespace"] for each in of_kind(objects, "RoleBinding")}
     bound = {each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding")}
     assert places == {"streams", "rides", "weir"}  # in its own: the Lease
-    assert bound == {"weir-release-weir-nodes"}
+    assert bound == {"weir-release-weir-nodes", "weir-release-weir-finalizers"}
     assert [arg for arg in container(objects)["args"] if "namespace" in arg] == [
         "--namespace=streams",
         "--namespace=rides",

@@ -33,7 +33,7 @@ PATHS = {
 SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}]
 
 
-def rights(namespace, *, watched=()):
+def rights(namespace, *, watched=(), finalizers=True):
     """Return the chart's roles and bindings for a controller of its own namespace, or of others."""
     try:
         helm = find_or_build_helm()
@@ -42,7 +42,8 @@ def rights(namespace, *, watched=()):
     rendered = subprocess.run(
         [str(helm), "template", "weir", str(CHART), "--namespace", namespace,
          "--kube-version", "1.34.2",
-         "--set-json", f"watchNamespaces={json.dumps(watched)}"],
+         "--set-json", f"watchNamespaces={json.dumps(watched)}",
+         "--set", f"rbac.finalizers={json.dumps(finalizers)}"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
@@ -60,6 +61,22 @@ async def grant(kube, objects):
         made = await kube.apply(paths[-1], each)
         assert made.status in (200, 201), made.message
     return paths
+
+
+@pytest.fixture
+async def grant_for_now(kube):
+    """Grant as `grant` does; what is not of a namespace is taken away after the test."""
+    paths = []
+
+    async def grant_and_note(objects):
+        made = await grant(kube, objects)
+        paths.extend(made)
+        return made
+
+    yield grant_and_note
+    for path in paths:
+        if "/namespaces/" not in path:
+            await kube.delete(path)
 
 
 @pytest.fixture
@@ -91,7 +108,7 @@ async def test_a_job_is_brought_up_and_ended(bench_with_the_charts_rights):
 async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     bench_with_the_charts_rights, bench_beside, monkeypatch
 ):
-    """The chart's Role in it goes with it, so that all is refused there."""
+    """The chart's Role in it goes with it, and without `rbac.finalizers` all is refused there."""
     monkeypatch.setattr(handlers, "PAUSES", (0.5,))
     monkeypatch.setattr(handlers, "WATCH_LASTS", 2)
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
@@ -100,7 +117,7 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     monkeypatch.setattr(process, "watch_over", partial(watch_over, every=1.0))
     bench, beside = bench_with_the_charts_rights, bench_beside
     names = [bench.kube.namespace, beside.kube.namespace]
-    made = await grant(bench.kube, rights(names[0], watched=names))
+    made = await grant(bench.kube, rights(names[0], watched=names, finalizers=False))
     one = bench.start(namespaces=names[1:], limits=Limits(oldest_pass=15.0))
     await bench.create("trips")
     await beside.create("rides")
@@ -114,7 +131,12 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
 
     async def lists_are_refused():
         page = await bench.ask(one, "metrics")
-        return 'weir_background_task_failures_total{task="lists"}' in page
+        return (
+            f'weir_watch_refused{{namespace="{names[1]}"}} 1.0' in page
+            and f'weir_watch_refused{{namespace="{names[0]}"}} 0.0' in page
+            and 'weir_background_task_failures_total{task="lists"}' in page
+            and 'weir_background_task_failures_total{task="kopf"}' in page
+        )
 
     await bench.until(lists_are_refused, "expected lists of the namespace to be refused")
     await bench.create("late")
@@ -132,6 +154,35 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
 
     await beside.until_gone("rides")
     assert bench.dependencies.of["rides"].positions, "its last savepoint"
+    assert one.failure is None
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["at once", "by a controller started later"])
+async def test_a_streamapp_of_a_namespace_that_is_deleted_is_released(
+    bench_with_the_charts_rights, bench_beside, grant_for_now, away
+):
+    """Kubernetes deletes the chart's Role there in the pass in which it deletes the StreamApp."""
+    bench, beside = bench_with_the_charts_rights, bench_beside
+    names = [bench.kube.namespace, beside.kube.namespace]
+    made = await grant_for_now(rights(names[0], watched=names))
+    one = bench.start(namespaces=names[1:])
+    await bench.create("trips")
+    await beside.create("rides")
+    await bench.until_ready(name="trips")
+    await beside.until_ready(name="rides")
+    if away:
+        await bench.stop()
+
+    await bench.kube.delete(f"/api/v1/namespaces/{names[1]}")
+    for path in made:
+        if f"/namespaces/{names[1]}/" in path:
+            await bench.kube.delete(path)
+    await beside.kube.delete(f"{beside.kube.stream_apps}/rides")
+    if away:
+        one = bench.start(namespaces=names[1:])
+
+    await beside.until_gone("rides")
+    await bench.until_ready(name="trips")
     assert one.failure is None
 
 
