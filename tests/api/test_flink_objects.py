@@ -26,9 +26,10 @@ from weir_operator.runtime.kubernetes.configuration import (
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.objects import AppObjects
 from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
-from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods
+from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
+from weir_operator.runtime.revision import AgentImage
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly
 

@@ -52,6 +52,10 @@ class ExternalRuntime:
         """Where the JobManager serves its metrics: the REST address."""
         return self.rest_url
 
+    @property
+    def agent(self) -> None:
+        """Nothing: nothing is started."""
+
     def use(self, revision: Revision) -> None:
         """Make nothing of it: nothing is started."""
 

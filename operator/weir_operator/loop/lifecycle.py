@@ -439,6 +439,7 @@ class Lifecycle:
         asked = self._directives().revision
         if asked is None or asked.fingerprint == status.refused_revision:
             return None if asked is None else status.revision
+        asked = asked.model_copy(update={"agent": self._runtime.agent})
         return asked.knowing(status.revision)
 
     async def _resume_unfinished(self, *, to_stop: bool = False) -> None:

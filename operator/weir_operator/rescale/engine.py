@@ -68,6 +68,7 @@ from weir_operator.rescale.stopping import (
     was_stopped,
 )
 from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.runtime.revision import Revision
 
 log = structlog.get_logger()
 
@@ -176,7 +177,7 @@ class Rescaler:
             log.info("step", change=journal.id, step=str(journal.step), way=str(journal.direction))
             revision = journal.revision_of_processes(self._store.load().revision)
             if revision is not None:
-                self._runtime.use(revision)
+                self._runtime.use(_with_the_agent(revision, journal))
             try:
                 # Whatever the step asks, somebody must be there to answer; a submission sees to it
                 # at each attempt.
@@ -255,7 +256,7 @@ class Rescaler:
         if known is not journal and known.revision is not None:
             journal = known
             await self._write(journal)
-            self._runtime.use(known.revision)
+            self._runtime.use(_with_the_agent(known.revision, journal))
 
         def stale(alive: Sequence[Replica]) -> tuple[str, ...]:
             return stale_replicas(alive, revision, journal.replaced)
@@ -823,6 +824,15 @@ def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object
 
 def _may_go_back(journal: RescaleJournal) -> bool:
     return journal.kind in WITH_A_WAY_BACK and not journal.is_back
+
+
+def _with_the_agent(revision: Revision, journal: RescaleJournal) -> Revision:
+    """Return the revision with the agent's image for this direction.
+
+    The way back leads to the image that ran, which the nodes could pull: the one of now may be why
+    the target does not run. All else is made with the one of now; an old one may be gone.
+    """
+    return revision if journal.is_back else revision.model_copy(update={"agent": None})
 
 
 def _required(job: str | None) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 
 Deployments = Mapping[str, Mapping[str, int]]
 """Replicas per operator and node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
@@ -86,6 +86,14 @@ class Runtime(Protocol):
     @property
     def job_manager_process(self) -> str:
         """Which process the JobManager was when it was last ensured; empty if unknown."""
+        ...
+
+    @property
+    def agent(self) -> AgentImage | None:
+        """Where pods of a new revision get Weir's agent from; `None` without, and on one machine.
+
+        Those of a revision that names another one get it from there.
+        """
         ...
 
     def use(self, revision: Revision) -> None:

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.types import JsonValue
 
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.runtime.places import Place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentImage:
+    """Where Flink's pods get Weir's agent from, so that the job's image need not have it."""
+
+    image: str
+    """Weir's own, which holds the jar."""
+    digest: str
+    """SHA-256 of the jar, hexadecimal; another one is not used."""
 
 
 class Revision(BaseModel):
@@ -45,22 +56,30 @@ class Revision(BaseModel):
     graph: JobGraph | None = None
     """What the job's program builds; `None` where that was not read. Follows from the rest."""
 
+    agent: AgentImage | None = None
+    """Where the job's pods got Weir's agent from, for the way back to them: a newer Weir is no
+    upgrade of the job. `None` where none was recorded: they get it from where all do now."""
+
     @property
     def id(self) -> str:
         """Short name, the same for all that differ in places alone: processes carry it."""
-        left_out = {"places", "managed_memory", "graph", "vertices"}
+        left_out = {"places", "managed_memory", "graph", "vertices", "agent"}
         if self.job_manager is None:
             left_out.add("job_manager")
         content = json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:10]
 
     def knowing(self, running: Revision | None) -> Revision:
-        """Return this revision with the graph of the running one, where it builds the same job."""
-        if running is None or running.id != self.id or self.graph is not None:
+        """Return this revision with what is only known of the running one, where it is the same.
+
+        The graph also needs the same operators.
+        """
+        if running is None or running.id != self.id:
             return self
-        if running.vertices != self.vertices:
-            return self
-        return self.model_copy(update={"graph": running.graph})
+        known: dict[str, object] = {"agent": running.agent or self.agent}
+        if self.graph is None and running.vertices == self.vertices:
+            known["graph"] = running.graph
+        return self.model_copy(update=known)
 
     @property
     def fingerprint(self) -> str:

@@ -19,7 +19,7 @@ from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 
 
 class FakeClock:
@@ -118,6 +118,10 @@ class FakeWorld:
         """Ids of TaskManagers that work on, though the cluster has replaced them already."""
         self.broken_revisions: set[str] = set()
         """Ids of revisions at which the job does not run."""
+        self.agent: AgentImage | None = None
+        """Where new revisions get Weir's agent from."""
+        self.agents: list[AgentImage | None] = []
+        """The agent of each revision that was to be used."""
         self.deaf_revisions: set[str] = set()
         """Ids of revisions whose JobManager does not start."""
         self.broken_totals: set[int] = set()
@@ -183,6 +187,7 @@ class FakeWorld:
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of this."""
         self.used, self.named = revision, True
+        self.agents.append(revision.agent)
 
     async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
         """Return that there is no node, if a test said so."""

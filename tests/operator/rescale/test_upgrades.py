@@ -7,7 +7,7 @@ from tests.operator.rescale.fakes import (
     ControllerDied,
 )
 from weir_operator.rescale.journal import Kind, Step
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 
 OLD = Revision(arguments=("--window", "5m"), parallelism_arguments=NAMES)
 NEW = Revision(arguments=("--window", "9m"), parallelism_arguments=NAMES)
@@ -69,6 +69,22 @@ async def test_a_revision_whose_job_manager_does_not_start_is_rolled_back_too():
     assert end.step is Step.ROLLED_BACK
     assert "its image cannot be pulled" in str(end.failure)
     assert bench.runs_with[:2] == OLD.arguments
+    assert bench.exact()
+
+
+async def test_the_way_back_gets_the_agent_from_where_the_job_had_it_and_the_way_there_does_not():
+    had = AgentImage(image="example/weir:1", digest="1" * 64)
+    bench = await Bench(arguments=NEW.arguments).started(
+        revision=OLD.model_copy(update={"agent": had})
+    )
+    bench.world.deaf_revisions = {NEW.id}
+    bench.world.agents.clear()
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW)
+
+    assert end.step is Step.ROLLED_BACK
+    assert bench.world.agents[0] is None, "a newer Weir's"
+    assert bench.world.agents[-1] == had
     assert bench.exact()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.runtime.places import Place
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly
 
@@ -102,3 +102,21 @@ def test_what_operators_are_made_of_is_no_upgrade_but_is_told_apart():
     assert joined.fingerprint != REVISION.fingerprint
     assert joined.knowing(known).graph == JobGraph()
     assert REVISION.knowing(known).graph is None  # it is of other operators
+
+
+def test_where_the_agent_came_from_is_kept_and_is_no_upgrade():
+    ran = AgentImage(image="example/weir:1", digest="1" * 64)
+    newer = AgentImage(image="example/weir:2", digest="2" * 64)
+    running = REVISION.model_copy(update={"agent": ran})
+    asked = REVISION.model_copy(update={"agent": newer})
+
+    assert (asked.id, asked.fingerprint) == (REVISION.id, REVISION.fingerprint)
+    assert asked.knowing(running) == running, "there is nothing to change"
+    assert asked.knowing(REVISION).agent == newer
+    assert Revision.model_validate_json(running.model_dump_json()) == running
+
+
+def test_a_revision_of_before_agents_were_recorded_is_read():
+    stored = REVISION.model_dump(mode="json", exclude={"agent"})
+
+    assert Revision.model_validate(stored).agent is None

@@ -9,7 +9,7 @@ from typing import Any
 
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.kubernetes.process.health import Limits
-from weir_operator.runtime.kubernetes.pods import AgentImage
+from weir_operator.runtime.revision import AgentImage
 from weir_operator.streamapp.models import CANARY
 from weir_operator.tuning.history import HistorySource
 

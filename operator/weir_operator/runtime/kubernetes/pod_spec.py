@@ -19,10 +19,10 @@ from weir_operator.runtime.kubernetes.pods import (
     PLACE,
     REVISION,
     STATE_MOUNT,
-    AgentImage,
     FlinkPods,
 )
 from weir_operator.runtime.places import Place
+from weir_operator.runtime.revision import AgentImage
 from weir_operator.streamapp.pod_template import ITEM_KEYS, find_lost_protection, without_nulls
 from weir_operator.streamapp.sentences import sentence
 

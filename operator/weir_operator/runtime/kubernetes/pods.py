@@ -23,7 +23,7 @@ from weir_operator.runtime.places import (
     places_of,
     size_memory,
 )
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.flink import Job
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
 from weir_operator.streamapp.pools import NodePool
@@ -145,16 +145,6 @@ class Make:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentImage:
-    """Where Flink's pods get Weir's agent from, so that the job's image need not have it."""
-
-    image: str
-    """Weir's own, which holds the jar."""
-    digest: str
-    """SHA-256 of the jar, hexadecimal; another one is not used."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FlinkPods:
     """Everything about one StreamApp's pods that is not their number."""
 
@@ -233,6 +223,7 @@ class FlinkPods:
             places={**self.places, **revision.places},
             managed_memory=managed,
             graph=revision.graph,
+            agent=revision.agent or self.agent,
         )
 
     @property

@@ -30,7 +30,6 @@ from weir_operator.runtime.kubernetes.pods import (
     COMPONENT,
     OPERATOR,
     POOL,
-    AgentImage,
     FlinkPods,
 )
 from weir_operator.runtime.kubernetes.resize import resize
@@ -38,7 +37,7 @@ from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.models import StreamApp
 
 _ANY_CONFIG = "config"
@@ -151,6 +150,11 @@ class KubernetesRuntime:
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's reporter listens."""
         return self._job_manager.metrics_url
+
+    @property
+    def agent(self) -> AgentImage | None:
+        """Where new revisions get Weir's agent from."""
+        return self._given.agent
 
     def use(self, revision: Revision) -> None:
         """Make what is started from now on of `revision`.

@@ -106,6 +106,10 @@ class LocalRuntime:
         """URI of the folder in which savepoints are made; the cluster's default."""
         return self._job_manager.storage.savepoints
 
+    @property
+    def agent(self) -> None:
+        """Nothing: processes find the agent where Weir is installed."""
+
     def use(self, revision: Revision) -> None:
         """Take the jar of a revision; the processes are the same for all of them."""
         jar = revision.processes.get("jar")

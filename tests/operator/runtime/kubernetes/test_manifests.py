@@ -20,7 +20,8 @@ from weir_operator.runtime.kubernetes.configuration import (
     task_manager_files,
 )
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, CONTAINER, merge
-from weir_operator.runtime.kubernetes.pods import AgentImage, FlinkPods, fitting
+from weir_operator.runtime.kubernetes.pods import FlinkPods, fitting
+from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly
 
@@ -486,6 +487,17 @@ def test_pods_copy_the_agent_from_weirs_image_and_use_it_where_it_is():
     for files in (job_manager_files(pods), task_manager_files(pods, "match", "small")):
         assert f"agent=-javaagent:{pod_spec.AGENT_MOUNT}/{AGENT_JAR}" in files["start.sh"]
         assert " $agent " in files["start.sh"]
+
+
+def test_pods_of_a_revision_copy_the_agent_of_its_image():
+    ran = AgentImage(image="example/weir:0", digest="1" * 64)
+    revision = Revision(processes={"image": "trips:1.4"}, agent=ran)
+
+    [init] = replica_set(with_agent("0" * 64).with_revision(revision))["spec"]["template"]["spec"][
+        "initContainers"
+    ]
+
+    assert init["image"] == "example/weir:0"
 
 
 @pytest.mark.parametrize("agent", [True, False])
