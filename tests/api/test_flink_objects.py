@@ -17,7 +17,7 @@ from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.errors import PermanentError
 from weir_operator.kubernetes.api.client import KubernetesApi
-from weir_operator.runtime.kubernetes import manifests
+from weir_operator.runtime.kubernetes import manifests, pull
 from weir_operator.runtime.kubernetes.configuration import (
     config_map,
     job_manager_files,
@@ -393,10 +393,19 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
     assert (await kube.get(path)).body["items"] == []
 
 
-async def test_an_upgrade_to_pods_that_the_api_server_takes_is_let_through(guest, pods_of):
-    runtime = KubernetesRuntime(guest, await pods_of(), NodeNotices(guest))
+async def test_an_upgrade_to_pods_that_the_api_server_takes_is_let_through(
+    guest, pods_of, monkeypatch
+):
+    monkeypatch.setattr(pull, "PULL_LIMIT", 1.0)  # there is no node that could pull an image
+    pods = await pods_of()
+    runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
 
     assert await runtime.find_misfit(revision_of(podTemplate=TEMPLATE), {"large"}) == ""
+
+    objects = AppObjects(guest, pods)
+    assert await objects.replica_sets({}) == (), "that of the pod that tried the images"
+    agent = AgentImage(image="example/weir:1", digest="0" * 64)
+    await objects.check(manifests.pull(replace(pods, agent=agent)))
 
 
 async def test_a_name_that_somebody_else_has_taken_is_known_before_an_upgrade(kube, guest, pods_of):

@@ -27,10 +27,15 @@ from weir_operator.runtime.kubernetes.pods import (
     REVISION,
     SIZE,
     FlinkPods,
+    fitting,
 )
 
 JOB_MANAGER = "jobmanager"
 TASK_MANAGER = "taskmanager"
+PULL = "pull"
+"""Component of a pod that only shows whether images can be pulled."""
+_PULL_RESOURCES: Mapping[str, str] = {"cpu": "10m", "memory": "16Mi"}
+"""Of each of its containers."""
 
 JOB_MANAGER_RULES: Sequence[Body] = (
     {
@@ -231,6 +236,42 @@ def task_managers(
             "replicas": replicas,
             "selector": {"matchLabels": selector},
             "template": template,
+        }
+    }
+
+
+def pull(pods: FlinkPods) -> Body:
+    """Return the ReplicaSet of one pod that only has its node pull the images.
+
+    It is placed like the JobManager and has its rights, but no token and no volume.
+    """
+    template = job_manager(pods, "")["spec"]["template"]
+    spec = template["spec"]
+    [main] = [each for each in spec["containers"] if each["name"] == CONTAINER]
+    idle = {
+        "command": ["sleep", "infinity"],
+        "resources": {"requests": dict(_PULL_RESOURCES), "limits": dict(_PULL_RESOURCES)},
+    }
+    kept = {"image", "imagePullPolicy", "securityContext"}
+    allowed = {key: value for key, value in main.items() if key in kept}
+    containers = [{**allowed, **idle, "name": CONTAINER}]
+    if pods.agent is not None:
+        # Beside the other one, not before it: both are to be pulled.
+        agent = {"image": pods.agent.image, "imagePullPolicy": "IfNotPresent"}
+        containers.append({**allowed, **idle, **agent, "name": "weir-agent"})
+    spec |= {
+        "containers": containers,
+        "initContainers": [],
+        "volumes": [],
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
+    }
+    found = _object(pods, "apps/v1", "ReplicaSet", fitting(f"{pods.name}-pull"), component=PULL)
+    return found | {
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": pods.selector(PULL)},
+            "template": {"metadata": {"labels": pods.labels(PULL)}, "spec": spec},
         }
     }
 

@@ -32,6 +32,7 @@ from weir_operator.runtime.kubernetes.pods import (
     POOL,
     FlinkPods,
 )
+from weir_operator.runtime.kubernetes.pull import find_unpulled
 from weir_operator.runtime.kubernetes.resize import resize
 from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
@@ -103,6 +104,7 @@ class KubernetesRuntime:
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
         self._refusal: _Refusal | None = None
+        self._pulled: frozenset[str] = frozenset()  # images that a node was tried with
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -180,7 +182,8 @@ class KubernetesRuntime:
         asked = revision, frozenset(pools)
         if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
             return known.reason
-        reason = await self._find_refusal(self._given.with_revision(revision), pools)
+        pods = self._given.with_revision(revision)
+        reason = await self._find_refusal(pods, pools) or await self._find_unpulled(pods)
         self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
         return reason
 
@@ -206,6 +209,17 @@ class KubernetesRuntime:
             except PermanentError as error:
                 return f"{error}; correct the StreamApp"
         return ""
+
+    async def _find_unpulled(self, pods: FlinkPods) -> str:
+        """Return which image cannot be pulled, if others are asked for than those that run."""
+        asked, running = images_of(pods), images_of(self._pods)
+        if asked <= running | self._pulled:
+            return ""
+        failure = await find_unpulled(self._objects, pods)
+        if not failure:
+            self._pulled = asked
+            return ""
+        return f"{failure}; correct spec.flink.image, the registry, or Weir's own image"
 
     async def ensure_job_manager(self) -> bool:
         """Bring the JobManager about and wait for REST; return whether a session is gone.
@@ -375,3 +389,8 @@ class KubernetesRuntime:
 
     async def detach(self) -> None:
         """Close without ending anything: there are only the cluster's own objects."""
+
+
+def images_of(pods: FlinkPods) -> frozenset[str]:
+    """Return the images of Weir's containers in a StreamApp's pods."""
+    return frozenset({pods.make.image} | ({pods.agent.image} if pods.agent else set()))

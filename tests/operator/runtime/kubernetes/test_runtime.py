@@ -9,11 +9,12 @@ import pytest
 from tests.operator.runtime.kubernetes.test_job_manager import DEPLOYMENT, Flink, Services
 from tests.operator.runtime.kubernetes.test_manifests import pods_of
 from weir_operator.errors import PermanentError
-from weir_operator.runtime.kubernetes import job_manager, runtime
+from weir_operator.runtime.kubernetes import job_manager, manifests, pull, runtime
+from weir_operator.runtime.kubernetes.pods import COMPONENT
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.protocol import ReplicaSpec
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.revision import AgentImage, Revision
 
 
 class Asked(Services):
@@ -22,6 +23,10 @@ class Asked(Services):
         self.asked = []
         self.judged = []
         self.refusal = ""
+        self.unpulled = {}
+        """What a container waits for whose image cannot be pulled, by image."""
+        self.tried = []
+        """Images of each pod that tries them."""
 
     async def apply(self, path, body, manager="weir", *, dry_run=False):
         if not dry_run:
@@ -29,6 +34,30 @@ class Asked(Services):
         self.judged.append(path)
         if self.refusal:
             raise PermanentError(self.refusal)
+
+    def _make(self, workload):
+        super()._make(workload)
+        pod = next(reversed(self.pods().values()))
+        if pod["metadata"]["labels"][COMPONENT] != manifests.PULL:
+            return
+        pod["metadata"]["annotations"] = {}
+        pod["spec"]["nodeName"] = "n1"
+        images = [each["image"] for each in pod["spec"]["containers"]]
+        self.tried.append(images)
+        pod["status"]["containerStatuses"] = [
+            {"image": image, "state": {"waiting": dict(self.unpulled[image])}}
+            if image in self.unpulled
+            else {"image": image, "imageID": f"sha256:{image}", "state": {}}
+            for image in images
+        ]
+
+    async def delete(self, path):
+        gone = self.objects.get(path, {}).get("metadata", {}).get("name")
+        await super().delete(path)
+        if "/replicasets/" in path:
+            for name, pod in self.pods().items():
+                if pod["metadata"]["ownerReferences"][0]["name"] == gone:
+                    await super().delete(f"/api/v1/namespaces/streams/pods/{name}")
 
     async def get(self, path):
         self.asked.append(path)
@@ -204,3 +233,48 @@ async def test_pods_that_no_node_fits_are_not_judged(flink, cluster, nodes):
 
     assert "disk=fast" in await flink.find_misfit(a_revision(), {"small"})
     assert cluster.judged == []
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+async def test_an_image_that_a_node_cannot_pull_is_named_before_anything_is_stopped(
+    flink, cluster, reason
+):
+    cluster.unpulled = {"trips:1.6": {"reason": reason, "message": "not found"}}
+
+    refusal = await flink.find_misfit(a_revision("trips:1.6"), {"small"})
+
+    assert refusal.startswith(f"Node n1 cannot pull the image trips:1.6 ({reason}: not found)")
+    assert cluster.pods() == {}, "the pod that tried it"
+
+
+async def test_an_agents_image_that_a_node_cannot_pull_is_named_too(flink, cluster):
+    agent = AgentImage(image="weir:next", digest="0" * 64)
+    cluster.unpulled = {"weir:next": {"reason": "ErrImagePull"}}
+
+    refusal = await flink.find_misfit(
+        a_revision("trips:1.6").model_copy(update={"agent": agent}), {"small"}
+    )
+
+    assert "cannot pull the image weir:next (ErrImagePull)" in refusal
+    assert cluster.tried == [["trips:1.6", "weir:next"]]
+
+
+async def test_images_that_run_or_were_pulled_are_not_tried(flink, cluster):
+    flink.use(a_revision("trips:1.5"))
+    await flink.find_misfit(a_revision("trips:1.5"), {"small"})
+
+    for _ in range(2):
+        assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
+
+    assert cluster.tried == [["trips:1.6"]]
+    assert cluster.pods() == {}
+
+
+async def test_a_node_that_does_not_answer_in_time_stands_in_no_ones_way(
+    flink, cluster, monkeypatch
+):
+    monkeypatch.setattr(pull, "PULL_LIMIT", 0.05)
+    cluster.unpulled = {"trips:1.6": {"reason": "ContainerCreating"}}
+
+    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
+    assert cluster.pods() == {}
