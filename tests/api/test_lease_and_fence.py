@@ -89,23 +89,6 @@ async def controller_status(kube):
     return (await kube.get(f"{kube.stream_apps}/trips")).body["status"]["controller"]
 
 
-async def test_a_controller_that_slept_through_its_time_writes_nothing(api, kube, leader, resource):
-    """Its own clock stood still: it believes that it holds the Lease."""
-    late, fresh = leader("late", TurnTakingClock()), leader("fresh", TurnTakingClock())
-    await late.acquire()
-    old = KubernetesStatusStore(await an_open_writer(api, resource, late))
-    await fresh.acquire()
-    await KubernetesStatusStore(await an_open_writer(api, resource, fresh)).save(
-        AppStatus(job_id="new")
-    )
-
-    with pytest.raises(LeaseLostError):
-        await old.save(AppStatus(job_id="old"))
-
-    assert late.holds
-    assert (await controller_status(kube))["job_id"] == "new"
-
-
 async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
     api, proxy, kube, leader, resource
 ):
@@ -118,22 +101,3 @@ async def test_a_status_whose_answer_was_lost_is_written_once_and_kept(
 
     assert (await controller_status(kube))["restore_path"] == "s3://bucket/42"
     assert store.load().restore_path == "s3://bucket/42"
-
-
-async def test_what_was_saved_is_loaded_by_the_next_controller(api, kube, leader, resource):
-    first, second = leader("first"), leader("second", retry_every=0.01)
-    await first.acquire()
-    saved = AppStatus(
-        job_id="j",
-        deployments={"match": {"small/1": 2}},
-        restore_path="s3://bucket/42",
-        savepoints=("s3://bucket/41", "s3://bucket/42"),
-        restart_tokens={"tokens": 2.5},
-    )
-    await KubernetesStatusStore(await an_open_writer(api, resource, first)).save(saved)
-
-    await first.release()
-    await second.acquire()
-    loaded = KubernetesStatusStore(await an_open_writer(api, resource, second)).load()
-
-    assert loaded == saved

@@ -24,7 +24,17 @@ OTHERS = {"yaml", "yml", "diff", "text", "python", "java"}
 
 NEEDS_A_CLUSTER = re.compile(r"\b(kubectl|helm) ")
 RUNS_A_JOB = re.compile(r"\bweir (local (streamapp|trips)|graph )")
-LOCAL = [each for each in COMMANDS if not NEEDS_A_CLUSTER.search(each.text)]
+TAKES_LONG = re.compile(r"\bweir (pipelines run|frontier .* --traffic)")
+
+
+def commands_of(block):
+    """Return the commands of a block, without comments and wherever `weir` is."""
+    return tuple(re.sub(r"\s+#.*|\.venv/bin/", "", line) for line in block.text.splitlines())
+
+
+REVERSED = [each for each in reversed(COMMANDS) if not NEEDS_A_CLUSTER.search(each.text)]
+LOCAL = [*{commands_of(each): each for each in REVERSED}.values()][::-1]
+"""Where several pages show the same, the first block."""
 ON_A_CLUSTER = [each for each in COMMANDS if NEEDS_A_CLUSTER.search(each.text)]
 
 
@@ -38,7 +48,12 @@ def test_every_block_says_its_language_so_that_no_command_is_missed():
     "block",
     [
         pytest.param(
-            block, id=str(block), marks=[pytest.mark.flink] * bool(RUNS_A_JOB.search(block.text))
+            block,
+            id=str(block),
+            marks=[
+                *[pytest.mark.flink] * bool(RUNS_A_JOB.search(block.text)),
+                *[pytest.mark.long] * bool(TAKES_LONG.search(block.text)),
+            ],
         )
         for block in LOCAL
     ],

@@ -10,9 +10,7 @@ from benchmarks.flink.dying_controller import TARGET, run_and_die, the_job
 from benchmarks.flink.ledger import read_arrivals
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
 from weir_operator.clock import wait_until
-from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import build_all
-from weir_operator.flink.programs import warm_up, warm_up_id
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.rescale.journal import Direction, Step
 from weir_operator.runtime.local import processes
@@ -71,28 +69,6 @@ async def test_a_rescale_over_two_pools_loses_and_doubles_nothing(tmp_path):
         ("aggregate", "large"): 1,
     }
     assert wrong(ledger) == EXACT
-
-
-@pytest.mark.long
-async def test_a_warm_up_that_finds_no_task_manager_ends_by_itself(tmp_path):
-    one = deployments({"small/500m": 1}, {"small/500m": 1})
-    config = {"slot.request.timeout": "5 s"}
-    trips = Trips(name="no-room", rates=[20.0], initial=one, config=config, root=tmp_path)
-    job = warm_up_id()
-
-    async with TripsCluster(trips) as cluster:
-        await cluster.lifecycle.bring_up()
-        rest = await cluster.jobs.rest()
-        memory = await cluster.jobs.managed_memory()
-        await warm_up(rest, {"match": 1}, job_id=job, configuration=memory)
-
-        async def ended():
-            found = await rest.job(job)
-            return found.state if found is not None and found.state.is_over else None
-
-        state = await wait_until(ended, clock=cluster.clock, timeout=LIMIT)
-
-    assert state is JobState.FAILED
 
 
 @pytest.mark.long

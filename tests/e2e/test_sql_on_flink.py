@@ -8,6 +8,8 @@ from tests.e2e.rocksdb_caches import read_caches
 from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 
+pytestmark = [pytest.mark.long, pytest.mark.flink, pytest.mark.timeout(600)]
+
 RECORDS = 6000
 KEYS = 10
 PER_WINDOW = 100  # ten ms of event time each, a second a window
@@ -64,8 +66,6 @@ EXPECTED = {
 }
 
 
-@pytest.mark.flink
-@pytest.mark.timeout(600)
 def test_a_window_in_sql_that_is_pinned_has_its_memory_in_pools_that_differ(
     tmp_path, sql_jar, run_locally
 ):
@@ -99,9 +99,6 @@ def test_a_window_in_sql_that_is_pinned_has_its_memory_in_pools_that_differ(
     assert cache >= 32 * 2**20
 
 
-@pytest.mark.long
-@pytest.mark.flink
-@pytest.mark.timeout(600)
 def test_a_window_in_sql_runs_in_a_job_that_is_one_operator(tmp_path, sql_jar, run_locally):
     out = tmp_path / "out"
     manifest = a_manifest(

@@ -130,8 +130,8 @@ def test_a_java_without_a_version_is_refused_with_what_it_said(fake_java):
         jars.find_java()
 
 
-def test_the_repositorys_own_jars_hold_the_helper_and_the_jobs(tmp_path):
-    helper, programs, *examples, foreign = jars.build_all(tmp_path)
+def test_the_repositorys_own_jars_hold_the_helper_and_the_jobs():
+    helper, programs, *examples, foreign = jars.build_all()
 
     assert "dev/weir/Weir.class" in names_in(helper)
     assert {f"dev/weir/{each.stem}.class" for each in jars.PROGRAMS} <= names_in(programs)

@@ -1,6 +1,7 @@
 """What the tables hold can be fitted."""
 
 import datetime
+import math
 import tracemalloc
 
 import pytest
@@ -48,6 +49,29 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
     assert services["small/500m"].variance == pytest.approx(1.2 / 600 - 0.040**2)
     assert services["large/1"].mean == pytest.approx(0.020)
     assert interval.response_time == pytest.approx(0.05)
+
+
+def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals(tmp_path):
+    minutes = range(0, 1200, 60)
+    faults = {420: ["restart"]}
+    store = a_store(
+        tmp_path,
+        [arrivals_of(minute, faults=faults.get(minute, [])) for minute in minutes]
+        + [arrivals_of(0, operator="count", completeness=0.5)],
+        [work_of(minute, "small", squares=None, sink_records=None) for minute in minutes]
+        + [work_of(0, "small", operator="count", sink_records=None)],
+    )
+
+    samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
+
+    disturbed = [(each.time, each.disturbed) for each in samples.intervals]
+    assert disturbed == [(300.0, False), (600.0, True), (900.0, True), (1200.0, False)]
+    assert [change.time for change in samples.changes] == [480]
+    for interval in samples.intervals:
+        [service] = interval.operators["match"].services  # `count` was hardly covered
+        assert math.isnan(service.variance)
+        assert math.isnan(interval.response_time)
+        assert interval.operators.keys() == {"match"}
 
 
 def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_no_sample_and_the_pool_named(tmp_path):

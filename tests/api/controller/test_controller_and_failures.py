@@ -126,25 +126,6 @@ async def test_a_job_of_which_nothing_is_known_for_some_looks_is_down(bench, qui
     assert await is_shown_as_running(bench, "1.0")
 
 
-async def test_why_nothing_comes_up_stays_shown_from_one_try_to_the_next(bench):
-    world = bench.dependencies.make("trips")
-    fault = Fault(TemporaryError("its image cannot be pulled"))
-    world.ensure_job_manager = fault.before(world.ensure_job_manager)
-    bench.start()
-    await bench.create()
-    first = await bench.until_ready("ReconcileFailed")
-    tries = fault.left
-
-    async def tried_twice_more():
-        return fault.left <= tries - 2
-
-    await bench.until(tried_twice_more, "expected two more tries")
-
-    last = await bench.until_ready("ReconcileFailed")
-    assert last["lastTransitionTime"] == first["lastTransitionTime"]
-    assert await is_shown_as_running(bench, "0.0")
-
-
 async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
     world = await bench.bring_up()

@@ -101,29 +101,6 @@ async def test_watches_that_are_cut_again_and_again_miss_nothing(far_bench, prox
     assert proxy.count("GET", "watch=true") > 1, "no watch was cut"
 
 
-async def test_a_server_that_is_away_for_moments_costs_no_job(far_bench, proxy):
-    far_bench.start()
-    await far_bench.create()
-    await far_bench.until_ready()
-    before = jobs_of(far_bench)
-
-    already = len(proxy.seen)
-    proxy.inject(Drop(times=None))
-
-    async def refused():
-        return len(proxy.seen) >= already + 5
-
-    await far_bench.until(refused, "expected the controller to ask")
-    proxy.heal()
-    await far_bench.kube.merge(f"{far_bench.kube.stream_apps}/trips", {"spec": {"mode": "Advise"}})
-
-    async def seen():
-        return (await far_bench.app())["status"]["observedGeneration"] == 2
-
-    await far_bench.until(seen, "expected the change to be seen")
-    assert jobs_of(far_bench) == before
-
-
 async def test_a_server_that_is_started_again_is_found_again(bench, control_plane):
     await bench.bring_up()
     before = jobs_of(bench)

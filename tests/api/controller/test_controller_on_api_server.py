@@ -55,22 +55,6 @@ async def test_an_app_whose_records_are_damaged_is_brought_up_and_can_be_deleted
     assert events["FinalSavepoint"]
 
 
-async def test_a_controller_that_starts_again_finds_the_job_running(bench):
-    await bench.bring_up()
-    [job] = bench.dependencies.of["trips"].running()
-    await bench.stop()
-
-    bench.start("two")
-
-    async def written_by_two():
-        kept = (await bench.app())["status"]["controller"]
-        return kept if kept["writer"].startswith("two/") else None
-
-    kept = await bench.until(written_by_two, "expected the second controller to write")
-    assert kept["job_id"] == job
-    assert bench.dependencies.of["trips"].running() == [job]
-
-
 async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(bench):
     bench.start("one")
     await bench.create()
@@ -124,21 +108,6 @@ async def test_a_policy_that_nobody_knows_is_told_and_the_running_job_left_alone
     )
     await bench.until_ready("JobRunning")
     assert bench.dependencies.of["trips"].running() == [job]
-
-
-async def test_an_app_whose_policy_nobody_knows_can_be_deleted_and_its_job_is_saved(bench):
-    await bench.bring_up()
-    await bench.kube.merge(
-        f"{bench.kube.stream_apps}/trips",
-        {"spec": {"operatorManager": {"policy": {"name": "oracle"}}}},
-    )
-    await bench.until_ready("InvalidSpec")
-
-    await bench.kube.ask("DELETE", f"{bench.kube.stream_apps}/trips")
-
-    await bench.until_gone()
-    [path] = bench.dependencies.of["trips"].positions
-    assert path in (await bench.events())["FinalSavepoint"]
 
 
 async def test_an_app_whose_spec_is_refused_is_steered_and_saved_by_the_spec_before(bench):

@@ -5,7 +5,6 @@ The stand-in for the operator does not run here: of Flink 2.x, Weir itself tells
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,13 @@ from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.events import Event
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
-from weir_policies import registry
-from weir_policies.kernels.explaining import explain_rule
-from weir_policies.kernels.staying import Memoryless, find_unknown, hold, stay
-from weir_policies.model.node_types import Deployment
-from weir_policies.policy import Neighbourhood
 
-pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.kubernetes_api,
+    pytest.mark.flink,
+    pytest.mark.timeout(600),
+]
 
 HERE = Path(__file__).parent
 LATER = "6" * 32
@@ -93,20 +92,6 @@ class Auto:
         return [each.message for each in self.events if each.reason == reason]
 
 
-class Frugal(Memoryless):
-    """Wants a single replica, and expects the best of it."""
-
-    def decide(self, observation):
-        unknown = find_unknown(observation)
-        if unknown is not None:
-            return hold(observation, unknown)
-        if observation.deployment.size == 1:
-            return stay(observation, "Stays: one replica is left")
-        decision = explain_rule(observation, Deployment((1,)), "one replica is to be left")
-        expected = replace(decision.expectation, response_time=0.02)
-        return replace(decision, expectation=expected)
-
-
 @asynccontextmanager
 async def running(api, kube, folder, **asked):
     auto = Auto(api, kube, folder, **asked)
@@ -156,33 +141,3 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
     assert any(record.operator == "score" for record in decided)
     # One kind of TaskManager, of which the FlinkDeployment says the CPU and the manifest the price.
     assert list(auto.terms[0].prices) == ["taskmanagers/1"]
-
-
-@pytest.mark.long
-async def test_a_change_that_makes_the_response_time_worse_is_taken_back(
-    api, kube, flink_deployments, adaptive_flink, scored_jar, tmp_path, monkeypatch
-):
-    frugal = registry.Registered(lambda rng, values: Frugal(), Neighbourhood.ANY)
-    monkeypatch.setattr(registry, "POLICIES", {**registry.POLICIES, "frugal": frugal})
-    api = WithService(api, adaptive_flink.ports[0])
-    asked = {"objective": "150ms", "most": 2, "policy": "frugal"}
-    async with FlinkRest(adaptive_flink.url) as rest:
-        jar = await rest.upload_jar(str(scored_jar))
-        await rest.run_jar(jar, job_id=JOB, arguments=["4", "235", "20"], parallelism=2)
-        await parallelism_of(rest)
-        async with running(api, kube, tmp_path / "state", **asked) as auto:
-
-            async def is_taken_back():
-                return auto.told("ChangeDidWorse") and len(auto.ended(Step.DONE)) >= 2
-
-            await until(is_taken_back)
-            after = await parallelism_of(rest)
-            wanted = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
-
-    worse, back = auto.ended(Step.DONE)[:2]
-    assert sum(worse.target["score"].values()) == 1
-    assert back.target == worse.source
-    assert "rolls back" in back.reason
-    assert after["score"] == 2
-    assert set(wanted.values()) == {1, 2}
-    assert any(failed.deployment == worse.target for failed in auto.store.load().failed)

@@ -140,18 +140,6 @@ async def test_a_metrics_source_that_does_not_answer_counts_as_unhealthy(stage_o
     assert len(stage.ends("Rescale")) == 1
 
 
-async def test_a_pause_holds_the_fallback_too(stage_of):
-    stage = await stage_of().started()
-    largest = Fallback(after=Duration("10s"), deployment=FallbackDeployment.LARGEST)
-    stage.ask(fallback=largest, pauses=(PAUSED,))
-    stage.poison = without_samples
-
-    await stage.ticks(5)
-
-    assert stage.ends("Rescale") == []
-    assert stage.reasons.count("FallbackHeld") == 1
-
-
 async def test_another_reset_nonce_forgets_what_was_learned(stage_of):
     stage = await stage_of().started()
     untaught = {name: manager.state_dict() for name, manager in stage.managers.items()}

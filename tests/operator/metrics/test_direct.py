@@ -106,17 +106,6 @@ async def test_samples_are_stamped_with_the_moment_of_the_scrape(reporter, a_sou
     assert series.values == (5.0, 8.0)
 
 
-async def test_only_series_of_the_app_that_weir_reads_are_kept(reporter, a_source):
-    reporter.samples |= {FOREIGN: 1.0, UNREAD: 1.0}
-    source = a_source(Targets(reporter.url))
-
-    await source.scrape()
-
-    window = await source.window(start=0, end=200)
-    assert {series.name for series in window.series} == {names.RECORDS_IN, names.UP}
-    assert {series.labels["weir_app"] for series in window.series} == {"streams_trips"}
-
-
 async def test_a_dead_target_is_counted_and_down_while_the_others_are_up(reporter, a_source):
     dead = "http://127.0.0.1:1/metrics"
     source = a_source(Targets(dead, f"{reporter.url}/metrics"))

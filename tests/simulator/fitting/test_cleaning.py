@@ -1,16 +1,14 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
+from tests.simulator.fitting.known_job import a_model, a_structure
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.policy import ChangeKind
 from weir_simulator.fitting.cleaning import clean
-from weir_simulator.fitting.fit import fit
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, OperatorSample, Samples
 
 SAMPLE = OperatorSample(
@@ -146,18 +144,3 @@ def test_no_garbage_gets_through(sample):
         assert not any(rate < 0 for rate in (kept.arrived, kept.taken, kept.given))
         assert not kept.response_time <= 0
         assert all(each.mean > 0 and each.records > 0 for each in kept.services)
-
-
-def test_garbage_among_good_samples_changes_no_fit():
-    truth = a_model()
-    plans = [
-        {"op": OperatorInterval(deployment={"small/1": 2}, rate=rate)} for rate in [30.0, 60.0] * 20
-    ]
-    samples = run_job([truth], plans, rng=np.random.default_rng(1))
-    garbage = an_interval(replace(SAMPLE, taken=-5.0), time=30.0, seconds=0.0)
-
-    clean_fit = fit(samples, a_structure(truth), slot=60.0)
-    other = fit(Samples(intervals=(garbage, *samples.intervals)), a_structure(truth), slot=60.0)
-
-    assert other.calibration.operators == clean_fit.calibration.operators
-    assert other.cleaned.dropped == {"no time or no length": 1}

@@ -58,27 +58,6 @@ def test_service_times_come_back_within_their_intervals(chain):
         assert found.service_scv.value == pytest.approx(truth.service_scv, rel=0.05)
 
 
-def test_a_speed_that_nobody_gave_comes_back_within_its_interval(chain):
-    _, _, fitted = chain
-
-    speedup = fitted.calibration.speedups["large/1"]
-
-    assert speedup.holds(1.6)
-    assert speedup.high - speedup.low < 0.1
-    assert fitted.calibration.speedups["small/1"].samples == 0
-
-
-def test_network_time_and_arrivals_come_back(chain):
-    truths, _, fitted = chain
-
-    operators = fitted.calibration.operators
-
-    for truth in truths:
-        found = operators[truth.name]
-        assert found.network_time.value == pytest.approx(truth.network_time, abs=0.0015)
-        assert found.arrival_scv.value == pytest.approx(1.0, abs=0.25)
-
-
 def test_held_out_hours_are_predicted_and_the_fit_says_so(chain):
     _, _, fitted = chain
 

@@ -2,8 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_simulator.fitting.flow import fit_flow, trace_arrivals, with_selectivities
@@ -93,19 +91,6 @@ def test_arrivals_that_nobody_measured_are_no_trace():
 
 
 CHAIN = Dataflow(operators=("a", "b"), edges=(Edge(source="a", target="b"),))
-
-
-@given(
-    truth=st.floats(0.01, 50),
-    rates=st.lists(st.floats(1, 1000), min_size=3, max_size=20),
-)
-def test_a_selectivity_comes_back(truth, rates):
-    intervals = [seen(end=60.0 * n, a=rate, b=rate * truth) for n, rate in enumerate(rates, 1)]
-
-    found = fit_flow(intervals, CHAIN).selectivities["a", "b"]
-
-    assert found.value == pytest.approx(truth)
-    assert found.low <= found.value <= found.high
 
 
 def test_noisy_selectivities_hold_the_truth_in_nineteen_of_twenty():

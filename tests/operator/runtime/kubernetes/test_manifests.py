@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
 from weir_operator.errors import PermanentError
 from weir_operator.runtime.kubernetes import configuration, job_manager, manifests, pod_spec
 from weir_operator.runtime.kubernetes.configuration import (
@@ -67,21 +66,6 @@ def replica_set(pods, pool="small", size="250m"):
 
 def main_container(workload):
     return workload["spec"]["template"]["spec"]["containers"][0]
-
-
-@pytest.mark.parametrize(
-    "workload", [manifests.job_manager(pods_of(), "x"), replica_set(pods_of())]
-)
-def test_pods_are_what_restricted_pod_security_asks_for(workload):
-    spec = workload["spec"]["template"]["spec"]
-
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in spec["containers"]:
-        context = container["securityContext"]
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["readOnlyRootFilesystem"] is True
 
 
 def security_of(template):
@@ -261,27 +245,6 @@ def test_only_weir_and_flinks_own_pods_reach_the_rest_interface():
         "kubernetes.io/metadata.name": "weir-system"
     }
     assert controller["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "weir"}
-
-
-def test_nobody_is_granted_what_the_controller_does_not_hold():
-    held = {
-        (group, resource, verb)
-        for rule in CONTROLLER_RULES
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-    granted = [
-        rule
-        for each in manifests.accounts(pods_of())
-        if each["kind"] == "Role"
-        for rule in each["rules"]
-    ]
-    assert len(granted) == 2
-    for rule in granted:
-        for resource in rule["resources"]:
-            assert {("", resource, verb) for verb in rule["verbs"]} <= held
 
 
 def account_of(workload):

@@ -13,7 +13,7 @@ from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.streamapp.operators import WHOLE_JOB
 
-pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.flink, pytest.mark.timeout(900)]
 
 SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Numbers.java"
 RECORDS, SLEEP, KEYS = 20_000, 4, 64
