@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 # Hypothesis draws the same examples each time on its own account.
 settings.register_profile("weir", deadline=None)
 settings.load_profile("weir")
+
+# No JVM of a test lives long enough for its second compiler to pay off.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,10 @@
 import pytest
 
 from tests.simulator.builders import an_experiment
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights
 from weir_simulator.errors import ExperimentError
-from weir_simulator.experiment import Believed, Change, World
+from weir_simulator.experiment import Believed, Change, Objective, PathBound, World
 from weir_simulator.experiment_files import load_experiment, write_experiment
 
 EVERYTHING = an_experiment(
@@ -18,6 +19,10 @@ EVERYTHING = an_experiment(
         changes=(Change(slot=4, rate=1.5, prices={"t1": 2.0}),),
     ),
     believed=Believed(speedups={"t2": 0.6}),
+    objective=Objective(
+        response_time=0.3, statistic=Statistic.P95, tail=2.5,
+        paths=(PathBound(sink="b", response_time=0.1, statistic=Statistic.P99),),
+    ),
     policy={"name": "planner", "parameters": {}},
     seeds=(3, 4),
     step="any",

@@ -11,7 +11,7 @@ from tests.simulator.builders import an_experiment
 from weir_policies.model.objective import Statistic
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment, Objective, PathBound
-from weir_simulator.experiment_files import load_experiment, write_experiment
+from weir_simulator.experiment_files import load_experiment
 from weir_simulator.goals import take_statistic, take_statistics
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_SINKS, AT_TIME
@@ -92,38 +92,6 @@ def test_the_percentile_of_two_equal_queues_in_a_row_is_that_of_an_erlang_law(tm
     assert (1 + phases) * np.exp(-phases) == pytest.approx(0.05, rel=1e-6)
 
 
-def test_the_percentile_of_queues_in_a_row_is_near_that_of_simulated_records(tmp_path):
-    services = {"a": 0.01, "b": 0.006, "c": 0.012}
-    scv, rate, rng = 0.5, 70.0, np.random.default_rng(3)
-    arrivals = np.cumsum(rng.exponential(1 / rate, 400_000))
-    left = arrivals
-    for mean in services.values():
-        work = rng.gamma(1 / scv, mean * scv, left.size)
-        left = serve(left, work)
-    measured = np.quantile((left - arrivals)[10_000:], 0.95)
-
-    history, _ = run(
-        [rate],
-        tmp_path,
-        objective={"responseTime": bound("1s", "p95")},
-        operators=[
-            EXPONENTIAL | {"name": name, "serviceRate": 1 / mean, "scv": scv}
-            for name, mean in services.items()
-        ],
-        edges=[["a", "b"], ["b", "c"]],
-    )
-
-    assert history[0, AT_TIME] == pytest.approx(measured, rel=0.1)
-
-
-def serve(arrivals, work):
-    """Return when each record leaves a queue (Lindley's recursion)."""
-    walk = np.concatenate([[0.0], np.cumsum(work[:-1] - np.diff(arrivals))])
-    waits = walk - np.minimum.accumulate(walk)
-    # Records leave in order, whatever the rounding.
-    return np.maximum.accumulate(arrivals + waits + work)
-
-
 FORK = {
     "operators": [EXPONENTIAL | {"name": name} for name in ("source", "alerts", "archive")],
     "edges": [["source", "alerts"], ["source", "archive"]],
@@ -187,20 +155,6 @@ def test_budgets_are_shares_of_the_mean_that_corresponds_to_a_percentile():
     measured = objective.model_copy(update={"tail": 1.5})
     assert measured.mean_bound == pytest.approx(0.2)
     assert measured.mean_sink_bounds == pytest.approx({"alerts": 0.02}), "a mean has no tail"
-
-
-def test_an_objective_is_written_to_a_file_as_it_is_read(tmp_path):
-    objective = Objective(
-        response_time=0.3,
-        statistic=Statistic.P95,
-        paths=(PathBound(sink="op", response_time=0.1, statistic=Statistic.P99),),
-        tail=2.5,
-    )
-    experiment = an_experiment(objective=objective)
-
-    write_experiment(experiment, tmp_path / "experiment.yaml")
-
-    assert load_experiment(tmp_path / "experiment.yaml").objective == objective
 
 
 def test_another_bound_keeps_statistic_and_sinks():

@@ -43,6 +43,11 @@ def command_of(tmp_path_factory):
     return make
 
 
+@pytest.fixture(autouse=True)
+def no_options_of_the_tests(monkeypatch):
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
+
+
 def read_flags(command):
     """Return the flags that a JVM of this command would run with."""
     options = command[: command.index("-cp")]

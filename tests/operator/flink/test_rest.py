@@ -200,11 +200,16 @@ ASKED = {
 
 
 LONG = {"/taskmanagers", f"/jobs/{JOB}", f"/jobs/{JOB}/vertices/v"}
+PIECES = (b"[],", b"{},", b'{"a":1},', b"[[[[[[[[]]]]]]]],", b"1,")
 
 
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize("piece", [b"[],", b"{},", b'{"a":1},', b"[[[[[[[[]]]]]]]],", b"1,"])
-@pytest.mark.parametrize("path", ASKED)
+@pytest.mark.parametrize(
+    ("path", "piece", "status"),
+    [
+        *((path, b"{},", 200) for path in ASKED),
+        *(("/jars", piece, status) for piece in PIECES for status in (200, 500)),
+    ],
+)
 async def test_no_answer_costs_many_times_its_bytes(flink, path, piece, status):
     size = (FLINK_SUBTASKS if path in LONG else FLINK_ANSWER).bytes
     pieces = piece * ((size - 50) // len(piece))
