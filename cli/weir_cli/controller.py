@@ -20,7 +20,7 @@ from weir_operator.errors import TemporaryError
 from weir_pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from weir_operator.runtime.kubernetes.pods import AgentImage
+    from weir_operator.runtime.revision import AgentImage
     from weir_policies.model.season import Season
     from weir_simulator.fitting.history import History
 
@@ -225,7 +225,7 @@ def _agent_of(image: str) -> AgentImage:
     """Return where the agent is, with the digest of the jar that came with this Weir."""
     from weir_operator.errors import PermanentError
     from weir_operator.flink.agent import digest_of, find_agent
-    from weir_operator.runtime.kubernetes.pods import AgentImage
+    from weir_operator.runtime.revision import AgentImage
 
     jar = find_agent()
     if jar is None:

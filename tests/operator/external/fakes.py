@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weir_operator.flink.transport import Json
 from weir_operator.kubernetes.api.client import NotFoundError
+from weir_operator.limits import Json
 
 
 class FakeCluster:

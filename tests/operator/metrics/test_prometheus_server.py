@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.operator.bombs import gzipped, peak_memory_of
 from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
-from weir_operator.limits import Limit
+from weir_operator.limits import Limit, read_json
 from weir_operator.metrics import prometheus_server
 from weir_operator.metrics.prometheus import SharedPrometheusSource
 from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
@@ -161,7 +161,7 @@ async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, 
 
 
 async def test_answers_of_all_servers_are_parsed_one_after_the_other(connected, monkeypatch):
-    at_once, most, read_json = 0, 0, prometheus_server.read_json
+    at_once, most = 0, 0
 
     def read(content, limit):
         nonlocal at_once, most

@@ -18,7 +18,7 @@ from weir_operator.runtime.kubernetes.configuration import (
     TASK_DATA_PORT,
     TASK_RPC_PORT,
 )
-from weir_operator.runtime.kubernetes.pod_spec import pod_template
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, pod_template
 from weir_operator.runtime.kubernetes.pods import (
     APP,
     CONFIG_MOUNT,
