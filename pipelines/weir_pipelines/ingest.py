@@ -24,7 +24,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-import math
 import shutil
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -206,6 +205,8 @@ def begin_of(day: date) -> float:
     return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
 
 
+_LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999, the last that a date has; milliseconds taken for seconds lie beyond."""
 _LABELS = pa.map_(pa.string(), pa.string())
 _COLUMNS = {
     "name": pa.string(),
@@ -248,10 +249,11 @@ def _sample(file: Path, number: int, line: str) -> Scraped:
         )
     # The parser is that of the older format, whose times are milliseconds, and has divided.
     milliseconds = float(sample.timestamp) * 1000 * 1000
-    if not math.isfinite(milliseconds):
+    if not 0 <= milliseconds <= _LATEST_MS:  # nor is infinity, nor NaN
         raise InputError(
             f"{file}, line {number}, column timestamp: expected Unix seconds, "
-            f"got {sample.timestamp!r}"
+            f"got {milliseconds / 1000:.15g}; divide milliseconds by 1000, which Prometheus' older "
+            "text format has"
         )
     return Scraped(
         name=sample.name,

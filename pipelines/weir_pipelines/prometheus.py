@@ -272,7 +272,7 @@ def _refuse_partial(response: requests.Response, **_: object) -> None:
     """Reject an error, or an answer that says that something is missing.
 
     Prometheus, Thanos and Mimir warn where a store behind them did not answer, or had more than a
-    limit allows, and they gave the rest.
+    limit allows, and they gave the rest. VictoriaMetrics marks such an answer.
     """
     if response.status_code == _BUSY:
         raise _UnansweredError(f"HTTP status {_BUSY}: {response.text}", may_pass=True)
@@ -282,8 +282,11 @@ def _refuse_partial(response: requests.Response, **_: object) -> None:
             may_pass=response.status_code >= 500 or _has_one_of(_PASSING, response.text),
             is_too_large=response.status_code == _SLOW or _has_one_of(_TOO_LARGE, response.text),
         )
-    if b'"warnings"' in response.content:
-        warnings = "; ".join(map(str, response.json().get("warnings") or ()))
+    if b'"warnings"' in response.content or b'"isPartial"' in response.content:
+        answer = response.json()
+        warnings = "; ".join(map(str, answer.get("warnings") or ()))
+        if answer.get("isPartial"):
+            warnings = warnings or "a store behind the server did not answer"
         if warnings:
             raise _UnansweredError(
                 f"only a part: {warnings}",

@@ -37,10 +37,18 @@ def test_openmetrics_lines_become_samples_in_their_order(tmp_path):
     ("wrong", "sentence"),
     {
         "no value": (f'{NAME}{{a="b"}}', "line 2: expected a sample"),
+        "milliseconds": (
+            f'{NAME}{{a="b"}} 12 1764547200000',
+            "line 2, column timestamp: expected Unix seconds, got 1764547200000",
+        ),
+        "before 1970": (
+            f'{NAME}{{a="b"}} 12 -5',
+            "line 2, column timestamp: expected Unix seconds, got -5",
+        ),
         "no time": (f'{NAME}{{a="b"}} 12', "line 2, column timestamp: expected Unix seconds"),
         "no number": (f'{NAME}{{a="b"}} twelve 1', "line 2: expected a sample"),
     }.values(),
-    ids=["no value", "no time", "no number"],
+    ids=["no value", "milliseconds", "before 1970", "no time", "no number"],
 )
 def test_a_line_without_a_sample_is_named(tmp_path, wrong, sentence):
     file = text(tmp_path, LINE, wrong)

@@ -277,15 +277,22 @@ def test_a_server_that_is_busy_is_asked_again(server, status, error):
     assert len(found) == 120
 
 
-def test_an_answer_in_which_something_is_missing_is_not_taken(server):
-    partial = {"status": "success", "warnings": ["store 2 is gone"], "data": {"result": []}}
+@pytest.mark.parametrize(
+    ("besides", "said"),
+    [
+        ({"warnings": ["store 2 is gone"]}, "store 2 is gone"),
+        ({"isPartial": True}, "a store behind the server did not answer"),
+    ],
+)
+def test_an_answer_in_which_something_is_missing_is_not_taken(server, besides, said):
+    partial = {"status": "success", "data": {"result": []}} | besides
     server.answers = [(200, partial)]
 
     found = times(a_history(server, attempts=2))
     server.answers = [(200, partial)] * 2
 
     assert len(found) == 120
-    with pytest.raises(SourceError, match=r"did not answer 2 times: .*store 2 is gone"):
+    with pytest.raises(SourceError, match=f"did not answer 2 times: .*{said}"):
         times(a_history(server, attempts=2))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from weir_operator.accounts import current_account
 from weir_operator.limits import MAX_SERIES, TooLargeError
-from weir_operator.metrics.names import APP_LABEL, mangle
+from weir_operator.metrics.names import APP_LABEL, LABELS, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import Series, Window
 
@@ -80,8 +80,9 @@ class SharedPrometheusSource:
             for found in await self._server.series(self._label, self._value, low, high):
                 if found.labels.get(PAGE_LABEL, self._on_page) != self._on_page:
                     continue
-                key = (found.name, tuple(sorted(found.labels.items())))
-                track = tracks.setdefault(key, _Track(found.labels))
+                # Servers of a pair, or monitors of the same pods, add labels of their own.
+                labels = {name: found.labels[name] for name in LABELS if name in found.labels}
+                track = tracks.setdefault((found.name, tuple(labels.items())), _Track(labels))
                 # Both ends of a range may or may not belong to it, by the server's version; and
                 # the answer may be for others as well, whose ends are other ones.
                 newest = track.times[-1] if track.times else -math.inf

@@ -302,9 +302,19 @@ class PrometheusServer:
         return content
 
     def _parse(self, content: bytes) -> Sequence[Series]:
-        """Return the matrix of an answer; takes up to a second."""
+        """Return the matrix of an answer that is whole; takes up to a second."""
         try:
             answer = read_json(content, PROMETHEUS_ANSWER)
+            # Thanos and Mimir warn, VictoriaMetrics marks the answer, where a store behind them did
+            # not answer: then some series are not there, and their records would be no traffic.
+            if answer.get("isPartial") or answer.get("warnings"):
+                log.info(
+                    "partial answer", host=self.host, warnings=str(answer.get("warnings"))[:LOGGED]
+                )
+                raise TemporaryError(
+                    f"Prometheus at {self.host} answered only in part: a store behind it did not "
+                    "answer; see the log"
+                )
             return [_read(result) for result in answer["data"]["result"]]
         except (
             ArithmeticError,

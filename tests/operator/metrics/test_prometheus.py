@@ -50,6 +50,30 @@ async def test_words_of_somebody_else_are_not_told(a_server, kind):
         await asked(await a_server(refuse))
 
 
+@pytest.mark.parametrize(
+    "label", ["prometheus_replica", "__replica__", "replica", "cluster", "container", "pod", "job"]
+)
+async def test_series_of_a_pair_of_servers_or_of_two_monitors_are_one(a_server, label):
+    async def answer(_):
+        series = [
+            {
+                "metric": {"__name__": "up", "weir_app": "app", "tm_id": tm_id, label: value},
+                "values": [[time + shift, str(time)] for time in (105.0, 115.0)],
+            }
+            for value, shift in (("a", 0.0), ("b", 1.0))
+            for tm_id in ("t0", "t1")
+        ]
+        return web.json_response({"data": {"result": series}})
+
+    window = await asked(await a_server(answer))
+
+    assert [each.labels for each in window.series] == [
+        {"weir_app": "app", "tm_id": "t0"},
+        {"weir_app": "app", "tm_id": "t1"},
+    ]
+    assert all(list(each.times) == sorted(each.times) for each in window.series)
+
+
 async def test_a_redirect_is_not_followed(a_server):
     followed = []
 

@@ -21,7 +21,7 @@ from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
 class Answering:
     """A server that has one sample of each of some StreamApps."""
 
-    def __init__(self, *apps, status=200, large="", refused="", bomb=0):
+    def __init__(self, *apps, status=200, large="", refused="", bomb=0, **besides):
         self.apps = apps
         self.status = status
         self.large = large
@@ -30,6 +30,8 @@ class Answering:
         """The one for which no query can be executed."""
         self.bomb = gzipped(bomb) if bomb else None
         """Sent in the place of an answer."""
+        self.besides = besides
+        """What an answer says beside its data."""
         self.queries = []
 
     async def answer(self, request):
@@ -41,7 +43,7 @@ class Answering:
             return web.json_response({"status": "error", "errorType": "execution"}, status=422)
         result = [
             {
-                "metric": {"__name__": "up", "weir_app": app, "n": str(number)},
+                "metric": {"__name__": "up", "weir_app": app, "partition": str(number)},
                 "values": [[time, "1"] for time in (95.0, 105.0, 155.0, 165.0)],
             }
             for number, app in enumerate(self.apps)
@@ -49,7 +51,7 @@ class Answering:
             for _ in range(1000 if app == self.large else 1)
         ]
         answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-        return web.json_response(answer, status=self.status)
+        return web.json_response(answer | self.besides, status=self.status)
 
 
 @pytest.fixture
@@ -158,6 +160,21 @@ async def test_an_app_of_more_series_than_are_read_is_told_the_limit(connected, 
 
     with pytest.raises(TemporaryError, match="has of one: it has more than 1 series"):
         await ask(server, "one")
+
+
+@pytest.mark.parametrize("besides", [{"isPartial": True}, {"warnings": ["a store is away"]}])
+async def test_an_answer_that_says_that_something_is_missing_is_no_answer(connected, besides):
+    server = await connected(Answering("one", **besides))
+
+    with pytest.raises(TemporaryError, match="answered only in part"):
+        await ask(server, "one")
+
+
+@pytest.mark.parametrize("besides", [{"isPartial": False}, {"warnings": []}, {"infos": ["slow"]}])
+async def test_an_answer_that_says_it_is_whole_is_taken(connected, besides):
+    server = await connected(Answering("one", **besides))
+
+    assert await ask(server, "one")
 
 
 async def test_answers_of_all_servers_are_parsed_one_after_the_other(connected, monkeypatch):
