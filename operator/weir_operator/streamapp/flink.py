@@ -49,14 +49,6 @@ def _check_jar(jar: str) -> str:
     return jar
 
 
-class Delivery(StrEnum):
-    """What a job's sinks do when records are replayed."""
-
-    AT_LEAST_ONCE = "atLeastOnce"
-    IDEMPOTENT = "idempotent"
-    TRANSACTIONAL = "transactional"
-
-
 class Sql(Section):
     """A SQL script; set exactly one of the fields."""
 
@@ -322,10 +314,6 @@ class Flink(Section):
     """Number of key groups, and so the maximum number of replicas of a keyed operator. Cannot be
     changed later; at least the largest `maxReplicas`; best with many divisors. If unset, defaults
     to 720. Minimum: 1."""
-
-    delivery: Delivery = Delivery.AT_LEAST_ONCE
-    """What the sinks do when records are replayed after a failure. If unset, defaults to
-    atLeastOnce. Format: `atLeastOnce`, `idempotent` or `transactional`."""
 
     storage: Storage | None = Field(default=None, examples=[{"claim": "trips-state"}])
     """Where Flink stores checkpoints and savepoints. May not be set together with `ref`. If unset,

@@ -8,7 +8,6 @@ import pytest
 
 from tests.operator.streamapp.builders import a_manifest, a_stream_app
 from weir_operator.errors import InvalidStreamAppError
-from weir_operator.streamapp.flink import Delivery
 from weir_operator.streamapp.loading import (
     find_jar,
     load_manifest,
@@ -40,7 +39,6 @@ def test_a_short_manifest_gets_sensible_defaults():
     assert spec.objective.response_time.statistic is Statistic.MEAN
     assert spec.objective.max_violations.share == 0.05
     assert spec.flink.max_parallelism == 720
-    assert spec.flink.delivery is Delivery.AT_LEAST_ONCE
     assert [size.cores for size in spec.node_pools[0].sizes] == [1.0]
     assert spec.operators == ()
     assert spec.operator_manager.policy.name == "planner"
@@ -111,7 +109,6 @@ def test_the_defaults_that_the_api_server_fills_in_change_no_verdict():
         flink={
             "ref": {"kind": "FlinkDeployment", "name": "trips"},
             "maxParallelism": 720,
-            "delivery": "atLeastOnce",
             "jobManager": {"cpu": "500m", "memory": "1Gi"},
         },
         fallback={"after": "10m", "deployment": "Hold"},
