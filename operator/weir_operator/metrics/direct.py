@@ -153,6 +153,8 @@ Targets = Callable[[], Awaitable[Sequence[str]]]
 
 MAX_SHARE = 0.1
 """Of a processor, for parsing the pages of one StreamApp."""
+UNHEARD = 60
+"""Failed scrapes after which the log names a target that does not listen."""
 _PARSED_INLINE = 32 * 1024
 """Bytes of series that are parsed in the event loop; the slowest take 20 ms."""
 _EXPECTED = (TooLargeError, aiohttp.ClientError, OSError, ValueError)
@@ -192,6 +194,7 @@ class DirectSource:
         self._clock = clock
         self._ring = SampleRing(keep, most=MAX_SERIES)
         self._failures: Counter[str] = Counter()
+        self._named: set[str] = set()  # targets whose failure is in the log
         self._account = current_account()
         self._left_out = -math.inf  # when samples were last left out, of series too many
         self._spent = 0.0  # seconds of processor time for parsing since the last round
@@ -282,6 +285,7 @@ class DirectSource:
         for target in self._failures.keys() - set(targets):
             del self._failures[target]
             self._account.forget(target)
+        self._named &= set(targets)
 
     def _check_limits(self, since: float) -> None:
         """Return if everything that was offered since a Unix time was read."""
@@ -314,8 +318,11 @@ class DirectSource:
 
     def _note_failure(self, target: str, error: Exception) -> None:
         self._failures[target] += 1
-        if self._failures[target] == 1:
-            # A pod that has just begun does not listen yet: data quality tells what matters.
+        # A pod that has just begun does not listen yet, which is no news.
+        awaited = isinstance(error, aiohttp.ClientConnectorError)
+        early = awaited and self._failures[target] < UNHEARD
+        if target not in self._named and not early:
+            self._named.add(target)
             reason = str(error) or type(error).__name__
             defect = not isinstance(error, _EXPECTED)
             _LOGGER.info("%s is not scraped: %.200s", target, reason, exc_info=defect)

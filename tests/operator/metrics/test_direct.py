@@ -14,7 +14,7 @@ from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.http_server import serving
 from tests.operator.metrics.builders import FakeReporter
 from weir_operator.errors import TemporaryError
-from weir_operator.metrics import names
+from weir_operator.metrics import direct, names
 from weir_operator.metrics.direct import DirectSource
 
 OURS = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="a_0",}}'
@@ -483,3 +483,17 @@ async def test_a_defect_in_listing_the_targets_ends_no_later_round(reporter, a_s
 
     await until(listed_again)
     assert await seen(source)
+
+
+async def test_a_target_that_does_not_listen_yet_is_named_only_if_it_stays_so(a_source, caplog):
+    caplog.set_level("INFO")
+    source = a_source(Targets("http://127.0.0.1:9/metrics"))
+
+    for _ in range(direct.UNHEARD - 1):
+        await source.scrape()
+    early = [each for each in caplog.messages if "is not scraped" in each]
+    for _ in range(3):
+        await source.scrape()
+
+    assert early == []
+    assert len([each for each in caplog.messages if "is not scraped" in each]) == 1

@@ -20,6 +20,7 @@ from weir_operator.errors import (
     WeirError,
     describe_unexpected,
 )
+from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.last_valid_spec import load_spec
@@ -100,7 +101,20 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
             return
         app = last
     writer = StatusClient(context.api, resource, context.fence)
-    await writer.open()
+    try:
+        await writer.open()
+    except RefusedByKubernetesError as error:
+        if not hurried:
+            raise
+        # Nothing may be done to a job whose status cannot be written first; its pods go with it.
+        context.telemetry.final_savepoints.labels("Failed").inc()
+        context.events.post(
+            resource,
+            FAILED,
+            f"Weir cannot write the status: {error}. The job ends without a savepoint; look for "
+            "its newest checkpoint in the storage.",
+        )
+        return
     await writer.settle()
     reporter = StatusReporter(context, resource, writer, first_facts(resource.generation, app))
     if _has_failed(writer):

@@ -338,9 +338,17 @@ class StatusReporter:
 
     def on_event(self, event: Event) -> None:
         """Report an event."""
-        self._context.telemetry.events.add(self._resource.key, event.reason)
         level = 30 if event.severity == "Warning" else 20
         log.log(level, "event", reason=event.reason, fact=event.message)
+        self._post(event)
+
+    def report_failure(self, message: str) -> None:
+        """Report that a run of the loops failed; the task that runs them has it in the log."""
+        now = self._context.clock.now()
+        self._post(Event(time=now, reason="ReconcileFailed", message=message))
+
+    def _post(self, event: Event) -> None:
+        self._context.telemetry.events.add(self._resource.key, event.reason)
         self._context.events.post(self._resource, event.reason, event.message)
 
     def report(self, reason: str, message: str) -> None:
