@@ -158,6 +158,16 @@ def controller(
     pod_namespace: Annotated[
         str, typer.Option(help="Namespace of the Lease.", envvar="POD_NAMESPACE")
     ] = "default",
+    stop_deployment: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Run no controller: scale this Deployment of controllers to 0, and wait until its "
+                "pods have ended. The chart does it before it is uninstalled."
+            )
+        ),
+    ] = None,
+    stop_limit: Annotated[str, typer.Option(help="Time limit of that wait.")] = "3m",
     json_logs: Annotated[bool, typer.Option("--json-logs", help="Log as JSON lines.")] = False,
 ) -> None:
     """Run the controller: manage StreamApps on the cluster.
@@ -180,6 +190,10 @@ def controller(
     from weir_operator.tuning.job import read_job
 
     send_logs_to_stderr(as_json=json_logs)
+    if stop_deployment is not None:
+        limit = read_duration(stop_limit, "--stop-limit")
+        asyncio.run(_stop(stop_deployment, pod_namespace, limit))
+        return
     if prometheus_token_file is not None and prometheus_basic_auth is not None:
         raise PermanentError(
             "--prometheus-basic-auth: expected no --prometheus-token-file together with it; "
@@ -219,6 +233,19 @@ def controller(
         with tempfile.TemporaryFile(dir=state):
             pass  # of a folder that is there, making it says nothing
     asyncio.run(run_on_cluster(settings))
+
+
+async def _stop(deployment: str, namespace: str, limit: float) -> None:
+    from weir_operator.kubernetes.api.client import KubernetesApi
+    from weir_operator.kubernetes.process.removal import stop_controllers
+
+    api = await KubernetesApi.connect()
+    try:
+        await stop_controllers(
+            api, namespace=namespace, deployment=deployment, limit=limit, clock=SystemClock()
+        )
+    finally:
+        await api.close()
 
 
 def _agent_of(image: str) -> AgentImage:

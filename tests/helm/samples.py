@@ -157,5 +157,6 @@ def rules(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for each in objects
         if each["kind"] in ("Role", "ClusterRole")
         and not any("aggregate-to" in label for label in each["metadata"]["labels"])
+        and "helm.sh/hook" not in each["metadata"].get("annotations", {})
         for rule in each["rules"]
     ]

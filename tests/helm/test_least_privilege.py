@@ -108,3 +108,28 @@ def test_egress_is_unbounded_where_it_is_switched_off(render):
 
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     assert "egress" not in policy["spec"]
+
+
+def test_the_removal_may_stop_the_controllers_deployment_and_nothing_else(render):
+    objects = render()
+
+    [role] = [
+        each for each in of_kind(objects, "Role") if each["metadata"]["name"].endswith("-removal")
+    ]
+    assert [
+        (rule["resources"], rule.get("resourceNames"), rule["verbs"]) for rule in role["rules"]
+    ] == [
+        (["deployments"], ["release-weir"], ["get"]),
+        (["deployments/scale"], ["release-weir"], ["patch"]),
+        (["pods"], None, ["list"]),
+    ]
+    [job] = of_kind(objects, "Job")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    [removal] = job["spec"]["template"]["spec"]["containers"]
+    assert removal["args"] == ["controller", "--stop-deployment=release-weir", "--stop-limit=210s"]
+
+
+def test_roles_made_by_hand_come_without_a_hook(render):
+    objects = render({"rbac": {"create": False}})
+
+    assert of_kind(objects, "Job") == []

@@ -60,6 +60,22 @@ app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | trimSuffix "-" | quote
 {{- merge $own .Values.commonLabels | toYaml -}}
 {{- end -}}
 
+{{/* Labels of what `helm uninstall` runs first. */}}
+{{- define "weir.removalLabels" -}}
+{{- $own := dict
+    "app.kubernetes.io/name" "weir-removal"
+    "app.kubernetes.io/instance" (.Release.Name | trunc 63 | trimSuffix "-")
+    "app.kubernetes.io/managed-by" .Release.Service -}}
+{{- merge $own .Values.commonLabels | toYaml -}}
+{{- end -}}
+
+{{/* Annotations of the same; the argument is its place in the order. */}}
+{{- define "weir.removalHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
 {{/* The image; a digest decides over the tag. */}}
 {{- define "weir.image" -}}
 {{- include "weir.imageOf" (dict "image" .Values.image "root" .) -}}

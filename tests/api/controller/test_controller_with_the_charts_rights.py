@@ -15,10 +15,13 @@ import yaml
 from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
+from weir_operator.clock import SystemClock
+from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
 from weir_operator.kubernetes.api.objects import collection
 from weir_operator.kubernetes.process import handlers, listing, process, reconcile
 from weir_operator.kubernetes.process.health import Limits, watch_over
+from weir_operator.kubernetes.process.removal import stop_controllers
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -33,8 +36,11 @@ PATHS = {
 SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "guest"}]
 
 
-def rights(namespace, *, watched=(), finalizers=True):
-    """Return the chart's roles and bindings for a controller of its own namespace, or of others."""
+def rights(namespace, *, watched=(), finalizers=True, hooks=False):
+    """Return the chart's roles and bindings for a controller of its own namespace, or of others.
+
+    With `hooks`, those of what `helm uninstall` runs first.
+    """
     try:
         helm = find_or_build_helm()
     except MissingProgramError as error:
@@ -47,7 +53,11 @@ def rights(namespace, *, watched=(), finalizers=True):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
-    return [each for each in found if each["kind"] in PATHS]
+    return [each for each in found if each["kind"] in PATHS and is_hook(each) is hooks]
+
+
+def is_hook(each):
+    return "helm.sh/hook" in each["metadata"].get("annotations", {})
 
 
 async def grant(kube, objects):
@@ -214,6 +224,63 @@ async def test_a_controller_of_one_namespace_reads_that_namespace_and_no_other_o
     assert found["metadata"]["name"] == kube.namespace
     with pytest.raises(RefusedByKubernetesError, match="cannot get"):
         await guest.get("/api/v1/namespaces/kube-system")
+
+
+CONTROLLERS = {
+    "metadata": {"name": "weir"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app.kubernetes.io/name": "weir"}},
+        "template": {
+            "metadata": {"labels": {"app.kubernetes.io/name": "weir"}},
+            "spec": {"containers": [{"name": "controller", "image": "weir"}]},
+        },
+    },
+}
+
+
+async def test_the_hook_of_the_removal_waits_for_the_end_of_the_controllers_pods(kube, connected):
+    guest = await connected(GUEST)
+    await grant(kube, rights(kube.namespace, hooks=True))
+    place = f"/apis/apps/v1/namespaces/{kube.namespace}/deployments"
+    pods = f"/api/v1/namespaces/{kube.namespace}/pods"
+    await granted(guest, pods)
+    await kube.create(place, CONTROLLERS)
+    account = f"/api/v1/namespaces/{kube.namespace}/serviceaccounts"
+    await kube.create(account, {"metadata": {"name": "default"}})  # as its controller would
+    template = CONTROLLERS["spec"]["template"]
+    for name, labels in (("weir-0", template["metadata"]["labels"]), ("other", {})):
+        pod = {**template, "metadata": {"name": name, "labels": labels}}
+        assert (await kube.create(pods, pod)).status == 201
+
+    removing = asyncio.create_task(
+        stop_controllers(
+            guest, namespace=kube.namespace, deployment="weir", limit=30.0, clock=SystemClock()
+        )
+    )
+    ended, _ = await asyncio.wait({removing}, timeout=2.0)
+    wanted = (await kube.get(f"{place}/weir")).body["spec"]["replicas"]
+    await kube.ask("DELETE", f"{pods}/weir-0", {"gracePeriodSeconds": 0})
+    await removing
+
+    assert not ended
+    assert wanted == 0
+    pod = {**template, "metadata": {"name": "weir-1", **template["metadata"]}}
+    assert (await kube.create(pods, pod)).status == 201
+    with pytest.raises(TemporaryError, match=r"still there: weir-1; uninstall with --no-hooks"):
+        await stop_controllers(
+            guest, namespace=kube.namespace, deployment="weir", limit=0.0, clock=SystemClock()
+        )
+
+
+async def test_the_hook_of_the_removal_does_nothing_where_there_is_no_controller(kube, connected):
+    guest = await connected(GUEST)
+    await grant(kube, rights(kube.namespace, hooks=True))
+    await granted(guest, f"/api/v1/namespaces/{kube.namespace}/pods")
+
+    await stop_controllers(
+        guest, namespace=kube.namespace, deployment="weir", limit=1.0, clock=SystemClock()
+    )
 
 
 async def granted(guest, *paths):

@@ -52,7 +52,7 @@ from weir_operator.loop.directives import (
     directives_of,
 )
 from weir_operator.loop.tick import find_first_wait
-from weir_operator.rescale.journal import Step
+from weir_operator.rescale.journal import Direction, Kind, Step
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.wiring.discovery import OperatorsChangedError
@@ -94,11 +94,32 @@ def is_mid_change(status: Mapping[str, JsonValue]) -> bool:
     return isinstance(step, str) and step in {str(each) for each in Step if not each.is_end}
 
 
+def has_stopped_the_job(status: Mapping[str, JsonValue]) -> bool:
+    """Return whether an unfinished change has stopped a job that ran, by the StreamApp's status."""
+    journal = status.get("rescale")
+    if not (isinstance(journal, dict) and is_mid_change(status)):
+        return False
+    forward = journal.get("direction", str(Direction.FORWARD)) == str(Direction.FORWARD)
+    is_rescale = journal.get("kind") == str(Kind.RESCALE)
+    if is_rescale and forward and journal.get("step") == str(Step.START):
+        return False  # the old job runs while TaskManagers start
+    return journal.get("kind") in (str(Kind.RESCALE), str(Kind.UPGRADE))
+
+
 log = structlog.get_logger()
 
 STOP_TIMEOUT = 15.0
 """Seconds that a change under way may take to its end when the controller stops; then the next
 controller continues from the journal."""
+FINISH_TIMEOUT = 120.0
+"""The same for a change that has stopped the job: nobody else may start it again for long, such as
+after `helm uninstall`."""
+LOOK_AT_CHANGE = 0.2
+"""Seconds between two looks at such a change."""
+INTERRUPTED = (
+    "Weir was stopped in the middle of a change, before the job ran again; it finishes the change "
+    "when it runs again"
+)
 
 
 JOB_FINISHED = (
@@ -222,8 +243,14 @@ class AppTask:
         then = self._context.clock.now() + after
         return find_first_wait(then, interval, phase_of(self.resource))
 
-    async def stop(self) -> None:
-        """End the task and let the job run on; a change in progress may finish first."""
+    async def stop(self, *, finish: bool = False) -> None:
+        """End the task and let the job run on; a change in progress may finish first.
+
+        Args:
+            finish: A change that has stopped the job gets more time, to start it again.
+        """
+        if finish:
+            await self._let_the_job_start()
         self._stopping = True
         self._stop.set()
         self._changed.set()
@@ -241,6 +268,14 @@ class AppTask:
             log.error(
                 "task ended badly", app=str(self.resource.key), exc_info=self._task.exception()
             )
+
+    async def _let_the_job_start(self) -> None:
+        """Wait until no change has the job stopped, or the time for that is over."""
+        until = self._context.clock.monotonic() + FINISH_TIMEOUT
+        while self.is_running and has_stopped_the_job(self._writer.status):
+            if self._lost.is_set() or self._context.clock.monotonic() >= until:
+                return
+            await self._context.clock.sleep(LOOK_AT_CHANGE)
 
     async def _run_once(self, writer: StatusClient, turn: Turn) -> None:
         """Steer until the spec asks for other loops, or the job is at its end.
@@ -287,9 +322,11 @@ class AppTask:
                 self._failure = str(error) if expected else describe_unexpected(error)
                 self._runs = False
                 reporter.set_ready("False", "ReconcileFailed", self._failure)
-                reporter.report("ReconcileFailed", self._failure)
+                reporter.report_failure(self._failure)
                 raise
             finally:
+                if self._stopping and has_stopped_the_job(writer.status):
+                    reporter.set_ready("False", "ChangeInterrupted", INTERRUPTED)
                 self._reporter = None
 
     async def _remember_the_spec(self) -> None:

@@ -174,7 +174,7 @@ class Reconciler:
         for ending in self._endings.values():
             ending.cancel()
         for steered in self._apps.values():
-            self._stop_in_background(steered)
+            self._stop_in_background(steered, finish=True)
         waiting = {*self._stopping, *self._endings.values()}
         if waiting:
             await asyncio.wait(waiting)
@@ -195,7 +195,7 @@ class Reconciler:
             log.warning("deletion waits", app=str(resource.key), failure=str(error))
             raise
 
-    def _stop_in_background(self, steered: AppTask) -> None:
-        task = asyncio.create_task(steered.stop())
+    def _stop_in_background(self, steered: AppTask, *, finish: bool = False) -> None:
+        task = asyncio.create_task(steered.stop(finish=finish))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)

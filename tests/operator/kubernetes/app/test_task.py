@@ -19,6 +19,7 @@ from weir_operator.kubernetes.app.task import (
     LOOK_ELSEWHERE,
     AppTask,
     choose_pause,
+    has_stopped_the_job,
     is_mid_change,
 )
 from weir_operator.rescale.journal import Step
@@ -68,6 +69,27 @@ def test_other_pauses_grow_to_their_bounds():
 )
 def test_whether_a_change_is_unfinished_is_read_from_the_status(rescale, expected):
     assert is_mid_change({"rescale": rescale}) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "direction", "expected"),
+    [
+        ("Rescale", "Starting", "Forward", False),
+        ("Rescale", "Stopping", "Forward", True),
+        ("Rescale", "Verifying", "Forward", True),
+        ("Rescale", "Starting", "Back", True),
+        ("Upgrade", "Starting", "Forward", True),
+        ("Upgrade", "Done", "Forward", False),
+        ("Start", "Starting", "Forward", False),
+        ("Suspend", "Stopping", "Forward", False),
+    ],
+)
+def test_whether_a_change_has_stopped_the_job_is_read_from_the_status(
+    kind, step, direction, expected
+):
+    journal = {"kind": kind, "step": step, "direction": direction}
+
+    assert has_stopped_the_job({"rescale": journal}) is expected
 
 
 @pytest.mark.parametrize("after", [0.0, 7.0, 59.0])
