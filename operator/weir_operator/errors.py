@@ -30,6 +30,10 @@ class InvalidStreamAppError(PermanentError):
         self.mistakes = mistakes
 
 
+class NoSuchClassError(PermanentError):
+    """The job's jar does not have the class that the manifest names: it cannot run at all."""
+
+
 class ResizeRefusedError(WeirError):
     """The node cannot give the size now; the change must become a rescale."""
 

@@ -28,6 +28,20 @@ def root_cause(text: str) -> str:
     return cut_sentence(_without_package(line.strip()[:_LONGEST_LINE]))
 
 
+def find_missing_class(trace: str, entry_class: str | None) -> str | None:
+    """Return that the jar does not have the class to run, one sentence; `None` where it may."""
+    if entry_class is None:
+        return None
+    # To its end: a class that the program needs may begin with the name of the program's own.
+    missing = rf"ClassNotFoundException: {re.escape(entry_class)}(?![\w$.])"
+    if re.search(missing, cut_end(trace)) is None:
+        return None
+    return (
+        "spec.flink.job.entryClass: expected a class of the job's jar, got "
+        f"{entry_class!r}; correct it"
+    )
+
+
 def cause_in_log(text: str) -> str:
     """Return the last cause in a log, as one line.
 

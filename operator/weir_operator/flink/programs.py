@@ -15,8 +15,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 
-from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.causes import root_cause
+from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
+from weir_operator.flink.causes import find_missing_class, root_cause
 from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.job_graph import JobGraph, Plan, parse_graph, parse_plan
 from weir_operator.flink.rest import FlinkRest
@@ -170,6 +170,9 @@ async def _read_lines(
         failure = read_failure(trace)
         if failure is not None:
             raise TemporaryError(failure)
+        missing = find_missing_class(trace, entry_class)
+        if missing is not None:
+            raise NoSuchClassError(missing)
         raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
     return lines
 

@@ -33,7 +33,7 @@ from weir_operator.flink.answers import (
     Subtask,
     TaskManager,
 )
-from weir_operator.flink.causes import root_cause
+from weir_operator.flink.causes import find_missing_class, root_cause
 from weir_operator.flink.scripts import read_failure, read_refusal
 from weir_operator.flink.transport import (
     FlinkTransport,
@@ -378,11 +378,9 @@ def _describe_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
     refusal = read_refusal(trace)
     if refusal is not None:
         return refusal
-    if entry_class is not None and f"ClassNotFoundException: {entry_class}" in trace:
-        return (
-            "spec.flink.job.entryClass: expected a class of the job's jar, got "
-            f"{entry_class!r}; correct it"
-        )
+    missing = find_missing_class(trace, entry_class)
+    if missing is not None:
+        return missing
     if "Main-Class" in trace and "program-class" in trace:
         return (
             "spec.flink.job.entryClass: expected the class whose main to run, got "

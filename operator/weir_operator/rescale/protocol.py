@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.scripts import is_script
 from weir_operator.rescale.flow import Reading
@@ -182,13 +182,17 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
     """Return the change with the graph of the revision that it leads to.
 
     A graph that cannot be read stops nothing: every operator is then taken to use managed memory,
-    and a program that cannot run says so when it is submitted.
+    and a program that cannot run says so when it is submitted. Only a jar without the class to run
+    can never run.
 
     Args:
         journal: Before TaskManagers are started; the JobManager is that of the revision, with its
             jar.
         jobs: Who asks Flink.
         spec: How the job is submitted at the revision.
+
+    Raises:
+        NoSuchClassError: The jar does not have the class to run; nothing has been started.
     """
     revision = journal.revision
     # On one machine memory is not scarce enough to be worth a second run of the program.
@@ -204,6 +208,8 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
             operators=tuple(spec.vertices or spec.parallelism_arguments),
             whole_job=None if spec.vertices else spec.whole_job,
         )
+    except NoSuchClassError:
+        raise
     except (TemporaryError, PermanentError) as error:
         log.warning("graph not read", change=journal.id, failure=str(error))
         return journal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
 from weir_operator.flink import programs
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
@@ -49,6 +49,24 @@ async def test_a_plan_is_asked_for_again_only_where_that_may_help(monkeypatch, m
         await programs.read_plan(
             FlinkRest("http://no"), "x.jar", entry_class=None, arguments=(), configuration={}
         )
+
+
+async def test_a_jar_without_the_class_to_run_is_told_from_a_program_that_may_run(monkeypatch):
+    async def answer(*arguments, **options):
+        return "Caused by: java.lang.ClassNotFoundException: example.Tripz\n\tat dev.weir.ReadGraph"
+
+    monkeypatch.setattr(programs, "ask_program", answer)
+
+    for entry_class, error in (("example.Tripz", NoSuchClassError), ("example.T", PermanentError)):
+        with pytest.raises(PermanentError, match=r"example\.Tripz") as raised:
+            await programs.read_plan(
+                FlinkRest("http://no"),
+                "x.jar",
+                entry_class=entry_class,
+                arguments=(),
+                configuration={},
+            )
+        assert type(raised.value) is error
 
 
 def test_what_a_python_program_printed_last_is_its_error():

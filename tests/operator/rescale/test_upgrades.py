@@ -6,7 +6,9 @@ from tests.operator.rescale.bench import NAMES, ONE, Bench
 from tests.operator.rescale.fakes import (
     ControllerDied,
 )
+from weir_operator.errors import NoSuchClassError
 from weir_operator.rescale.journal import Kind, Step
+from weir_operator.runtime.places import Place
 from weir_operator.runtime.revision import AgentImage, Revision
 
 OLD = Revision(arguments=("--window", "5m"), parallelism_arguments=NAMES)
@@ -129,3 +131,21 @@ async def test_only_one_revision_is_kept_in_the_status_between_upgrades():
     journal = bench.store.load().rescale
     assert journal is not None
     assert journal.revision is None
+
+
+async def test_a_jar_without_the_class_to_run_is_found_before_a_task_manager_is_started(
+    monkeypatch,
+):
+    bench = Bench(arguments=NEW.arguments)
+    revision = NEW.model_copy(update={"places": {"small": Place(memory=1024)}})
+
+    async def read_graph(**program):
+        raise NoSuchClassError("expected a class of the job's jar, got 'example.Tripz'")
+
+    monkeypatch.setattr(bench.world, "read_graph", read_graph)
+
+    end = await bench.change(ONE, Kind.START, revision=revision)
+
+    assert end.step is Step.FAILED
+    assert "'example.Tripz'" in (end.failure or "")
+    assert bench.world.alive == {}
