@@ -12,8 +12,6 @@ from weir_operator.runtime.kubernetes.changes import Changes
 
 pytestmark = pytest.mark.kubernetes_api
 
-PATIENCE = 30.0
-
 
 def a_pod(app, number=0):
     return {
@@ -25,8 +23,8 @@ def a_pod(app, number=0):
     }
 
 
-async def until(condition, patience=PATIENCE):
-    async with asyncio.timeout(patience):
+async def until(condition):
+    async with asyncio.timeout(30.0):
         while not condition():
             await asyncio.sleep(0.02)
 

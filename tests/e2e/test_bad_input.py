@@ -16,7 +16,7 @@ def weir_local(tmp_path):
     """Run `weir local` on a manifest."""
     (tmp_path / "job.jar").write_bytes(b"")
 
-    def run(*, policy="queueing", state=tmp_path / "state"):
+    def run(*arguments, policy="queueing", state=tmp_path / "state"):
         manifest = tmp_path / "app.yaml"
         spec = {
             "flink": {"job": {"jar": "job.jar"}},
@@ -33,7 +33,7 @@ def weir_local(tmp_path):
         manifest.write_text(yaml.safe_dump(document))
         command = [sys.executable, "-m", "weir_cli.main", "local", str(manifest)]
         return subprocess.run(
-            [*command, "--state", str(state)],
+            [*command, "--state", str(state), *arguments],
             capture_output=True,
             text=True,
             timeout=60,
@@ -45,6 +45,17 @@ def weir_local(tmp_path):
 
 def test_a_manifest_that_cannot_be_right_ends_in_one_sentence(weir_local):
     assert_one_sentence(weir_local(policy="oracle"), "queueing", "'oracle'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--duration", "soon"], ("--duration", "'soon'", "200ms")),
+        (["--job-args", '"x'], ("--job-args", "close the quotes")),
+    ],
+)
+def test_an_option_that_cannot_be_read_ends_in_one_sentence(weir_local, arguments, said):
+    assert_one_sentence(weir_local(*arguments), *said)
 
 
 def test_a_state_folder_that_is_a_file_ends_in_one_sentence(weir_local, tmp_path):

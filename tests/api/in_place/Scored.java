@@ -1,5 +1,5 @@
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.api.common.functions.RichMapFunction;
+import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
 import org.apache.flink.connector.datagen.source.DataGeneratorSource;
@@ -8,8 +8,8 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 
 /**
- * A job whose work takes another time with several subtasks, as one does whose state then fits into
- * its caches. Arguments: records per second, milliseconds per record alone, and with several.
+ * A job that works for a while on each record. Arguments: records per second, milliseconds per
+ * record.
  */
 public final class Scored {
     private Scored() {}
@@ -28,7 +28,7 @@ public final class Scored {
                         "numbers")
                 .setParallelism(1)
                 .keyBy(number -> number % 64)
-                .map(new Work(Long.parseLong(args[1]), Long.parseLong(args[2])))
+                .map(new Work(Long.parseLong(args[1])))
                 .name("score")
                 .rebalance()
                 .sinkTo(new DiscardingSink<>())
@@ -37,19 +37,16 @@ public final class Scored {
         env.execute("scored");
     }
 
-    private static final class Work extends RichMapFunction<Long, Long> {
-        private final long alone;
-        private final long together;
+    private static final class Work implements MapFunction<Long, Long> {
+        private final long takes;
 
-        private Work(long alone, long together) {
-            this.alone = alone;
-            this.together = together;
+        private Work(long takes) {
+            this.takes = takes;
         }
 
         @Override
         public Long map(Long number) throws Exception {
-            int subtasks = getRuntimeContext().getTaskInfo().getNumberOfParallelSubtasks();
-            Thread.sleep(subtasks == 1 ? alone : together);
+            Thread.sleep(takes);
             return number;
         }
     }

@@ -1,4 +1,4 @@
-"""In mode Auto, the loops scale the job of a FlinkDeployment, judge it, and take back what is bad.
+"""In mode Auto, the loops scale the job of a FlinkDeployment, and keep its parallelism.
 
 The stand-in for the operator does not run here: of Flink 2.x, Weir itself tells the running job.
 """
@@ -44,18 +44,18 @@ def scored_jar(tmp_path_factory):
 class Auto:
     """A StreamApp in mode Auto, with what it has said and done."""
 
-    def __init__(self, api, kube, folder, *, objective, most, policy="queueing"):
+    def __init__(self, api, kube, folder):
         app = a_stream_app(
             mode="Auto",
             flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}},
-            objective={"responseTime": objective},
+            objective={"responseTime": "200ms"},
             nodePools=[{"name": "taskmanagers", "price": 0.04}],
             operators=[
                 {"name": "source-numbers", "maxReplicas": 1},
-                {"name": "score", "maxReplicas": most},
+                {"name": "score", "maxReplicas": 3},
                 {"name": "nowhere-writer", "maxReplicas": 1},
             ],
-            operatorManager={"interval": f"{INTERVAL}s", "policy": {"name": policy}},
+            operatorManager={"interval": f"{INTERVAL}s", "policy": {"name": "queueing"}},
         )
         metadata = app.metadata.model_copy(update={"namespace": kube.namespace})
         self.store = MemoryStatusStore()
@@ -93,8 +93,8 @@ class Auto:
 
 
 @asynccontextmanager
-async def running(api, kube, folder, **asked):
-    auto = Auto(api, kube, folder, **asked)
+async def running(api, kube, folder):
+    auto = Auto(api, kube, folder)
     task = asyncio.create_task(auto.app.run(auto.stop))
     try:
         yield auto
@@ -111,9 +111,9 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
     api = WithService(api, adaptive_flink.ports[0])
     async with FlinkRest(adaptive_flink.url) as rest:
         jar = await rest.upload_jar(str(scored_jar))
-        await rest.run_jar(jar, job_id=JOB, arguments=["130", "10", "10"], parallelism=1)
+        await rest.run_jar(jar, job_id=JOB, arguments=["130", "10"], parallelism=1)
         await parallelism_of(rest)
-        async with running(api, kube, tmp_path / "state", objective="200ms", most=3) as auto:
+        async with running(api, kube, tmp_path / "state") as auto:
 
             async def is_done():
                 return auto.ended(Step.DONE)
@@ -123,7 +123,7 @@ async def test_an_overloaded_job_is_scaled_out_and_keeps_its_parallelism_over_a_
             wanted = (await read_flink_deployment(api, kube.namespace, "trips")).overrides
             # As the operator does with an upgrade, but for the overrides, which 2.x ignores.
             await rest.cancel(JOB)
-            await rest.run_jar(jar, job_id=LATER, arguments=["130", "10", "10"], parallelism=1)
+            await rest.run_jar(jar, job_id=LATER, arguments=["130", "10"], parallelism=1)
 
             async def is_restored():
                 told = auto.told("ParallelismRestored")

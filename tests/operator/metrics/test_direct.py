@@ -18,9 +18,7 @@ from weir_operator.metrics import direct, names
 from weir_operator.metrics.direct import DirectSource
 
 OURS = f'{names.RECORDS_IN}{{weir_app="streams_trips",tm_id="a_0",}}'
-FOREIGN = f'{names.RECORDS_IN}{{weir_app="other",tm_id="b_0",}}'
 READ_LABELS = [label for label in names.LABELS if label not in (names.APP_LABEL, "quantile")]
-UNREAD = 'flink_taskmanager_Status_JVM_Threads_Count{weir_app="streams_trips",}'
 
 
 class Clock:
