@@ -61,10 +61,15 @@ class Losses:
         self._replicas: Mapping[str, Replica] = {}
         self._job_manager = ""
 
-    def forget(self) -> None:
-        """Take what is found next as it is: a change has ended and started processes."""
+    def forget(self, *, job_manager: bool) -> None:
+        """Take what is found next as it is: a change has ended and started processes.
+
+        Args:
+            job_manager: Whether the change may have made another JobManager, too.
+        """
         self._deployments = None
-        self._job_manager = ""
+        if job_manager:
+            self._job_manager = ""
 
     def find(
         self,
@@ -725,7 +730,8 @@ class Lifecycle:
             end = await self._rescaler.execute(journal, self._is_asked_for, to_stop=to_stop)
         finally:
             self._changing = False
-            self._losses.forget()
+            # A rescale leaves the JobManager as it is: another one is there because it was lost.
+            self._losses.forget(job_manager=journal.kind is not Kind.RESCALE)
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not start")

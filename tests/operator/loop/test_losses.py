@@ -76,12 +76,23 @@ async def test_a_process_that_is_not_known_for_a_while_is_not_lost(steered):
 
 async def test_what_a_change_ends_and_starts_is_no_loss(steered):
     stage, lifecycle = steered
-    stage.world.job_manager_process = "jm-2"
 
     await lifecycle.change(ONE, "less arrives")
     await lifecycle.heal()
 
     assert {"TaskManagerLost", "JobManagerLost"}.isdisjoint(stage.reasons)
+
+
+async def test_a_job_manager_that_was_lost_while_the_job_was_rescaled_is_told_of(steered):
+    stage, lifecycle = steered
+    stage.world.job_manager_process = "jm-2"
+
+    await lifecycle.change(ONE, "less arrives")
+    await lifecycle.heal()
+    await lifecycle.heal()
+
+    assert stage.reasons.count("JobManagerLost") == 1
+    assert "TaskManagerLost" not in stage.reasons
 
 
 async def test_what_weir_ends_because_nothing_claims_it_is_no_loss(steered):
