@@ -226,17 +226,20 @@ async def test_a_controller_of_one_namespace_reads_that_namespace_and_no_other_o
         await guest.get("/api/v1/namespaces/kube-system")
 
 
+LABELS = {"app.kubernetes.io/name": "weir"}
+CONTAINERS = {"containers": [{"name": "controller", "image": "weir"}]}
 CONTROLLERS = {
     "metadata": {"name": "weir"},
     "spec": {
         "replicas": 1,
-        "selector": {"matchLabels": {"app.kubernetes.io/name": "weir"}},
-        "template": {
-            "metadata": {"labels": {"app.kubernetes.io/name": "weir"}},
-            "spec": {"containers": [{"name": "controller", "image": "weir"}]},
-        },
+        "selector": {"matchLabels": LABELS},
+        "template": {"metadata": {"labels": LABELS}, "spec": CONTAINERS},
     },
 }
+
+
+def a_pod(name, labels=LABELS):
+    return {"metadata": {"name": name, "labels": labels}, "spec": CONTAINERS}
 
 
 async def test_the_hook_of_the_removal_waits_for_the_end_of_the_controllers_pods(kube, connected):
@@ -248,9 +251,7 @@ async def test_the_hook_of_the_removal_waits_for_the_end_of_the_controllers_pods
     await kube.create(place, CONTROLLERS)
     account = f"/api/v1/namespaces/{kube.namespace}/serviceaccounts"
     await kube.create(account, {"metadata": {"name": "default"}})  # as its controller would
-    template = CONTROLLERS["spec"]["template"]
-    for name, labels in (("weir-0", template["metadata"]["labels"]), ("other", {})):
-        pod = {**template, "metadata": {"name": name, "labels": labels}}
+    for pod in (a_pod("weir-0"), a_pod("other", {})):
         assert (await kube.create(pods, pod)).status == 201
 
     removing = asyncio.create_task(
@@ -265,8 +266,7 @@ async def test_the_hook_of_the_removal_waits_for_the_end_of_the_controllers_pods
 
     assert not ended
     assert wanted == 0
-    pod = {**template, "metadata": {"name": "weir-1", **template["metadata"]}}
-    assert (await kube.create(pods, pod)).status == 201
+    assert (await kube.create(pods, a_pod("weir-1"))).status == 201
     with pytest.raises(TemporaryError, match=r"still there: weir-1; uninstall with --no-hooks"):
         await stop_controllers(
             guest, namespace=kube.namespace, deployment="weir", limit=0.0, clock=SystemClock()
