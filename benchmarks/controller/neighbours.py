@@ -15,8 +15,11 @@ import asyncio
 import gzip
 import itertools
 import json
+import math
+import os
 import re
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,9 +33,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from benchmarks.choices import choose_count
 from benchmarks.controller.scale import stage, world
-from benchmarks.controller.scale.machine import Process
 from benchmarks.figures import Figure, at_least, at_most
 from tests.api.assets import find_or_build_assets
 from tests.api.client import Answer, Kube, session_for
@@ -50,21 +51,14 @@ from weir_operator.wiring.loops import state_directory
 ABOUT = "a StreamApp beside one that sends every kind of hostile input: ticks, memory, restarts"
 DURATION = "35 min"
 
-INPUTS = choose_count("WEIR_NEIGHBOURS", 1000)
-"""How many are sent at most."""
-HEALTHY, HOSTILE = 0, 1
-"""Numbers of the jobs."""
-INTERVAL = 5.0
-"""Seconds between two ticks."""
-CALM = 24 * INTERVAL
-"""Seconds that are measured before the first input."""
-WITHIN = 20.0
-"""Seconds in which an input must be asked for and answered by a condition."""
+INPUTS = int(os.environ.get("WEIR_NEIGHBOURS", "1000"))  # that are sent at most
+HEALTHY, HOSTILE = 0, 1  # numbers of the jobs
+INTERVAL = 5.0  # seconds between two ticks
+CALM = 24 * INTERVAL  # seconds before the first input
+WITHIN = 20.0  # seconds in which an input must be asked for and answered by a condition
+# Large, and nothing to complain about.
 LEGAL = ("manifest pairs at the limit", "manifest arguments", "manifest environment")
-"""Large, and nothing to complain about."""
-CHART_MEMORY = 768.0
-"""MiB that the chart allows the controller."""
-MIB = 2**20
+MIB, CHART_MEMORY = 2**20, 768.0  # the latter in MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +66,15 @@ class Input:
     """One thing that the hostile StreamApp does."""
 
     name: str
-    door: str
-    """End of the path that answers with it; empty where the API server gets it."""
+    door: str  # end of the path that answers with it; empty where the API server gets it
     status: int = 200
-    body: bytes = b""
-    """As gzip."""
-    patch: Mapping[str, Any] = field(default_factory=dict)
-    """Of the StreamApp, a JSON merge patch."""
+    body: bytes = b""  # as gzip
+    patch: Mapping[str, Any] = field(default_factory=dict)  # of the StreamApp, a merge patch
 
 
 def list_inputs() -> list[Input]:
     """Return every input, one door after the other."""
-    doors = ("/jars", "/jobs/overview", "/jobs/ID", "/vertices/v-op0", "/checkpoints")
+    doors = ("/jobs/overview", "/jobs/ID", "/vertices/v-op0", "/vertices/v-op9", "/checkpoints")
     answers = [
         Input(f"{door} {name} ({status})", door, status, body)
         for door in doors
@@ -105,7 +96,6 @@ def _answers() -> Iterator[tuple[str, bytes]]:
         trace = json.dumps({"errors": [text * (900_000 // len(text))]}).replace("\\\\n", "\\n")
         yield f"trace of {name}", gzip.compress(trace.encode(), 1)
     others = {
-        "nothing": b"",
         "null": b"null",
         "a list": b"[1]",
         "no fields": b"{}",
@@ -114,7 +104,6 @@ def _answers() -> Iterator[tuple[str, bytes]]:
         "a page": b"<html>",
         "no UTF-8": b'{"a":"\xff\xfe"}',
         "a large number": b'{"jobs":' + b"9" * 4_000 + b"}",
-        "no number": b'{"jobs":NaN}',
         "other types": b'{"jobs":1,"files":{},"vertices":"x","subtasks":[[1]],"counts":null}',
         "names": json.dumps({"vertices": [{"id": "v", "name": "x" * 900_000}]}).encode(),
     }
@@ -187,6 +176,7 @@ class Neighbours(world.Jobs):
     """The jobs of `scale`, one of which answers as it is told."""
 
     _input, _asked = Input("", ""), 0
+    _hosts: Mapping[str, int] = {}  # numbers of jobs by the address of their JobManager
 
     def application(self) -> web.Application:
         application = super().application()
@@ -203,22 +193,20 @@ class Neighbours(world.Jobs):
             return web.Response()
         if path == "/asked":
             return web.Response(text=str(self._asked))
-        job = re.search(r"app-(\d+)", path)
-        number = int(job[1]) if job else -1
+        if path == "/hosts":
+            self._hosts = await request.json()
+            return web.Response()
+        host = path.removeprefix("/flink/").partition("/")[0]
+        number = self._hosts.get(host, -1)
         door = re.sub(r"/jobs/[0-9a-f]{32}$", "/jobs/ID", path)
         if number == HOSTILE and self._input.door and door.endswith(self._input.door):
             self._asked += 1
-            headers = {"Content-Encoding": "gzip"}
-            return web.Response(status=self._input.status, body=self._input.body, headers=headers)
-        if path.endswith("/metrics"):
-            return await self.metrics(request.clone(rel_url=f"/metrics/{number}"))
+            body, status = self._input.body, self._input.status
+            return web.Response(status=status, body=body, headers={"Content-Encoding": "gzip"})
+        if path.endswith("/metrics") and number >= 0:
+            request.match_info["number"] = str(number)
+            return await self.metrics(request)
         return await handler(request)
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        number = int(request.path.rpartition("/")[2])
-        records = world.records_until(number, time.time())
-        lines = (f"{series} {factor * records:.3f}\n" for series, factor in world._series(number))
-        return web.Response(text="".join(lines))
 
 
 def run_controller(address: str, state: str, port: int) -> None:
@@ -226,13 +214,8 @@ def run_controller(address: str, state: str, port: int) -> None:
     setattr(job_manager, "url", lambda host, _, path="": f"{address}/flink/{host}{path}")  # noqa: B010
     accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = 1.0
     send_logs_to_stderr(as_json=True)
-    settings = ControllerSettings(
-        identity="neighbours",
-        own_namespace="weir",
-        state=Path(state),
-        health_port=port,
-        health_host="127.0.0.1",
-    )
+    settings = ControllerSettings(identity="neighbours", own_namespace="weir", state=Path(state),
+                                  health_port=port, health_host="127.0.0.1")  # fmt: skip
     asyncio.run(run_on_cluster(settings))
 
 
@@ -251,23 +234,22 @@ def run() -> list[Figure]:
         asyncio.run(stage.set_stage(plane, 2))
         spec = {"operatorManager": {"interval": f"{INTERVAL:g}s", "policy": {"name": "queueing"}}}
         for number in (HEALTHY, HOSTILE):
-            asyncio.run(change(plane, number, {"spec": spec}))
+            ask(plane, path_of(number), {"spec": spec})
         log, state = folder / "controller.log", folder / "state"
         environment = {"KUBECONFIG": str(plane.kubeconfig(folder)), "MALLOC_ARENA_MAX": "2"}
         command = (*me, "controller", address, str(state), str(port))
         started = stack.enter_context(stage.running(command, log, environment))
-        process = Process(started.pid)
         key = f"{world.namespace_of(HEALTHY)}/{world.name_of(HEALTHY)}"
         records = state_directory(state, key) / RECORDS
-        wait_for_ticks(records, process)
+        wait_for_ticks(records)
+        hosts = json.dumps(find_hosts(plane)).encode()
+        urllib.request.urlopen(f"{address}/hosts", data=hosts).close()
         calm = time.time()
         time.sleep(CALM)
-        with process.watched():
-            began = time.time()
-            unanswered = [each.name for each in chosen if not send(each, address, plane, process)]
-            ended = time.time()
+        began = time.time()
+        unanswered = [each.name for each in chosen if not send(each, address, plane, started)]
         print(f"not answered by a condition or a refusal: {unanswered}", flush=True)
-        before, beside = delays(records, calm, began), delays(records, began, ended)
+        before, beside = delays(records, calm, began), delays(records, began, time.time())
         return [
             at_least(figure="inputs sent", value=float(len(chosen)), unit="",
                      limit=min(INPUTS, 200)),
@@ -278,23 +260,24 @@ def run() -> list[Figure]:
                     value=max(beside) - max(before), unit="s", limit=1.0),
             at_most(figure="ticks missed", value=float(sum(each > INTERVAL / 2 for each in beside)),
                     unit="", limit=0),
-            at_most(figure="memory of the controller", value=process.highest, unit="MiB",
+            at_most(figure="memory of the controller", value=peak_memory(started.pid), unit="MiB",
                     limit=CHART_MEMORY),
             at_most(figure="restarts and lost terms",
                     value=float(log.read_text().count("term over")), unit="", limit=0),
         ]  # fmt: skip
 
 
-def send(each: Input, address: str, plane: ControlPlane, process: Process) -> bool:
+def send(each: Input, address: str, plane: ControlPlane, process: subprocess.Popen[bytes]) -> bool:
     """Send an input; return whether it was refused, or a condition speaks of it."""
     began = time.monotonic()
-    if each.patch and asyncio.run(change(plane, HOSTILE, each.patch)).status != 200:
+    if each.patch and ask(plane, path_of(HOSTILE), each.patch).status != 200:
         return True  # refused
     url = f"{address}/input?door={each.door}&status={each.status}"
     urllib.request.urlopen(url, data=each.body).close()
     while time.monotonic() - began < WITHIN:
         time.sleep(1.0)
-        process.check()
+        if process.poll() is not None:
+            raise RuntimeError("The controller has ended")
         asked = int(urllib.request.urlopen(f"{address}/asked").read())
         if (asked or each.patch) and is_told(plane):
             return True
@@ -302,31 +285,49 @@ def send(each: Input, address: str, plane: ControlPlane, process: Process) -> bo
     return each.name in LEGAL
 
 
-async def change(plane: ControlPlane, number: int, patch: Mapping[str, Any]) -> Answer:
-    """Patch a StreamApp; return what the API server answers."""
+def ask(plane: ControlPlane, path: str, patch: Mapping[str, Any] | None = None) -> Answer:
+    """Return what the API server answers, after a patch if there is one."""
+
+    async def send() -> Answer:
+        async with session_for(certificate=plane.certificate, token=ADMIN) as session:
+            kube = Kube(session, url=plane.url, namespace="", kubeconfig=Path())
+            return await (kube.get(path) if patch is None else kube.merge(path, patch))
+
+    return asyncio.run(send())
+
+
+def path_of(number: int) -> str:
     name, namespace = world.name_of(number), world.namespace_of(number)
-    path = f"/apis/weir.dev/v1alpha1/namespaces/{namespace}/streamapps/{name}"
-    async with session_for(certificate=plane.certificate, token=ADMIN) as session:
-        kube = Kube(session, url=plane.url, namespace="", kubeconfig=Path())
-        return await kube.merge(path, patch)
+    return f"/apis/weir.dev/v1alpha1/namespaces/{namespace}/streamapps/{name}"
+
+
+def find_hosts(plane: ControlPlane) -> Mapping[str, int]:
+    """Return the numbers of the jobs by the address of their JobManager's Service."""
+    services = ask(plane, "/api/v1/services").body["items"]
+    found = {each["spec"]["clusterIP"]: each["metadata"]["name"] for each in services}
+    return {host: int(name[4:8]) for host, name in found.items() if name.startswith("app-")}
 
 
 def is_told(plane: ControlPlane) -> bool:
     """Return whether a condition of the hostile StreamApp is not as it should be."""
-    status = asyncio.run(change(plane, HOSTILE, {})).body.get("status", {})
+    found = ask(plane, path_of(HOSTILE)).body.get("status", {}).get("conditions", ())
     told = {"Ready", "Deciding", "MetricsHealthy", "WithinLimits"}
-    found = status.get("conditions", ())
     return any(each["type"] in told and each["status"] == "False" for each in found)
 
 
-def wait_for_ticks(records: Path, process: Process) -> None:
+def wait_for_ticks(records: Path) -> None:
     """Wait until the healthy StreamApp has ticked some times."""
     for _ in range(300):
-        process.check()
         if records.exists() and len(ticks(records)) >= 4:
             return
         time.sleep(1.0)
     raise RuntimeError("Expected four ticks of the healthy StreamApp within five minutes")
+
+
+def peak_memory(pid: int) -> float:
+    """Return the most MiB that a process has held."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) / 1024 if found else math.inf
 
 
 def ticks(records: Path) -> Sequence[float]:
