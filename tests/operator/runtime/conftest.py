@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from weir_operator.flink.commands import Installation
-from weir_operator.flink.jars import build_jar, find_java, flink_home
+from weir_operator.flink.jars import JARS, PROGRAMS, build_jar, find_java, flink_home
+from weir_operator.flink.programs import JAR
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 
 SPEEDS = {"small/250m": 0.5, "small/500m": 1.0, "large/1": 2.0}
@@ -49,3 +53,16 @@ def settings_of(
         )
 
     return settings
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lone_job_manager(settings_of: Callable[[str], LocalSettings]) -> AsyncIterator[FlinkRest]:
+    """The client of a JobManager that has Weir's programs and no TaskManager."""
+    build_jar(PROGRAMS, JARS / JAR)
+    runtime = await LocalRuntime.open(settings_of("alone"))
+    try:
+        await runtime.ensure_job_manager()
+        async with FlinkRest(runtime.rest_url) as rest:
+            yield rest
+    finally:
+        await runtime.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_example, build_jar
+from weir_operator.flink.jars import REPOSITORY, build_example, build_jar
 from weir_operator.flink.job_graph import (
     NO_LIMIT,
     JobGraph,
@@ -15,9 +15,7 @@ from weir_operator.flink.job_graph import (
     parse_graph,
     parse_plan,
 )
-from weir_operator.flink.programs import JAR, read_graph, read_lines, read_plan
-from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.flink.programs import read_graph, read_lines, read_plan
 
 OPERATORS = ("source", "bid", "count", "sink")
 LINES = (
@@ -55,10 +53,13 @@ def test_half_an_answer_is_none():
 
 
 @pytest.mark.flink
-async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothing(settings_of):
-    build_jar(PROGRAMS, JARS / JAR)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothing(
+    lone_job_manager,
+):
+    rest = lone_job_manager
     trace = str(REPOSITORY / "examples/hotitems/trace.txt")
-    runtime = await LocalRuntime.open(settings_of("graph"))
+    before = await rest.jars()
 
     async def read(backend, *arguments):
         return await read_graph(
@@ -72,17 +73,12 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
             whole_job=None,
         )
 
-    try:
-        await runtime.ensure_job_manager()
-        async with FlinkRest(runtime.rest_url) as rest:
-            jar = await rest.upload_jar(str(build_example("hotitems")))
-            rocksdb = await read("rocksdb", "--trace", trace)
-            on_heap = await read("hashmap", "--trace", trace)
-            with pytest.raises(PermanentError, match="'trace'"):
-                await read("hashmap")
-            jobs, jars = await rest.jobs(), await rest.jars()
-    finally:
-        await runtime.close()
+    jar = await rest.upload_jar(str(build_example("hotitems")))
+    rocksdb = await read("rocksdb", "--trace", trace)
+    on_heap = await read("hashmap", "--trace", trace)
+    with pytest.raises(PermanentError, match="'trace'"):
+        await read("hashmap")
+    jobs, jars = await rest.jobs(), await rest.jars()
 
     assert rocksdb.managed == {"source": False, "bid": False, "count": True, "sink": True}
     assert on_heap.managed == dict.fromkeys(OPERATORS, False)
@@ -92,28 +88,25 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
         ("count", "sink", 1),
     }
     assert jobs == ()
-    assert jars == (jar,)
+    assert {*jars} - {*before} == {jar}
 
 
 @pytest.mark.flink
-async def test_a_real_jobmanager_tells_that_a_program_submits_several_jobs(settings_of, tmp_path):
-    build_jar(PROGRAMS, JARS / JAR)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_real_jobmanager_tells_that_a_program_submits_several_jobs(
+    lone_job_manager, tmp_path
+):
+    rest = lone_job_manager
     source = Path(__file__).parent / "SeveralJobs.java"
     program = build_jar((source,), tmp_path / "several-jobs.jar", entry_class="SeveralJobs")
-    runtime = await LocalRuntime.open(settings_of("several"))
 
     async def read(jobs):
         plan = await read_plan(rest, jar, entry_class=None, arguments=(jobs,), configuration={})
         return plan.several_jobs
 
-    try:
-        await runtime.ensure_job_manager()
-        async with FlinkRest(runtime.rest_url) as rest:
-            jar = await rest.upload_jar(str(program))
-            found = {jobs: await read(jobs) for jobs in ("one", "awaited", "two", "tables")}
-            submitted = await rest.jobs()
-    finally:
-        await runtime.close()
+    jar = await rest.upload_jar(str(program))
+    found = {jobs: await read(jobs) for jobs in ("one", "awaited", "two", "tables")}
+    submitted = await rest.jobs()
 
     assert found == {"one": False, "awaited": False, "two": True, "tables": True}
     assert submitted == ()

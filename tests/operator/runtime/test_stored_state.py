@@ -9,15 +9,11 @@ import pytest
 from tests.operator.runtime.snapshots import write_metadata
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.configuration import Storage
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
-from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.stored_state import (
     list_snapshots,
     read_answer,
     remove_empty_folders,
 )
-from weir_operator.runtime.local.runtime import LocalRuntime
 
 JOB = "a1b2c3" + "0" * 26
 TRACE = """<Exception on server side:
@@ -57,10 +53,10 @@ def test_what_is_no_whole_answer_is_no_empty_storage(trace):
 
 
 @pytest.mark.flink
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_real_jobmanager_finds_the_complete_state_of_a_job_that_it_never_knew(
-    settings_of, tmp_path
+    lone_job_manager, tmp_path
 ):
-    build_jar(PROGRAMS, JARS / JAR)
     storage = Storage(checkpoints=f"file:{tmp_path}/chk", savepoints=f"file:{tmp_path}/svp")
     folders = (
         tmp_path / "chk" / JOB / "chk-3",
@@ -72,16 +68,10 @@ async def test_a_real_jobmanager_finds_the_complete_state_of_a_job_that_it_never
         os.utime(folder / "_metadata", (when, when))  # a clock that went back tells otherwise
     (tmp_path / "chk" / JOB / "chk-4").mkdir()  # begun, never completed
     nowhere = Storage(checkpoints="file:/none", savepoints="file:/none")
-    runtime = await LocalRuntime.open(settings_of("state"))
 
-    try:
-        await runtime.ensure_job_manager()
-        async with FlinkRest(runtime.rest_url) as rest:
-            found = await list_snapshots(rest, JOB, storage)
-            none = await list_snapshots(rest, "f" * 32, nowhere)
-            jars = await rest.jars()
-    finally:
-        await runtime.close()
+    found = await list_snapshots(lone_job_manager, JOB, storage)
+    none = await list_snapshots(lone_job_manager, "f" * 32, nowhere)
+    jars = await lone_job_manager.jars()
 
     assert found == (f"file:{folders[1]}", f"file:{folders[0]}")
     assert none == ()
@@ -89,10 +79,10 @@ async def test_a_real_jobmanager_finds_the_complete_state_of_a_job_that_it_never
 
 
 @pytest.mark.flink
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_real_jobmanager_removes_folders_only_where_nothing_is_in_them(
-    settings_of, tmp_path
+    lone_job_manager, tmp_path
 ):
-    build_jar(PROGRAMS, JARS / JAR)
     storage = Storage(checkpoints=f"file:{tmp_path}/chk", savepoints=f"file:{tmp_path}/svp")
     empty, with_state, shared, running = ("0" * 32, "1" * 32, "2" * 32, "3" * 32)
     for job in (empty, with_state, shared, running):
@@ -100,14 +90,8 @@ async def test_a_real_jobmanager_removes_folders_only_where_nothing_is_in_them(
         (tmp_path / "chk" / job / "taskowned").mkdir()
     (tmp_path / "chk" / with_state / "chk-7").mkdir()
     (tmp_path / "chk" / shared / "shared" / "part").write_text("x")
-    runtime = await LocalRuntime.open(settings_of("state"))
 
-    try:
-        await runtime.ensure_job_manager()
-        async with FlinkRest(runtime.rest_url) as rest:
-            await remove_empty_folders(rest, (empty, with_state, shared, "4" * 32), storage)
-    finally:
-        await runtime.close()
+    await remove_empty_folders(lone_job_manager, (empty, with_state, shared, "4" * 32), storage)
 
     left = {folder.name for folder in (tmp_path / "chk").iterdir()}
     assert left == {with_state, shared, running}

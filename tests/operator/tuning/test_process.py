@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import textwrap
+import threading
 
 import psutil
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from tests.operator.tuning.fakes import a_request
 from weir_operator.tuning.process import WORKER, ProcessTuner
 from weir_operator.tuning.protocol import (
+    REFUSED,
     TuningLostError,
     TuningRefusedError,
     pack_request,
     read_answer,
 )
+from weir_operator.tuning.worker import answer_file
 
 LONG = 800.0
 """Seconds: on a busy machine, kernels that were never compiled there take minutes."""
@@ -85,13 +88,21 @@ async def test_a_tiny_work_is_done_in_another_process_that_has_no_torch(tmp_path
     assert answer.trained == {}
 
 
-@pytest.mark.timeout(LONG + 60)
-async def test_work_that_cannot_be_done_is_refused_with_a_sentence(tmp_path):
-    tuner = ProcessTuner(tmp_path, deadline=LONG)
+def test_work_that_cannot_be_done_is_answered_with_a_sentence(tmp_path, capsys):
     too_long = a_request().model_copy(update={"slots": 10_000})
+    (tmp_path / "work").write_bytes(pack_request(too_long))
 
-    with pytest.raises(TuningRefusedError, match="Expected at most 200 slots"):
-        await tuner.tune(too_long, name="v1")
+    status = answer_file(tmp_path / "work", tmp_path, printed=False, stop=threading.Event())
+
+    assert status == REFUSED
+    assert "Expected at most 200 slots" in capsys.readouterr().err
+
+
+async def test_a_refusal_of_the_process_is_one_of_the_tuning_with_its_sentence(tuner_of):
+    tuner = tuner_of(f"sys.exit(print('Expected less', file=sys.stderr) or {REFUSED})")
+
+    with pytest.raises(TuningRefusedError, match="Expected less"):
+        await tuner.tune(a_request(), name="v1")
 
 
 async def test_a_process_that_is_killed_is_a_lost_tuning(tuner_of):
