@@ -5,8 +5,8 @@ itself. After a calm, the JobManager and the reporter of one job answer with one
 input after the other, and its manifest and its objects are changed to such ones. What counts is
 how punctual the other StreamApp's ticks stay, by its own records, compared with the calm.
 
-`WEIR_NEIGHBOURS=20` sends so many of the inputs, evenly chosen. An answer that is too large is
-asked for again after a second, so that all inputs have their turn: more often than in reality.
+`WEIR_NEIGHBOURS=20` sends so many of the inputs, evenly chosen. What has failed is asked for
+again after a second, so that all inputs have their turn: more often than in reality.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from tests.api.assets import find_or_build_assets
 from tests.api.client import Answer, Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
 from weir_operator import accounts
+from weir_operator.kubernetes.app import task
 from weir_operator.kubernetes.process.logs import send_logs_to_stderr
 from weir_operator.kubernetes.process.running import run_on_cluster
 from weir_operator.kubernetes.process.settings import ControllerSettings
@@ -212,7 +213,7 @@ class Neighbours(world.Jobs):
 def run_controller(address: str, state: str, port: int) -> None:
     """Run Weir's own controller, but for addresses of JobManagers, until it is told to end."""
     setattr(job_manager, "url", lambda host, _, path="": f"{address}/flink/{host}{path}")  # noqa: B010
-    accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = 1.0
+    accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = task.LONGEST_PAUSE = 1.0
     send_logs_to_stderr(as_json=True)
     settings = ControllerSettings(identity="neighbours", own_namespace="weir", state=Path(state),
                                   health_port=port, health_host="127.0.0.1")  # fmt: skip
@@ -248,7 +249,6 @@ def run() -> list[Figure]:
         time.sleep(CALM)
         began = time.time()
         unanswered = [each.name for each in chosen if not send(each, address, plane, started)]
-        print(f"not answered by a condition or a refusal: {unanswered}", flush=True)
         before, beside = delays(records, calm, began), delays(records, began, time.time())
         return [
             at_least(figure="inputs sent", value=float(len(chosen)), unit="",
