@@ -68,7 +68,6 @@ MAY_READ = {
     "tuning/protocol.py": "what `limits` let through",
     "tuning/store.py": OWN,
     "tuning/worker.py": "another process, made for one tuning",
-    "wiring/standby_advice.py": MANIFEST,
 }
 
 LIMITED = "`tests/operator/flink/test_foreign_text.py` gives it hostile texts"
