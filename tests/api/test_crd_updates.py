@@ -119,7 +119,7 @@ async def test_a_whole_status_is_kept_as_it_is_written(kube, app, path):
                 },
             }
         ],
-        "rescale": {"id": "7", "steps": [{"name": "Savepoint", "at": 1.5, "paths": ["s3://b/1"]}]},
+        "rescale": '{"id":"7","steps":[{"name":"Savepoint","at":1.5,"paths":["s3://b/1"]}]}',
         "controller": {"job_id": "ab", "deployments": {"match": {"small/1": 3}}, "failed": []},
     }
 

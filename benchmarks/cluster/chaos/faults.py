@@ -34,6 +34,7 @@ from benchmarks.cluster.chaos.world import (
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import Body, NotFoundError
+from weir_operator.kubernetes.status.store import read_journal
 
 TABLE = "weir_chaos"
 _HOOKS = ("forward", "input", "output")
@@ -218,11 +219,11 @@ def processes_of(pod: Body) -> list[int]:
 
 async def until_step(world: ChaosWorld, steps: Sequence[str]) -> None:
     """Ask for another number of replicas and wait for one of these steps, or the change's end."""
-    known = ((await world.app.status()).get("rescale") or {}).get("id")
+    known = read_journal(await world.app.status()).get("id")
     await world.ask_for_change()
 
     async def there() -> bool | None:
-        journal = (await world.app.status()).get("rescale") or {}
+        journal = read_journal(await world.app.status())
         if journal.get("id") == known:
             return None
         return True if journal.get("step") in (*steps, *ENDS) else None

@@ -33,6 +33,7 @@ from weir_operator.flink.jars import REPOSITORY
 from weir_operator.flink.programs import is_warm_up
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body
+from weir_operator.kubernetes.status.store import read_journal
 from weir_operator.runtime.kubernetes.configuration import REST_PORT
 
 LEASE = "weir-controller"
@@ -295,7 +296,7 @@ def _find_wrong_status(status: Body) -> str:
     for kind in ("Ready", "MetricsHealthy"):
         if conditions.get(kind, {}).get("status") != "True":
             return f"{kind} is not: {conditions.get(kind, {}).get('message')}"
-    step = (status.get("rescale") or {}).get("step", "Done")
+    step = read_journal(status).get("step", "Done")
     return "" if step in ("Done", "Abandoned", "RolledBack", "Failed") else f"a change is at {step}"
 
 

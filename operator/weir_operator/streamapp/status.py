@@ -186,8 +186,9 @@ class StreamAppStatus(Section):
     )
     """The state of each operator, at most the first 100. If unset, it is not known."""
 
-    rescale: dict[str, JsonValue] | None = None
-    """Journal of the current or the last change. If unset, there was none."""
+    rescale: str | None = None
+    """Journal of the current or the last change. If unset, there was none. Format: one line of
+    JSON."""
 
     controller: dict[str, JsonValue] | None = None
     """What Weir needs to resume after a crash: job, savepoints, failed deployments, budget. If

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from weir_operator.kubernetes.status.store import read_journal
+
 pytestmark = pytest.mark.kubernetes_api
 
 
@@ -17,7 +19,7 @@ async def test_an_app_is_brought_up_and_its_status_says_so(bench):
     assert ready["status"] == "True"
     assert ready["observedGeneration"] == status["observedGeneration"] == 1
     assert status["replicas"] == sum(each["replicas"] for each in status["operators"])
-    assert status["rescale"]["step"] == "Done"
+    assert read_journal(status)["step"] == "Done"
     assert status["controller"]["job_id"] == bench.dependencies.of["trips"].running()[0]
 
 

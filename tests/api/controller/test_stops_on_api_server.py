@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from weir_operator.kubernetes.app import task
+from weir_operator.kubernetes.status.store import read_journal
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -60,8 +61,8 @@ async def test_a_controller_that_is_stopped_starts_the_job_again_that_its_change
     await stopping
 
     status = (await bench.app())["status"]
-    assert status["rescale"]["step"] == "Done"
-    assert bench.dependencies.of["trips"].running() == [status["rescale"]["new_job"]]
+    assert read_journal(status)["step"] == "Done"
+    assert bench.dependencies.of["trips"].running() == [read_journal(status)["new_job"]]
     assert (await bench.condition("Ready"))["reason"] == "JobRunning"
 
 

@@ -44,7 +44,7 @@ from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
 from weir_operator.kubernetes.app.turns import Turn
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
-from weir_operator.kubernetes.status.store import StatusClient
+from weir_operator.kubernetes.status.store import StatusClient, read_journal
 from weir_operator.kubernetes.status.view import first_facts
 from weir_operator.loop.directives import (
     Directives,
@@ -89,15 +89,15 @@ def choose_pause(kind: str, before: float, *, mid_change: bool) -> float:
 
 def is_mid_change(status: Mapping[str, JsonValue]) -> bool:
     """Return whether a change is unfinished, by the StreamApp's status."""
-    journal = status.get("rescale")
-    step = journal.get("step") if isinstance(journal, dict) else None
+    journal = read_journal(status)
+    step = journal.get("step")
     return isinstance(step, str) and step in {str(each) for each in Step if not each.is_end}
 
 
 def has_stopped_the_job(status: Mapping[str, JsonValue]) -> bool:
     """Return whether an unfinished change has stopped a job that ran, by the StreamApp's status."""
-    journal = status.get("rescale")
-    if not (isinstance(journal, dict) and is_mid_change(status)):
+    journal = read_journal(status)
+    if not is_mid_change(status):
         return False
     forward = journal.get("direction", str(Direction.FORWARD)) == str(Direction.FORWARD)
     is_rescale = journal.get("kind") == str(Kind.RESCALE)

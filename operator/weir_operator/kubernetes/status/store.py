@@ -17,6 +17,7 @@ from another installation waits until that one must have noticed (`settle`).
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Callable, Mapping
 
@@ -239,6 +240,19 @@ def _controller(status: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return kept if isinstance(kept, dict) else {}
 
 
+def read_journal(status: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the journal of a status; empty where there is none, or where it is damaged.
+
+    It is written as one line, so that `kubectl describe` stays a page that people read.
+    """
+    kept = status.get("rescale")
+    try:
+        journal = json.loads(kept) if isinstance(kept, str) else None
+    except ValueError:
+        return {}
+    return journal if isinstance(journal, dict) else {}
+
+
 class KubernetesStatusStore:
     """A `StatusStore` in `status.rescale` (the journal) and `status.controller` (all the rest).
 
@@ -255,7 +269,7 @@ class KubernetesStatusStore:
         kept = writer.status.get("controller")
         own = dict(kept) if isinstance(kept, dict) else {}
         self._status = read_status(
-            {**own, "rescale": writer.status.get("rescale")},
+            {**own, "rescale": read_journal(writer.status) or writer.status.get("rescale")},
             place="status.controller",
             remove="remove status.controller and status.rescale to start from scratch",
         )
@@ -273,7 +287,8 @@ class KubernetesStatusStore:
         """
         plain = status.model_dump(mode="json")
         journal = plain.pop("rescale", None)
-        await self._writer.write_controller({"rescale": journal, "controller": plain})
+        line = None if journal is None else json.dumps(journal, separators=(",", ":"))
+        await self._writer.write_controller({"rescale": line, "controller": plain})
         self._status = status
 
 

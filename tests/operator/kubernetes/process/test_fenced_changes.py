@@ -16,7 +16,7 @@ from tests.operator.kubernetes.process.two_controllers import (
 )
 from weir_operator.clock import SystemClock
 from weir_operator.kubernetes.api.leader import LeaseLostError
-from weir_operator.kubernetes.status.store import KubernetesStatusStore
+from weir_operator.kubernetes.status.store import KubernetesStatusStore, read_journal
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
@@ -36,7 +36,7 @@ def stage(tmp_path, monkeypatch):
 
 
 def step(stage):
-    return (stage.status.get("rescale") or {}).get("step")
+    return read_journal(stage.status).get("step")
 
 
 async def test_after_a_hand_over_that_the_watch_has_not_shown_nothing_is_healed(stage):
