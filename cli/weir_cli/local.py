@@ -6,8 +6,8 @@ The log is a file of JSON lines, because the terminal belongs to the view.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from weir_cli.options import read_duration
 
 if TYPE_CHECKING:
     from weir_operator.loop.run_record import Record, RecordedRun
+    from weir_operator.streamapp.models import StreamApp
 
 
 _INTERRUPTED = 130
@@ -93,7 +94,9 @@ def local(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write the HTML report to this file. Default: in the state folder."),
+        typer.Option(
+            help="Write the HTML report to this file. Default: in the job's folder of the state."
+        ),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Folder of the job's ledger, for counting records.")
@@ -124,39 +127,47 @@ def local(
     """
     import asyncio
 
+    from weir_operator.local.program import load_app, write_manifest
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import RecordedRun
-    from weir_operator.runtime.files import storing
+    from weir_operator.runtime.local.folders import hold_app, refuse_second_weir
+    from weir_operator.streamapp.loading import parse_manifest
 
-    arguments = _read_arguments(job_args)
-    manifest, arguments = _prepare_manifest(
-        file, objective, entry_class, arguments, state=state, as_json=as_json
-    )
-    run = LocalRun(
-        manifest=manifest,
-        state=state,
-        cache=state / "cache",
-        duration=None if duration is None else read_duration(duration, "--duration"),
-        policy=policy,
-        arguments=arguments,
-        prometheus=prometheus,
-        ledger=ledger,
-        keep=keep,
-        fresh=fresh,
-    )
-    with storing(state):
-        state.mkdir(parents=True, exist_ok=True)
-        send_logs_to(state / "weir.log")
-    seen, stopped = RecordedRun(), False
-    with _view(as_json=as_json) as view:
+    manifest, arguments = file, _read_arguments(job_args)
+    made = _make_manifest(file, objective, entry_class, arguments)
+    name = _name_of(load_app(file) if made is None else parse_manifest(made))
+    # Before anything is started or written: the job of another Weir stays as it is.
+    refuse_second_weir(state, name)
+    if made is not None:
+        _refuse_unsuitable(made, file)
+    folder, seen, stopped = state / name, RecordedRun(), False
+    with ExitStack() as stack:
+        lock = stack.enter_context(hold_app(state, name))
+        send_logs_to(folder / "weir.log")
+        if made is not None:
+            manifest, arguments = write_manifest(made, state), ()
+            _describe_manifest(manifest, objective, as_json=as_json)
+        view = stack.enter_context(_view(as_json=as_json))
 
         def show(record: Record) -> None:
             nonlocal seen
             seen = seen.with_record(record)
             view(record)
 
+        run = LocalRun(
+            manifest=manifest,
+            state=state,
+            cache=state / "cache",
+            duration=None if duration is None else read_duration(duration, "--duration"),
+            policy=policy,
+            arguments=arguments,
+            prometheus=prometheus,
+            ledger=ledger,
+            keep=keep,
+            fresh=fresh,
+        )
         try:
-            asyncio.run(run_local(run, show=show))
+            asyncio.run(run_local(run, show=show, lock=lock))
         except asyncio.CancelledError:  # by a second signal, see `run_local`
             stopped = True
     if stopped:
@@ -166,35 +177,44 @@ def local(
             err=True,
         )
         raise typer.Exit(_INTERRUPTED)
-    _report(seen, manifest, summary=summary, path=report or state / "report.html", as_json=as_json)
+    _report(seen, manifest, summary=summary, path=report or folder / "report.html", as_json=as_json)
 
 
-def _prepare_manifest(
-    file: Path,
-    objective: str | None,
-    entry_class: str | None,
-    arguments: tuple[str, ...],
-    *,
-    state: Path,
-    as_json: bool,
-) -> tuple[Path, tuple[str, ...]]:
-    """Return the manifest to run, and the arguments that it lacks; write it for a job alone."""
+def _name_of(app: StreamApp) -> str:
+    return f"{app.metadata.namespace}.{app.metadata.name}"
+
+
+def _make_manifest(
+    file: Path, objective: str | None, entry_class: str | None, arguments: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Return a manifest for a job alone; `None` where the file is a manifest."""
     from weir_operator.errors import PermanentError
-    from weir_operator.local.program import is_program, write_manifest
-    from weir_operator.runtime.files import storing
+    from weir_operator.local.program import default_manifest, is_program, with_objective
 
-    if not is_program(file):
-        if objective is not None or entry_class is not None:
-            option = "--objective" if objective is not None else "--entry-class"
-            raise PermanentError(
-                f"{option}: expected a jar, a SQL script or a PyFlink program with it, got "
-                f"{str(file)!r}; set the field in the manifest instead"
-            )
-        return file, arguments
-    made = _make_manifest(file, objective, entry_class, arguments)
-    with storing(state):
-        state.mkdir(parents=True, exist_ok=True)
-        manifest = write_manifest(made, state)
+    if is_program(file):
+        made = default_manifest(file, entry_class=entry_class, arguments=arguments)
+        return made if objective is None else with_objective(made, objective)
+    if objective is not None or entry_class is not None:
+        option = "--objective" if objective is not None else "--entry-class"
+        raise PermanentError(
+            f"{option}: expected a jar, a SQL script or a PyFlink program with it, got "
+            f"{str(file)!r}; set the field in the manifest instead"
+        )
+    return None
+
+
+def _refuse_unsuitable(made: Mapping[str, Any], file: Path) -> None:
+    """Refuse what is no job that Weir can run, before anything is written or started."""
+    import asyncio
+
+    from weir_operator.local.graph import read_operators
+    from weir_operator.local.program import with_script
+    from weir_operator.streamapp.loading import parse_manifest
+
+    asyncio.run(read_operators(with_script(parse_manifest(made), file), file))
+
+
+def _describe_manifest(manifest: Path, objective: str | None, *, as_json: bool) -> None:
     typer.echo(f"Manifest: {manifest}", err=as_json)
     if objective is None:
         typer.echo(
@@ -202,25 +222,6 @@ def _prepare_manifest(
             "objective, such as --objective 500ms",
             err=as_json,
         )
-    return manifest, ()
-
-
-def _make_manifest(
-    file: Path, objective: str | None, entry_class: str | None, arguments: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return a manifest for a job alone, whose program has been read."""
-    import asyncio
-
-    from weir_operator.local.graph import read_operators
-    from weir_operator.local.program import default_manifest, with_objective, with_script
-    from weir_operator.streamapp.loading import parse_manifest
-
-    made = default_manifest(file, entry_class=entry_class, arguments=arguments)
-    if objective is not None:
-        made = with_objective(made, objective)
-    # Only to refuse what is no job that Weir can run, before anything is written or started.
-    asyncio.run(read_operators(with_script(parse_manifest(made), file), file))
-    return made
 
 
 @contextmanager

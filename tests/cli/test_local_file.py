@@ -17,6 +17,7 @@ from weir_operator.local.program import (
     with_script,
     write_manifest,
 )
+from weir_operator.runtime.local.folders import hold_app
 from weir_operator.streamapp.loading import load_manifest, parse_manifest
 from weir_operator.streamapp.models import Mode
 from weir_operator.wiring import assembly
@@ -78,15 +79,36 @@ def test_the_mark_that_an_editor_puts_before_a_script_is_no_part_of_it(program):
     assert assembly.job_spec(app, beside=script.parent).arguments[1].startswith("INSERT")
 
 
+def test_a_second_weir_local_changes_nothing_of_the_first(program, tmp_path, monkeypatch):
+    state, job = tmp_path / "state", str(program("orders.jar"))
+
+    async def start(*arguments, **options):
+        raise AssertionError("a JobManager was started")
+
+    monkeypatch.setattr("weir_operator.local.graph.read_operators", start)
+    with hold_app(state, "default.orders"):
+        manifest = state / "orders.yaml"
+        manifest.write_text("the first one's")
+        for options in ([], ["--fresh"]):
+            done = CliRunner().invoke(
+                app, ["local", job, "--job-args", "--low 40", "--state", str(state), *options]
+            )
+
+            assert done.exit_code == 1
+            assert f"Process {os.getpid()} already runs StreamApp default.orders" in done.output
+            assert manifest.read_text() == "the first one's"
+
+
 def test_a_second_signal_ends_weir_with_one_sentence(program, tmp_path, monkeypatch):
-    async def run_local(run, *, show):
+    async def run_local(run, *, show, lock):
         raise asyncio.CancelledError
 
     monkeypatch.setattr("weir_operator.local.run.run_local", run_local)
     monkeypatch.setattr("weir_cli.local.send_logs_to", lambda path: None)
 
+    manifest = program("app.yaml", yaml.safe_dump(default_manifest(program("a.jar"))))
     done = CliRunner().invoke(
-        app, ["local", str(program("app.yaml")), "--state", str(tmp_path / "state"), "--json"]
+        app, ["local", str(manifest), "--state", str(tmp_path / "state"), "--json"]
     )
 
     assert done.exit_code == 130

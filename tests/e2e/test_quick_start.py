@@ -23,4 +23,4 @@ def test_a_new_user_sees_an_sql_job_scaled_by_one_command():
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "Weir scaled the job; restarts: " in done.stdout
-    assert (REPOSITORY / "build/quick-start/report.html").exists()
+    assert (REPOSITORY / "build/quick-start/default.query/report.html").exists()

@@ -132,7 +132,7 @@ def test_a_run_is_killed_adopted_interrupted_and_gone_on_with(runs):
     assert (summary.lost, summary.doubled) == (0, 0)
     assert summary.received is not None
     assert summary.received > (interrupted.summary.received or 0)
-    assert (runs.folder / "state/report.html").stat().st_size > 10_000
+    assert (runs.folder / "state/default.small/report.html").stat().st_size > 10_000
 
     # Chapter 4: what was decided can be explained afterwards.
     explained = subprocess.run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -36,6 +37,7 @@ from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import FileStatusStore
+from weir_operator.runtime.local.folders import AppLock
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import MIB, cores_of, memory_needs_of
 from weir_operator.runtime.settings import LocalSettings
@@ -148,8 +150,15 @@ class Keeping:
     job: bool = False
 
 
-async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSummary:
+async def run_local(
+    run: LocalRun, *, show: Callable[[Record], None], lock: AppLock | None = None
+) -> RunSummary:
     """Start the job, run its loops until the end, stop it with a savepoint, end every process.
+
+    Args:
+        run: What to run, and how.
+        show: Takes every record.
+        lock: The right to manage the StreamApp, if somebody holds it already.
 
     Raises:
         InvalidStreamAppError: The manifest cannot be right.
@@ -162,12 +171,12 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
     folder = state_directory(run.state, f"{app.metadata.namespace}/{app.metadata.name}")
     async with AsyncExitStack() as stack:
         if run.fresh:
-            await _clear_away(settings, folder)
-        runtime = await LocalRuntime.open(settings)
+            await _clear_away(settings, folder, lock)
+        runtime = await LocalRuntime.open(settings, lock=lock)
         # Before anything else can fail: whatever happens next, no process is left behind.
         keeping = Keeping()
         stack.push_async_callback(lambda: runtime.detach() if keeping.job else runtime.close())
-        stop = _stop_on_signals(stack)
+        stop = stop_on_signals(stack)
         loops = assembly.loop_settings(app, policy=run.policy)
         recorder = Recorder(loops, prices(app), began=clock.now(), show=show)
 
@@ -211,6 +220,7 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
             try:
                 await _bring_up(steering, stop, keeping, keep=run.keep)
                 if not stop.is_set():
+                    tell("JobManagerReady", _describe_places(runtime))
                     now = clock.monotonic()
                     ends = now + (run.duration or 0.0) if ends is None else ends
                     left = None if run.duration is None else max(0.0, ends - now)
@@ -218,7 +228,9 @@ async def run_local(run: LocalRun, *, show: Callable[[Record], None]) -> RunSumm
                 break
             except OperatorsChangedError as change:
                 plan = change.plan
-        if not keeping.job:
+        if keeping.job:
+            tell("JobKept", "The job still runs; the next start takes it over")
+        else:
             try:
                 await steering.lifecycle.suspend()
             except WeirError as error:
@@ -254,9 +266,17 @@ async def _quantile(source: MetricsSource, now: float) -> float:
     return output.p95
 
 
-async def _clear_away(settings: LocalSettings, folder: Path) -> None:
+def _describe_places(runtime: LocalRuntime) -> str:
+    """Return where people find what Weir does not show."""
+    return (
+        f"Flink's page is {runtime.rest_url}; what the job prints is in "
+        f"{os.path.relpath(runtime.folder)}/tm/*/log/output.txt"
+    )
+
+
+async def _clear_away(settings: LocalSettings, folder: Path, lock: AppLock | None) -> None:
     """End an earlier run's processes; its state keeps its content under another name."""
-    await (await LocalRuntime.open(settings)).close()
+    await (await LocalRuntime.open(settings, lock=lock)).close()
     for name in ("status.json", "learned.json", TUNINGS):
         kept = folder / name
         if kept.exists():
@@ -290,8 +310,8 @@ async def _first(task: asyncio.Task[None], stop: asyncio.Event) -> None:
         stopping.cancel()
 
 
-def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
-    """Return an event that Ctrl-C and SIGTERM set; the job is then stopped in order."""
+def stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
+    """Return an event that Ctrl-C, SIGTERM and a closed terminal set: the job is to stop."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     run = asyncio.current_task()
@@ -301,8 +321,18 @@ def _stop_on_signals(stack: AsyncExitStack) -> asyncio.Event:
             run.cancel()  # a second Ctrl-C does not wait for a savepoint
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
+    terminals = [each for each in (1, 2) if os.isatty(each)]
+
+    def hang_up() -> None:
+        for each in terminals:  # to write to a closed terminal is an error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), each)
+        end()
+
+    handlers = {signal.SIGINT: end, signal.SIGTERM: end}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        handlers[signal.SIGHUP] = hang_up
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
         stack.callback(loop.remove_signal_handler, number)
     return stop
 

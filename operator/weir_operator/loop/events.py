@@ -89,6 +89,8 @@ NORMAL = frozenset(
         "FinalSavepoint",
         "JobChanged",
         "JobFinished",
+        "JobKept",
+        "JobManagerReady",
         "LearnedForgotten",
         "NeverRan",
         "OperatorsFound",

@@ -1,13 +1,16 @@
 """`weir local` obeys its manifest while it runs."""
 
+import asyncio
 import os
+import signal
+from contextlib import AsyncExitStack
 
 import pytest
 import yaml
 
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.local.run import ManifestWatch
+from weir_operator.local.run import ManifestWatch, stop_on_signals
 from weir_operator.loop.events import Event
 from weir_operator.streamapp.loading import load_manifest
 from weir_operator.streamapp.models import Mode
@@ -96,3 +99,13 @@ def test_what_needs_a_new_start_is_said(file):
     file.watch()
 
     assert file.reasons == ["RestartNeeded"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_closed_terminal_stops_the_job_as_ctrl_c_does(number):
+    async with AsyncExitStack() as stack, asyncio.timeout(10):
+        stop = stop_on_signals(stack)
+
+        os.kill(os.getpid(), number)
+
+        await stop.wait()

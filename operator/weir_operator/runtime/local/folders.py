@@ -20,7 +20,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -58,6 +59,38 @@ class AppLock:
     def release(self) -> None:
         """Release it; a second call changes nothing."""
         self._file.close()
+
+
+@contextmanager
+def hold_app(root: Path, app: str) -> Iterator[AppLock]:
+    """Hold the right to manage a StreamApp, whose folder is made.
+
+    Args:
+        root: Folder of all StreamApps' state.
+        app: `NAMESPACE.NAME`.
+
+    Raises:
+        AlreadySteeredError: Another Weir holds it.
+        PermanentError: The folder cannot be used.
+    """
+    folder = AppFolder((root / app).absolute())
+    folder.create()
+    lock = AppLock(folder.lock, app=app)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def refuse_second_weir(root: Path, app: str) -> None:
+    """Refuse a StreamApp that another Weir manages; nothing is made or held.
+
+    Raises:
+        AlreadySteeredError: Another Weir manages it.
+    """
+    path = AppFolder((root / app).absolute()).lock
+    if path.exists():
+        AppLock(path, app=app).release()
 
 
 class ProcessFolder:
@@ -202,6 +235,7 @@ class AppFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock = path / "weir.lock"
         self.job_manager = JobManagerFolder(path / "jm")
         self.checkpoints = path / "checkpoints"
         self.savepoints = path / "savepoints"

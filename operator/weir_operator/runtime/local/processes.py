@@ -65,6 +65,7 @@ def spawn(
             list(command),
             {**os.environ, **environment},
             file_actions=[
+                *((os.POSIX_SPAWN_CLOSE, each) for each in _inherited_descriptors()),
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
@@ -79,6 +80,19 @@ def spawn(
     except OSError as error:
         raise PermanentError(f"Expected to run {command[0]}, got: {error}") from error
     return ProcessIdentity(pid=pid, started=psutil.Process(pid).create_time())
+
+
+def _inherited_descriptors() -> tuple[int, ...]:
+    """Return what Weir itself was given open, such as a lock of its shell; Python's own are closed.
+
+    A child that outlives Weir would keep it.
+    """
+    found = []
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # that of the list itself is closed by now
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return tuple(found)
 
 
 def is_alive(identity: ProcessIdentity, configuration: Path) -> bool:

@@ -36,7 +36,7 @@ class LocalRuntime:
         settings: LocalSettings,
         *,
         app: AppFolder,
-        lock: AppLock,
+        lock: AppLock | None,
         now: Callable[[], float],
     ) -> None:
         self._settings = settings
@@ -50,11 +50,19 @@ class LocalRuntime:
         self._changing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, settings: LocalSettings, *, now: Callable[[], float] = time.time) -> Self:
+    async def open(
+        cls,
+        settings: LocalSettings,
+        *,
+        lock: AppLock | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> Self:
         """Open the StreamApp: adopt what an earlier Weir left, end what has no valid record.
 
         Args:
             settings: What to run and where.
+            lock: The right to manage the StreamApp, which its holder releases; `None` takes it,
+                and releases it at the end.
             now: Unix time in seconds.
 
         Raises:
@@ -63,12 +71,13 @@ class LocalRuntime:
         """
         app = AppFolder((settings.root / settings.app).absolute())
         app.create()
-        lock = AppLock(app.path / "weir.lock", app=settings.app)
+        own = AppLock(app.lock, app=settings.app) if lock is None else None
         try:
-            runtime = cls(settings, app=app, lock=lock, now=now)
+            runtime = cls(settings, app=app, lock=own, now=now)
             await runtime._adopt()
         except BaseException:
-            lock.release()
+            if own is not None:
+                own.release()
             raise
         return runtime
 
@@ -206,11 +215,15 @@ class LocalRuntime:
                 await self._task_managers.end_all()
                 await self._job_manager.end()
         finally:
-            self._lock.release()
+            self._release()
 
     async def detach(self) -> None:
         """Close without ending anything more: the job runs on, and the next start adopts it."""
         try:
             await self._task_managers.until_ended()
         finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
             self._lock.release()

@@ -8,7 +8,14 @@ import pytest
 from tests.operator.runtime.snapshots import write_metadata
 from weir_operator.errors import AlreadySteeredError, PermanentError, TemporaryError
 from weir_operator.runtime.files import write_atomically
-from weir_operator.runtime.local.folders import AppFolder, AppLock, JobManagerPorts, ReplicaRecord
+from weir_operator.runtime.local.folders import (
+    AppFolder,
+    AppLock,
+    JobManagerPorts,
+    ReplicaRecord,
+    hold_app,
+    refuse_second_weir,
+)
 
 RECORD = ReplicaRecord(operator="match", pool="small", size="250m", started=1.5, metrics=(1, 2))
 
@@ -133,3 +140,14 @@ def test_a_second_weir_on_one_streamapp_is_told_who_steers_it(tmp_path):
 
     lock.release()
     AppLock(path, app="streams.trips").release()
+
+
+def test_a_second_weir_is_refused_before_it_makes_anything(tmp_path):
+    refused = pytest.raises(AlreadySteeredError, match=rf"{os.getpid()}.*streams\.trips")
+
+    with hold_app(tmp_path, "streams.trips"), refused:
+        refuse_second_weir(tmp_path, "streams.trips")
+
+    refuse_second_weir(tmp_path, "streams.trips")
+    refuse_second_weir(tmp_path, "streams.other")
+    assert [path.name for path in tmp_path.iterdir()] == ["streams.trips"]

@@ -53,6 +53,19 @@ async def spawner(tmp_path):
     await processes.end(spawner.started, grace=0.0)
 
 
+async def test_a_process_keeps_nothing_open_that_weir_was_given(spawner):
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    spawner.spawn("a", POLITE)
+    await spawner.up("a")
+
+    os.close(write)
+
+    os.set_blocking(read, False)  # it would wait for whoever has the other end
+    assert os.read(read, 1) == b""
+    os.close(read)
+
+
 async def test_a_spawned_process_is_known_by_its_configuration_folder(spawner):
     configuration, identity = spawner.spawn("a", POLITE)
     await spawner.up("a")
