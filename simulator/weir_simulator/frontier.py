@@ -33,7 +33,6 @@ from weir_simulator.experiment import Experiment
 from weir_simulator.goals import find_late, take_statistics
 from weir_simulator.processes import run_in_processes
 from weir_simulator.run import simulate
-from weir_simulator.what_if import with_bound, with_emphasis
 
 
 def unavoidable_violations(experiment: Experiment, bounds: Sequence[float]) -> tuple[float, ...]:
@@ -244,6 +243,27 @@ def plan_trials(order: FrontierOrder) -> list[SeededCandidate]:
         for emphasis in order.emphases
         for seed in order.seeds
     ]
+
+
+def with_bound(experiment: Experiment, bound: float) -> Experiment:
+    """Return the experiment with another response-time bound, s.
+
+    Budgets that the file grants grow or shrink with it: they are parts of the bound.
+    """
+    scale = bound / experiment.objective.response_time
+    operators = tuple(
+        each if each.budget is None else each.model_copy(update={"budget": each.budget * scale})
+        for each in experiment.operators
+    )
+    objective = experiment.objective.model_copy(update={"response_time": bound})
+    return experiment.model_copy(update={"objective": objective, "operators": operators})
+
+
+def with_emphasis(experiment: Experiment, factor: float) -> Experiment:
+    """Return the experiment with the weight of violations multiplied."""
+    weights = experiment.weights
+    heavier = replace(weights, violation=weights.violation * factor)
+    return experiment.model_copy(update={"weights": heavier})
 
 
 def run_trial(trial: SeededCandidate) -> Tried:

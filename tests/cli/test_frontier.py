@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from typer.testing import CliRunner
 
@@ -31,21 +29,6 @@ def test_prices_stand_in_a_table(experiment):
     assert "No deployment meets 5.0 ms at all" in result.stdout
 
 
-def test_what_if_is_priced_beside_what_is(experiment):
-    result = weir(
-        experiment, "--bounds", "50ms", "--violations", "5", "--seeds", 1, "--price", "t2=3",
-        "--price", "t1=3", "--json",
-    )  # fmt: skip
-
-    assert result.exit_code == 0, result.output
-    before, after = json.loads(result.stdout)
-    assert after["world"] == "what if: price of t2 times 3, price of t1 times 3"
-    [cheap], [dear] = before["points"], after["points"]
-    # Three times the price for everything leaves what is cheapest as it is.
-    assert dear["price"]["mean"] == pytest.approx(3 * cheap["price"]["mean"])
-    assert dear["replicas"] == cheap["replicas"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -54,11 +37,6 @@ def test_what_if_is_priced_beside_what_is(experiment):
             ["--violations", "often"],
             "--violations: expected percentages from 0 to 100, got 'often'",
         ),
-        (
-            ["--price", "t1"],
-            "--price: expected POOL=FACTOR, got 't1'; write, for example, large=1.5",
-        ),
-        (["--pool", "spot=1"], "--pool: expected NAME=SPEEDUP:PRICE, got 'spot=1'"),
         (["--policy", "nonsense"], "nonsense"),
         (["--slots", "20", "--policy", "mdp"], "Policy mdp cannot run this: "),
     ],

@@ -24,7 +24,7 @@ OTHERS = {"yaml", "yml", "diff", "text", "python", "java"}
 
 NEEDS_A_CLUSTER = re.compile(r"\b(kubectl|helm) ")
 RUNS_A_JOB = re.compile(r"\bweir (local (streamapp|trips)|graph )")
-TAKES_LONG = re.compile(r"\bweir (pipelines run|frontier .* --traffic)")
+TAKES_LONG = re.compile(r"\bweir pipelines run")
 
 
 def commands_of(block):

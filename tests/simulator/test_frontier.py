@@ -11,6 +11,8 @@ from weir_simulator.frontier import (
     plan_trials,
     price_objectives,
     run_trial,
+    with_bound,
+    with_emphasis,
 )
 from weir_simulator.run import simulate
 
@@ -133,3 +135,23 @@ def test_a_candidate_refused_with_one_seed_is_left_out(monkeypatch):
 
 def test_bounds_around_the_experiments_own_are_round():
     assert default_bounds(an_experiment()) == (0.0125, 0.025, 0.0375, 0.05, 0.075, 0.125)
+
+
+def test_budgets_of_the_file_are_parts_of_the_bound():
+    experiment = an_experiment(
+        operators=[
+            {"name": "a", "service_rate": 200, "max_replicas": 2, "budget": "20ms"},
+            {"name": "b", "service_rate": 200, "max_replicas": 2},
+        ]
+    )
+
+    changed = with_bound(experiment, 0.1)
+
+    assert changed.objective.response_time == 0.1
+    assert [each.budget for each in changed.operators] == [pytest.approx(0.04), None]
+
+
+def test_an_emphasis_touches_the_weight_of_violations_only():
+    weights = with_emphasis(an_experiment(), 0.5).weights
+
+    assert (weights.violation, weights.resources, weights.reconfiguration) == (0.3, 0.2, 0.2)

@@ -12,10 +12,10 @@ from weir_policies.model.objective import Statistic
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Experiment, Objective, PathBound
 from weir_simulator.experiment_files import load_experiment
+from weir_simulator.frontier import with_bound
 from weir_simulator.goals import take_statistic, take_statistics
 from weir_simulator.run import simulate
 from weir_simulator.state import AT_SINKS, AT_TIME
-from weir_simulator.what_if import with_bound
 
 SERVICE_RATE = 100.0
 EXPONENTIAL = {"name": "a", "serviceRate": SERVICE_RATE, "scv": 1.0, "maxReplicas": 1}
