@@ -34,15 +34,11 @@ from weir_pipelines.schemas import (
     QUALITY,
     REGIMES,
     SAMPLES,
-    SELECTIVITIES,
     SERIES,
-    SERVICE,
-    SPEEDUPS,
     WORK,
     ParquetTable,
 )
 from weir_pipelines.seasonality import WEEKS, average_hours, find_regimes, profile_hours
-from weir_pipelines.service import estimate_selectivities, estimate_speedups, summarise_service
 from weir_pipelines.settings import ArrivalSettings
 from weir_pipelines.store import Partition, Store, arrow_schema
 from weir_pipelines.work import measure_work
@@ -248,12 +244,8 @@ def run_arrivals(work: Work) -> tuple[Partition, ...]:
 
 
 def run_service(work: Work) -> tuple[Partition, ...]:
-    """Samples to service times, speedups and selectivities."""
-    written = work.work_out(WORK, measure_work)
-    work.write(SERVICE, summarise_service(work.read(WORK)))
-    work.write(SPEEDUPS, estimate_speedups(work.read(SERVICE)))
-    work.write(SELECTIVITIES, estimate_selectivities(work.read(ARRIVALS)))
-    return written
+    """Samples to records served and the time that they took."""
+    return work.work_out(WORK, measure_work)
 
 
 def run_quality(work: Work) -> tuple[Partition, ...]:

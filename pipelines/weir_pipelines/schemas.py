@@ -139,53 +139,6 @@ WORK = ParquetTable(
     order=("operator", "pool", "minute"),
 )
 
-SERVICE = ParquetTable(
-    name="service",
-    version=1,
-    meaning="Service times of each operator on each pool, over the day",
-    columns=_columns(
-        operator=("STRING", "Operator"),
-        pool=("STRING", "Node pool"),
-        records=("DOUBLE", "Records that were served"),
-        minutes=("BIGINT", "Minutes in which some were"),
-        mean=("DOUBLE", "Mean service time, s"),
-        low=("DOUBLE?", "Lower end of its 95 % interval, s; null from fewer than two minutes"),
-        high=("DOUBLE?", "Upper end, s"),
-        variance=("DOUBLE?", "Variance of the service time, s^2; null where it is not measured"),
-        source=("STRING", "helper, or busyTime"),
-    ),
-    order=("operator", "pool"),
-)
-
-SPEEDUPS = ParquetTable(
-    name="speedups",
-    version=1,
-    meaning="How fast each pool is beside the one that served most",
-    columns=_columns(
-        pool=("STRING", "Node pool"),
-        reference=("STRING", "The pool that counts as 1"),
-        speedup=("DOUBLE", "Ratio of mean service times, all operators together"),
-        low=("DOUBLE", "Lower end of its 95 % interval"),
-        high=("DOUBLE", "Upper end"),
-        operators=("BIGINT", "Operators that ran on both"),
-    ),
-    order=("pool",),
-)
-
-SELECTIVITIES = ParquetTable(
-    name="selectivities",
-    version=1,
-    meaning="Records given out per record taken in, over the day",
-    columns=_columns(
-        operator=("STRING", "Operator"),
-        minutes=("BIGINT", "Minutes that it was measured in"),
-        selectivity=("DOUBLE", "Records out per record in"),
-        low=("DOUBLE?", "Lower end of its 95 % interval; null from fewer than two minutes"),
-        high=("DOUBLE?", "Upper end"),
-    ),
-    order=("operator",),
-)
-
 QUALITY = ParquetTable(
     name="quality",
     version=1,
@@ -237,9 +190,6 @@ TABLES: Mapping[str, ParquetTable] = {
         SAMPLES,
         ARRIVALS,
         WORK,
-        SERVICE,
-        SPEEDUPS,
-        SELECTIVITIES,
         QUALITY,
         PROFILES,
         REGIMES,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from weir_pipelines.service import Z
-
+Z = 1.959964
+"""Quantile of the normal distribution for 95 %."""
 WEEKS = 5
 """How far back a profile looks: what was usual longer ago is not."""
 FEWEST = 2
