@@ -11,6 +11,7 @@ import typer
 
 from weir_cli.options import find_records, read_time
 
+DAY = 86_400.0
 MAX_TUNINGS = 5
 """Tunings that are shown, the newest first."""
 
@@ -31,7 +32,8 @@ def explain(
     """Show measurements, candidates, expectations and results of decisions.
 
     If weights and latency budgets were tuned, the last tunings come first, each with the reason why
-    it was kept or rolled back.
+    it was kept or rolled back. The last line says how long changes waited for TaskManagers in the
+    day before, and what an earlier start could have saved.
     """
     from weir_operator.loop.decision_records import RecordStore
     from weir_operator.reporting.explanation import explain_at, to_plain
@@ -51,10 +53,15 @@ def explain(
 
         from weir_operator.reporting.explanation import render_explanations
         from weir_operator.reporting.tunings_view import render_tunings
+        from weir_operator.reporting.waits import describe_waits
 
         versions = () if tunings is None else tunings.latest(MAX_TUNINGS, until=until)
         if versions:
             Console().print(render_tunings(app, versions))
         Console().print(render_explanations(app, explanations))
+        since = until - DAY
+        changes = [each for each in records.changes(since=since) if each.created <= until]
+        if waits := describe_waits(changes, records.ticks(since=since, until=until)):
+            Console().print(f"Last day: {waits}", highlight=False, markup=False)
     finally:
         records.close()
