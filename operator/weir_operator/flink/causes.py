@@ -13,6 +13,8 @@ _WRAPPED = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<name>[\w$]+)(?:: (?P<m
 _IS_THROWN = re.compile(r"(Exception|Error|Throwable|Failure)$")
 # The JVM gives the reason first and these two lines after it.
 _EPILOGUE = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has")
+# It begins with which variables it took options from.
+_PROLOGUE = ("NOTE: Picked up ", "Picked up ")
 _ERROR = re.compile(r"Error|ERROR|FATAL|Exception")
 # Not `\s*`: it would run over the ends of lines, from each line to the end of the text.
 _CAUSED_BY = re.compile(r"^[ \t]*Caused by: (?P<cause>.+)$", re.MULTILINE)
@@ -66,7 +68,11 @@ def cause_in_log(text: str) -> str:
 def _first_telling_line(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
     return next(
-        (line for line in lines if line and not line.startswith(("<Exception on server", "at "))),
+        (
+            line
+            for line in lines
+            if line and not line.startswith((*_PROLOGUE, "<Exception on server", "at "))
+        ),
         "no cause given",
     )
 

@@ -28,6 +28,8 @@ Caused by: java.lang.IllegalStateException: told to fail
         ),
         ("a.CompletionException: java.lang.StackOverflowError", "StackOverflowError"),
         ("Caused by: told: by a colon", "told: by a colon"),
+        ("NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g\njava.lang.Error: x", "Error: x"),
+        ("Picked up JAVA_TOOL_OPTIONS: -Xmx1g\njava.lang.Error: x", "Error: x"),
         ("", "no cause given"),
     ],
 )
