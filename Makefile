@@ -167,6 +167,12 @@ crds: $(READY) ## Write crds/ again from the pydantic models, the chart's copy a
 	$(BIN)/python scripts/chart.py
 	$(BIN)/python scripts/references.py
 
+.PHONY: names
+names: $(READY_DEV) ## Write the names that Flink's keys have, in all versions that Weir runs
+	scripts/flink $(VERSIONS)
+	$(BIN)/python scripts/flink_names.py $(VERSIONS:%=build/flink/%)
+	$(BIN)/python scripts/flink_names.py
+
 .PHONY: references
 references: $(READY) ## Write the reference pages of the StreamApp and the command
 	$(BIN)/python scripts/references.py

@@ -11,7 +11,7 @@ import pytest
 
 from tests.operator.streamapp.bad_manifests import TABLE, Bad, a_flink
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.streamapp.pod_template import OWNED_FLINK_KEYS
+from weir_operator.flink_keys import owned_keys
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -36,9 +36,7 @@ async def test_a_mistake_is_refused_in_a_sentence_that_names_the_field(kube, bad
     assert field in answer.message
 
 
-@pytest.mark.parametrize(
-    "key", [owned.replace("*", "anything") for owned in OWNED_FLINK_KEYS], ids=str
-)
+@pytest.mark.parametrize("key", [owned.replace("*", "anything") for owned in owned_keys()], ids=str)
 async def test_a_key_of_flink_that_weir_owns_is_refused_by_name(kube, key):
     manifest = a_manifest(**a_flink(config={key: "mine"}))
 

@@ -12,8 +12,7 @@ import yaml
 
 from benchmarks.cluster.place import CLAIM, IMAGE, Place
 from tests.cluster.jvm_options import FLINK_CONFIG
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import build_programs
 
 RESCALE = {"startDeadline": "180s", "submitDeadline": "90s", "savepointDeadline": "60s"}
 """The machine may be busy."""
@@ -21,7 +20,7 @@ RESCALE = {"startDeadline": "180s", "submitDeadline": "90s", "savepointDeadline"
 
 def find_operators(*program: str) -> list[dict[str, Any]]:
     """Ask `weir graph` for the operators of a program with its arguments."""
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
     printed = subprocess.run(
         [str(Path(sys.executable).with_name("weir")), "graph", *program],
         check=True,

@@ -11,8 +11,7 @@ from tests.operator.flink.output import committed_lines
 from weir_cli.main import app
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.flink.agent import build_agent
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import REPOSITORY, build_programs
 from weir_operator.flink.scripts import CLIENT, PYTHON, WORKER, find_python_jar
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
@@ -31,7 +30,7 @@ LIMIT = 600.0
 @pytest.fixture(scope="module", autouse=True)
 def jars():
     build_agent()
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from tests.decided_again import decide_again
 from tests.operator.flink.output import committed_lines
 from weir_cli.main import app
 from weir_operator.flink.agent import build_agent
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import REPOSITORY, build_jar, build_programs
 
 SOURCE = REPOSITORY / "tests/operator/runtime/unmodified/Readings.java"
 RECORDS = 4000
@@ -18,7 +17,7 @@ RECORDS = 4000
 @pytest.fixture(scope="module")
 def readings_jar(tmp_path_factory):
     build_agent()
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
     jar = tmp_path_factory.mktemp("jars") / "readings.jar"
     return build_jar([SOURCE], jar, entry_class="Readings")
 

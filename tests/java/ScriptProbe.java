@@ -17,8 +17,8 @@ import org.apache.flink.table.catalog.exceptions.CatalogException;
 import org.apache.flink.table.factories.CatalogFactory;
 
 /**
- * Prints what becomes of SQL scripts, a line for each file: {@code job NAME}, or {@code refused} or
- * {@code failed} with the sentence. With {@code split} in front, prints their
+ * Prints what becomes of SQL scripts, a line for each file: {@code job NAME} and how its barriers
+ * are, or {@code refused} or {@code failed} with the sentence. With {@code split} in front, prints their
  * statements, and {@code end} behind each file.
  */
 public final class ScriptProbe {
@@ -31,7 +31,7 @@ public final class ScriptProbe {
         }
         Submitted.install();
         for (String file : arguments) {
-            System.out.println(run(Files.readString(Path.of(file))));
+            System.out.println(run(file).replace(file, "q.sql"));
         }
     }
 
@@ -42,9 +42,9 @@ public final class ScriptProbe {
         System.out.println("end");
     }
 
-    private static String run(String script) throws IOException {
+    private static String run(String file) throws IOException {
         try {
-            RunScript.main(new String[] {"q.sql", script});
+            RunScript.main(new String[] {file});
             return "nothing";
         } catch (Job submitted) {
             return "job " + submitted.getMessage();
@@ -65,7 +65,16 @@ public final class ScriptProbe {
 
     private static final class Submitted extends StreamExecutionEnvironment {
         Submitted(Configuration configuration) {
-            super(configuration);
+            super(joined(configuration));
+        }
+
+        /** With what Weir writes for the whole cluster. */
+        private static Configuration joined(Configuration ofJob) {
+            Configuration joined = new Configuration();
+            joined.setString("execution.checkpointing.interval", "3 s");
+            joined.setString("execution.checkpointing.unaligned.enabled", "true");
+            joined.addAll(ofJob);
+            return joined;
         }
 
         static void install() {
@@ -77,7 +86,8 @@ public final class ScriptProbe {
             if (graph.getJobName().equals("not accepted")) {
                 throw new IOException("The JobManager is full");
             }
-            throw new Job(graph.getJobName());
+            boolean isUnaligned = graph.getCheckpointConfig().isUnalignedCheckpointsEnabled();
+            throw new Job(graph.getJobName() + (isUnaligned ? " unaligned" : " aligned"));
         }
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weir_operator.flink.jars import REPOSITORY, build_jar, class_path, find_java
+from weir_operator.flink.jars import KEYS, REPOSITORY, build_jar, class_path, find_java
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(300)]
 
@@ -16,6 +16,7 @@ CREATE TABLE nowhere (id BIGINT) WITH ('connector' = 'blackhole');
 CREATE TABLE odd (id BIGINT) WITH ('connector' = 'no-such');
 """
 INSERT = "INSERT INTO nowhere SELECT id FROM numbers;\n"
+ALIGNED = "SET 'execution.checkpointing.unaligned' = 'false';\n"
 NAME = "SET 'pipeline.name' = 'mine';\n"
 DEFAULT = "insert-into_default_catalog.default_database.nowhere"
 ABSENT = (
@@ -81,6 +82,23 @@ RUN = {
     "an explained set is skipped": (
         TABLES + f"EXPLAIN STATEMENT SET BEGIN {INSERT}{INSERT}END;\n{NAME}{INSERT}",
         "job mine",
+    ),
+    "a mark before the script is no part of it": ("\ufeff" + TABLES + INSERT, f"job {DEFAULT}"),
+    "a SET under an older name wins over what Weir recommends": (
+        TABLES + NAME + ALIGNED + INSERT,
+        "job mine aligned",
+    ),
+    "of two names, the key's own wins": (
+        TABLES
+        + NAME
+        + "SET 'execution.checkpointing.unaligned.enabled' = 'true';\n"
+        + ALIGNED
+        + INSERT,
+        "job mine unaligned",
+    ),
+    "RESET takes a SET under an older name back": (
+        TABLES + NAME + ALIGNED + "RESET 'execution.checkpointing.unaligned';\n" + INSERT,
+        "job mine unaligned",
     ),
     "RESET takes all SETs back": (TABLES + NAME + "RESET;\n" + INSERT, f"job {DEFAULT}"),
     "RESET takes one SET back": (
@@ -150,6 +168,28 @@ RUN = {
         TABLES + "SET 'parallelism.default' = '4'",
         "refused q.sql, line 4: expected no SET of parallelism.default, got 4; remove it",
     ),
+    "a key of Weir's": (
+        TABLES + "SET 'jobmanager.scheduler' = 'Adaptive'",
+        "refused q.sql, line 4: expected no SET of jobmanager.scheduler, got Adaptive; remove it",
+    ),
+    "a key of Weir's under an older name": (
+        TABLES + "SET 'state.backend.fs.checkpointdir' = 's3://b'",
+        "refused q.sql, line 4: expected no SET of state.backend.fs.checkpointdir, got s3://b; set"
+        " spec.flink.storage instead",
+    ),
+    "a savepoint under an older name": (
+        TABLES + "SET 'execution.savepoint.path' = 's3://b'",
+        "refused q.sql, line 4: expected no SET of execution.savepoint.path, got s3://b; set"
+        " spec.flink.job.initialSavepoint instead",
+    ),
+    "a key that begins as Weir's do": (
+        TABLES + "SET 'external-resource.gpu.amount' = '1'",
+        "refused q.sql, line 4: expected no SET of external-resource.gpu.amount, got 1; remove it",
+    ),
+    "what is not in UTF-8": (
+        b"-- caf\xe9\n",
+        "refused q.sql: expected text in UTF-8, got another encoding; save it as UTF-8",
+    ),
     "a batch job": (
         TABLES + "SET 'execution.runtime-mode' = 'batch'",
         "refused q.sql, line 4: expected no SET of execution.runtime-mode, got batch; remove it",
@@ -172,13 +212,13 @@ def run_scripts(tmp_path_factory):
         REPOSITORY / "java/dev/weir/RunScript.java",
         Path(__file__).with_name("ScriptProbe.java"),
     ]
-    jar = build_jar(sources, folder / "scripts.jar")
+    jar = build_jar(sources, folder / "scripts.jar", resources=KEYS)
 
     def run(scripts, *options):
         files = []
         for number, script in enumerate(scripts):
             files.append(folder / f"{number}.sql")
-            files[-1].write_bytes(script.encode())
+            files[-1].write_bytes(script if isinstance(script, bytes) else script.encode())
         path = os.pathsep.join([str(jar), str(folder), class_path()])
         opens = "--add-opens=java.base/java.util=ALL-UNNAMED"
         command = [find_java(), opens, "-cp", path, "dev.weir.ScriptProbe", *options, *files]

@@ -2,14 +2,21 @@ package dev.weir;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeoutException;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -50,26 +57,22 @@ import org.apache.flink.table.operations.ddl.CreateOperation;
 public final class RunScript {
     /** Begins the message of a refusal. */
     public static final String MARK = "weir-script: ";
+    private static final String BYTE_ORDER_MARK = "\uFEFF";
+
     /** Begins the message of a failure. */
     public static final String FAILED = "weir-script-failed: ";
 
-    private static final String BY_WEIR = "remove it, because Weir sets it";
-    private static final String STORAGE = "set spec.flink.storage instead";
+    private static final String SAVEPOINT = "set spec.flink.job.initialSavepoint instead";
 
-    /** What a script may not set, and what to do instead. */
+    /** What a script may not set besides the keys of Weir's, and what to do instead. */
     private static final Map<String, String> NOT_SET =
             Map.of(
-                    "parallelism.default", BY_WEIR,
-                    "table.exec.resource.default-parallelism", BY_WEIR,
-                    "pipeline.jobvertex-parallelism-overrides", BY_WEIR,
-                    "pipeline.max-parallelism", "set spec.flink.maxParallelism instead",
-                    "execution.checkpointing.dir", STORAGE,
-                    "state.checkpoints.dir", STORAGE,
-                    "execution.checkpointing.savepoint-dir", STORAGE,
-                    "state.savepoints.dir", STORAGE,
-                    "execution.state-recovery.path", "set spec.flink.job.initialSavepoint instead",
-                    "execution.savepoint.path", "set spec.flink.job.initialSavepoint instead");
+                    "table.exec.resource.default-parallelism",
+                    "remove it, because Weir sets the parallelism of every operator",
+                    "execution.state-recovery.path",
+                    SAVEPOINT);
 
+    private static final Keys KEYS = Keys.read();
     private static final Pattern NO_FACTORY =
             Pattern.compile("Could not find any factory for identifier '([^']*)'");
 
@@ -78,7 +81,8 @@ public final class RunScript {
                     TableEnvironment.create(EnvironmentSettings.inStreamingMode());
     private final List<ModifyOperation> inserts = new ArrayList<>();
     private final List<Integer> lines = new ArrayList<>(); // of the inserts
-    private final Map<String, String> set = new HashMap<>();
+    private final Map<String, String> set = new HashMap<>(); // what stood there before
+    private final Set<String> written = new HashSet<>(); // keys as the script names them
     private final String name;
     private int line;
     private int jobs;
@@ -94,9 +98,19 @@ public final class RunScript {
      * @param arguments the path of the script; or its name, for messages, and its text
      */
     public static void main(String[] arguments) throws IOException {
-        String text =
-                arguments.length > 1 ? arguments[1] : Files.readString(Path.of(arguments[0]));
-        new RunScript(arguments[0]).run(text);
+        String name = arguments[0];
+        String text = arguments.length > 1 ? arguments[1] : read(name, Path.of(name));
+        new RunScript(name).run(text.startsWith(BYTE_ORDER_MARK) ? text.substring(1) : text);
+    }
+
+    private static String read(String name, Path file) throws IOException {
+        try {
+            return Files.readString(file);
+        } catch (CharacterCodingException otherCoding) {
+            throw new Refusal(
+                    name + ": expected text in UTF-8, got another encoding; save it as UTF-8",
+                    otherCoding);
+        }
     }
 
     private void run(String text) {
@@ -251,7 +265,7 @@ public final class RunScript {
         }
         String key = operation.getKey().get().trim();
         String value = operation.getValue().get().trim();
-        String remedy = NOT_SET.get(key);
+        String remedy = remedy(key);
         if (key.equals("execution.runtime-mode") && !value.equalsIgnoreCase("streaming")) {
             remedy = "remove it, because Weir runs streaming jobs";
         } else if (key.equals("table.exec.uid.generation") && value.equalsIgnoreCase("ALWAYS")) {
@@ -263,6 +277,28 @@ public final class RunScript {
         if (isComplete()) {
             return; // as in Flink's client, where the job runs by now
         }
+        written.add(key);
+        put(key, value);
+        for (String own : KEYS.ownNames(key)) {
+            if (!written.contains(own)) {
+                // Under its own name, the key may stand in spec.flink.config or Weir's defaults,
+                // which Flink would prefer.
+                put(own, value);
+            }
+        }
+    }
+
+    /** Returns what to do instead of setting a key, null where a script may set it. */
+    private static String remedy(String key) {
+        for (String own : KEYS.ownNames(key)) {
+            if (NOT_SET.containsKey(own)) {
+                return NOT_SET.get(own);
+            }
+        }
+        return NOT_SET.getOrDefault(key, KEYS.remedy(key));
+    }
+
+    private void put(String key, String value) {
         set.putIfAbsent(key, env.getConfig().getConfiguration().toMap().get(key));
         env.getConfig().set(key, value);
     }
@@ -275,14 +311,25 @@ public final class RunScript {
         List<String> keys =
                 operation.getKey().map(String::trim).map(List::of).orElse(List.copyOf(set.keySet()));
         for (String key : keys) {
-            if (set.containsKey(key)) {
-                String before = set.remove(key);
-                if (before == null) {
-                    env.getConfig().getConfiguration().removeKey(key);
-                } else {
-                    env.getConfig().set(key, before);
+            written.remove(key);
+            takeBack(key);
+            for (String own : KEYS.ownNames(key)) {
+                if (!written.contains(own)) {
+                    takeBack(own);
                 }
             }
+        }
+    }
+
+    private void takeBack(String key) {
+        if (!set.containsKey(key)) {
+            return;
+        }
+        String before = set.remove(key);
+        if (before == null) {
+            env.getConfig().getConfiguration().removeKey(key);
+        } else {
+            env.getConfig().set(key, before);
         }
     }
 
@@ -319,6 +366,49 @@ public final class RunScript {
                         + "', got none; put its jar into /opt/flink/usrlib, or its URL into"
                         + " pipeline.classpaths of spec.flink.config"
                 : sentence.replaceAll("\\s+", " ");
+    }
+
+    /** The keys of Flink's configuration: those that Weir sets itself, and the names of all. */
+    private static final class Keys {
+        private final Map<String, String> remedies = new LinkedHashMap<>();
+        private final Map<String, List<String>> ownNames = new HashMap<>();
+
+        /** Read what {@code weir_operator.flink.jars} puts into the jar. */
+        static Keys read() {
+            Keys keys = new Keys();
+            try (InputStream stream = RunScript.class.getResourceAsStream("/weir-keys.tsv")) {
+                String text = new String(stream.readAllBytes(), StandardCharsets.UTF_8);
+                for (String line : text.split("\n")) {
+                    String[] cells = line.split("\t");
+                    if (cells[0].equals("refused")) {
+                        keys.remedies.put(cells[1], cells[2]);
+                    } else {
+                        keys.ownNames.put(cells[1], List.of(cells).subList(2, cells.length));
+                    }
+                }
+            } catch (IOException broken) {
+                throw new UncheckedIOException(broken);
+            }
+            return keys;
+        }
+
+        /** Returns the options that Flink also finds under a key. */
+        List<String> ownNames(String key) {
+            return ownNames.getOrDefault(key, List.of());
+        }
+
+        /** Returns what to do instead of setting a key, null where it is the user's. */
+        String remedy(String key) {
+            for (Map.Entry<String, String> each : remedies.entrySet()) {
+                String owned = each.getKey();
+                boolean isPrefix = owned.endsWith("*");
+                if (isPrefix && key.startsWith(owned.substring(0, owned.length() - 1))
+                        || owned.equals(key)) {
+                    return each.getValue();
+                }
+            }
+            return null;
+        }
     }
 
     /** Says why a script cannot be a job. */

@@ -21,11 +21,11 @@ from weir_operator.external.flink_deployment import (
 from weir_operator.external.reference import TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
 from weir_operator.flink.versions import read_version
+from weir_operator.flink_keys import remedy_for_owned
 from weir_operator.kubernetes.api.objects import Body
 from weir_operator.limits import Json
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND
-from weir_operator.streamapp.pod_template import remedy_for_owned
 
 FIRST_RUN_BY_WEIR = (1, 20)
 """The first version of Flink with which Weir's agent and its engine were tested."""

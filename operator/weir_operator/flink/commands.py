@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir_operator.flink_keys import add_own_names
+
 JOB_MANAGER_CLASS = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER_CLASS = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 MEMORY_CLASS = "org.apache.flink.runtime.util.bash.BashJavaUtils"
@@ -224,7 +226,8 @@ def java_options(configuration: Mapping[str, str], role: str) -> tuple[str, ...]
     Flink leaves these keys to its shell scripts.
     """
     keys = ("env.java.opts.all", f"env.java.opts.{role}")
-    return tuple(word for key in keys for word in shlex.split(configuration.get(key, "")))
+    given = add_own_names(configuration)
+    return tuple(word for key in keys for word in shlex.split(given.get(key, "")))
 
 
 def flink_environment(installation: Installation) -> Mapping[str, str]:

@@ -1,8 +1,9 @@
 """Flink's configuration for one StreamApp's session cluster, as flat keys. Pure.
 
-Three layers, the later wins: Weir's recommendations, the user's `spec.flink.config`, and the keys
-that Weir owns (addresses, pins, metrics, storage), without which the job would run on the wrong
-TaskManagers or be seen wrongly, and in silence.
+Three layers, the later wins: Weir's recommendations, the user's `spec.flink.config` under any name
+that Flink has for a key (`flink_keys`), and the keys that Weir owns (addresses, pins, metrics,
+storage), without which the job would run on the wrong TaskManagers or be seen wrongly, and in
+silence.
 
 Why a recommendation is what it is stands beside it; all were measured on Flink 2.3.0.
 """
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import yaml
+
+from weir_operator.flink_keys import add_own_names
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """libyaml's, ten times as fast, where PyYAML was built with it. Both write the same for keys of up
@@ -81,6 +84,9 @@ _AT_THE_SAME_ADDRESS: Mapping[str, str] = MappingProxyType({"heartbeat.timeout":
 started again at the same address refuses no heartbeat, and TaskManagers come back to it only after
 the time-out. Flink's 50 s are too long for that; collections of garbage of 20 s are still borne."""
 
+METRICS_PORT = 9249
+"""Of the reporter on Kubernetes; also the port of a Prometheus reporter that names none."""
+PROMETHEUS_REPORTER = "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
 _METRIC_LABELS = "metrics.reporter.prom.scope.variables.additional"
 _LABEL_BREAKERS = re.compile(r"[,:]")
 
@@ -122,7 +128,8 @@ class TaskManagerMemory:
     def settings(self, user: Mapping[str, str]) -> dict[str, str]:
         """Return the keys for it, in addition to the user's."""
         minimum = {}
-        if self.network > _MIN_NETWORK and not any(key.startswith(_NETWORK) for key in user):
+        own = add_own_names(user)
+        if self.network > _MIN_NETWORK and not any(key.startswith(_NETWORK) for key in own):
             minimum = {f"{_NETWORK}min": f"{self.network}m"}
         return {
             **minimum,
@@ -271,7 +278,7 @@ def _owned(address: ClusterAddress, storage: Storage) -> dict[str, str]:
 def _reporter(ports: Iterable[int], labels: Mapping[str, str]) -> dict[str, str]:
     prefix = "metrics.reporter.prom"
     return {
-        f"{prefix}.factory.class": "org.apache.flink.metrics.prometheus.PrometheusReporterFactory",
+        f"{prefix}.factory.class": PROMETHEUS_REPORTER,
         f"{prefix}.port": ",".join(str(port) for port in ports),
         # The list is written `name:value,name:value`, without any way to quote.
         _METRIC_LABELS: ",".join(
@@ -289,4 +296,4 @@ def _recommended(place: Mapping[str, str]) -> Mapping[str, str]:
 def _layered(
     recommended: Mapping[str, str], user: Mapping[str, str], owned: Mapping[str, str]
 ) -> dict[str, str]:
-    return {**recommended, **user, **owned}
+    return {**recommended, **add_own_names(user), **owned}

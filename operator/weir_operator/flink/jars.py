@@ -23,6 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink_keys import OWN_NAMES, owned_keys
 
 OLDEST_JAVA = 11
 """Flink 2 runs on Java 11 and newer."""
@@ -50,6 +51,19 @@ EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
 )
 """The example jobs by name: folders of their sources, and the entry class."""
 
+_TAB = "\t"
+KEYS: Mapping[str, bytes] = MappingProxyType(
+    {
+        "weir-keys.tsv": "\n".join(
+            (
+                *(f"refused\t{key}\t{remedy}" for key, remedy in owned_keys().items()),
+                *(f"own\t{key}\t{_TAB.join(own)}" for key, own in sorted(OWN_NAMES.items())),
+            )
+        ).encode()
+    }
+)
+"""What `RunScript` knows of the keys that a script may set."""
+_NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _DIGEST = "META-INF/weir-sources.sha256"
 _TIME_LIMIT = 120.0  # seconds; a cold javac on a busy machine takes ten
 
@@ -123,7 +137,7 @@ def build_jar(
     jar: Path,
     *,
     entry_class: str | None = None,
-    resources: Sequence[Path] = (),
+    resources: Mapping[str, bytes] = _NOTHING,
     home: Path | None = None,
 ) -> Path:
     """Compile Java sources into a jar, unless the jar was built from exactly these.
@@ -132,7 +146,7 @@ def build_jar(
         sources: Java files; a job that uses the helper lists `HELPER` among them.
         jar: Where the jar goes; its folder is made. Replaced at once, never seen half-written.
         entry_class: What the jar's manifest names as its main class, if any.
-        resources: Files that the job reads from its jar, by their names.
+        resources: What the job reads from its jar, by the names there.
         home: The folder of the Flink to compile against; `None` takes the installed one.
 
     Returns:
@@ -143,7 +157,7 @@ def build_jar(
             compiler's first message is reported.
     """
     manifest = {"Main-Class": entry_class} if entry_class else {}
-    digest = _digest([*sources, *resources], manifest, home or flink_home())
+    digest = _digest(sources, resources, manifest, home or flink_home())
     if _digest_in(jar) == digest:
         return jar
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -151,8 +165,8 @@ def build_jar(
         classes = Path(folder) / "classes"
         _compile(sources, classes, class_path(home))
         unfinished = Path(folder) / jar.name
-        for resource in resources:
-            shutil.copy(resource, classes)
+        for name, content in resources.items():
+            (classes / name).write_bytes(content)
         _pack(classes, unfinished, manifest=manifest, digest=digest)
         unfinished.replace(jar)
     return jar
@@ -177,8 +191,17 @@ def build_example(name: str, folder: Path = JARS) -> Path:
         [HELPER, *sources],
         folder / f"{name}.jar",
         entry_class=entry_class,
-        resources=queries,
+        resources={path.name: path.read_bytes() for path in queries},
     )
+
+
+def build_programs(folder: Path = JARS) -> Path:
+    """Build the jar of what JobManagers run for Weir.
+
+    Raises:
+        PermanentError: As `build_jar`.
+    """
+    return build_jar(PROGRAMS, folder / "weir-programs.jar", resources=KEYS)
 
 
 def build_all(folder: Path = JARS) -> tuple[Path, ...]:
@@ -186,7 +209,7 @@ def build_all(folder: Path = JARS) -> tuple[Path, ...]:
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
         build_jar([HELPER], folder / "weir.jar"),
-        build_jar(PROGRAMS, folder / "weir-programs.jar"),
+        build_programs(folder),
         *(build_example(name, folder) for name in EXAMPLES),
         build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
     )
@@ -217,8 +240,13 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _digest(sources: Sequence[Path], manifest: Mapping[str, str], home: Path) -> str:
-    digest = hashlib.sha256(f"{home} {dict(manifest)}".encode())
+def _digest(
+    sources: Sequence[Path],
+    resources: Mapping[str, bytes],
+    manifest: Mapping[str, str],
+    home: Path,
+) -> str:
+    digest = hashlib.sha256(f"{home} {dict(manifest)} {dict(resources)}".encode())
     for source in sources:
         try:
             digest.update(b"\0" + source.name.encode() + b"\0" + source.read_bytes())

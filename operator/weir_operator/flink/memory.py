@@ -21,6 +21,7 @@ import numpy as np
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.configuration import TaskManagerMemory
+from weir_operator.flink_keys import add_own_names
 
 MIN_TASK_HEAP = 64
 """MiB that `Weir.pin` asks for in a slot: a TaskManager with less never gets one of its tasks."""
@@ -111,6 +112,7 @@ def size_task_manager(
         PermanentError: A key cannot be read, gives a second total, or no TaskManager can run in so
             little memory; says how much it takes.
     """
+    user = add_own_names(user)
     network = network_for(user, channels=channels, exchanges=exchanges)
 
     def sized(mib: int) -> TaskManagerMemory:
@@ -202,7 +204,7 @@ def split_job_manager(
         PermanentError: A key cannot be read, gives a second total, or no JobManager can run in so
             little memory; says how much it takes.
     """
-    sizes = _Sizes(user, _JOB_MANAGER)
+    sizes = _Sizes(add_own_names(user), _JOB_MANAGER)
     sizes.refuse_second_totals()
 
     def heap_of(mib: int) -> int:

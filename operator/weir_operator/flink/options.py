@@ -2,7 +2,8 @@
 
 Flink reads most keys when a job is submitted or a process starts, which in an upgrade is after the
 job was stopped. So the keys of Flink that hold a duration or a size are read here as Flink reads
-them, and options of the JVM are looked at for what no JVM starts with. Keys that are not listed
+them, options of the JVM are looked at for what no JVM starts with, and reporters of metrics for one
+that takes the port of Weir's. Keys that are not listed
 pass: they may be of another Flink, or of a connector.
 
 Source: `TimeUtils.parseDuration` and `MemorySize.parse` of Flink 2.3.0; a test holds the keys and
@@ -16,6 +17,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
+
+from weir_operator.flink.configuration import METRICS_PORT, PROMETHEUS_REPORTER
+from weir_operator.flink_keys import add_own_names, own_names
 
 DURATIONS = frozenset(
     {
@@ -201,6 +205,7 @@ _MAXIMUM = 2**63 - 1
 
 _ROLES = ("jobmanager", "taskmanager")
 _OPTIONS_OF_ALL = "env.java.opts.all"
+_REPORTER = re.compile(r"metrics\.reporter\.([^.]+)\.factory\.class")
 _COLLECTOR = re.compile(r"-XX:([+-])(Use(?:Epsilon|G1|Parallel|Serial|Shenandoah|Z)GC)")
 
 
@@ -218,22 +223,24 @@ class RefusedValue:
 def find_refused_values(config: Mapping[str, str]) -> Iterator[RefusedValue]:
     """Yield what Flink refuses of the user's keys, in their order."""
     for key, value in config.items():
-        if key in DURATIONS and not is_duration(value):
+        names = {key, *own_names(key)}
+        if names & DURATIONS and not is_duration(value):
             yield RefusedValue(
                 key, value, "a duration as Flink reads it",
                 "write a whole number and its unit, such as 3 s, 500 ms or 2 min",
             )  # fmt: skip
-        elif key in FRESH and not 0 < (read_duration(value) or 0.0) <= _MAX_STALE:
+        elif names & FRESH and not 0 < (read_duration(value) or 0.0) <= _MAX_STALE:
             yield RefusedValue(
                 key, value, f"more than 0 and at most {_MAX_STALE:g} s",
                 "leave it out, because Weir would see changes of the job too late",
             )  # fmt: skip
-        elif key in SIZES and not is_size(value):
+        elif names & SIZES and not is_size(value):
             yield RefusedValue(
                 key, value, "a size as Flink reads it",
                 "write a whole number and its unit, such as 64m or 64 mb",
             )  # fmt: skip
     yield from _find_collectors(config)
+    yield from _find_reporters(config)
 
 
 def is_duration(text: str) -> bool:
@@ -272,6 +279,7 @@ def _read_quantity(text: str, units: Mapping[str, _Unit]) -> tuple[int, _Unit] |
 
 def _find_collectors(config: Mapping[str, str]) -> Iterator[RefusedValue]:
     """Yield the options with which a JVM would have several garbage collectors."""
+    config = add_own_names(config)
     shared = _collectors(config.get(_OPTIONS_OF_ALL, ""))
     if len(_chosen(shared)) > 1:
         yield _several(_OPTIONS_OF_ALL, _chosen(shared), "one garbage collector")
@@ -283,6 +291,36 @@ def _find_collectors(config: Mapping[str, str]) -> Iterator[RefusedValue]:
         if len(chosen) > 1:
             beside = f", {_OPTIONS_OF_ALL} included" if _chosen(shared) else ""
             yield _several(key, chosen, f"one garbage collector{beside}")
+
+
+def _find_reporters(config: Mapping[str, str]) -> Iterator[RefusedValue]:
+    """Yield the ports of other Prometheus reporters that take the port of Weir's.
+
+    Of two reporters, one gets the port, and the other one Flink leaves out with a warning. Where
+    that is Weir's, nobody measures the job.
+    """
+    for key, value in config.items():
+        found = _REPORTER.fullmatch(key)
+        if found is None or value.strip() != PROMETHEUS_REPORTER:
+            continue
+        port_key = f"metrics.reporter.{found[1]}.port"
+        ports = config.get(port_key, str(METRICS_PORT))
+        if _has_port(ports, METRICS_PORT):
+            yield RefusedValue(
+                port_key, ports, f"ports without {METRICS_PORT}, on which Weir's own reporter is",
+                f"set other ports, such as {METRICS_PORT + 1}, or remove this reporter and read"
+                " Weir's",
+            )  # fmt: skip
+
+
+def _has_port(ports: str, port: int) -> bool:
+    """Return whether `port` is in Flink's list of ports and ranges, such as `9250-9260,9300`."""
+    for part in ports.split(","):
+        first, _, last = part.partition("-")
+        first, last = first.strip(), (last or first).strip()
+        if first.isdecimal() and last.isdecimal() and int(first) <= port <= int(last):
+            return True
+    return False
 
 
 def _collectors(options: str) -> dict[str, bool]:

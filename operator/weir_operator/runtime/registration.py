@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.options import read_duration
 from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink_keys import add_own_names
 
 FORGOTTEN_WITHIN = 60.0
 """Seconds until Flink has forgotten a TaskManager that ended: 0.5 if it said goodbye, some 3 if its
@@ -35,7 +36,7 @@ async def registered(rest: FlinkRest, operators: Mapping[str, str]) -> frozenset
 
 def forgotten_within(config: Mapping[str, str]) -> float:
     """Return how many seconds Flink may take to forget a lost TaskManager, as configured."""
-    heartbeats = read_duration(config.get("heartbeat.timeout", "")) or 0.0
+    heartbeats = read_duration(add_own_names(config).get("heartbeat.timeout", "")) or 0.0
     return max(FORGOTTEN_WITHIN, heartbeats + _BEYOND_HEARTBEATS)
 
 

@@ -10,11 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from weir_operator.streamapp.pod_template import (
-    PodTemplate,
-    owned_key_cel,
-    remedy_for_owned,
-)
+from weir_operator.flink_keys import owned_key_cel, remedy_for_owned
+from weir_operator.streamapp.pod_template import PodTemplate
 from weir_operator.streamapp.quantities import Cpu, Memory
 from weir_operator.streamapp.section import Name, Rule, validations
 from weir_simulator.validation import Mistake, Section, refusal, refuse
@@ -339,9 +336,10 @@ class Flink(Section):
             )
         ),
     )
-    """Flink's configuration, passed on unchanged. Values are text, so put numbers in quotes. Weir
-    rejects keys that it sets itself. May not be set together with `ref`. If unset, defaults to
-    none."""
+    """Flink's configuration, passed on unchanged; it wins over what Weir recommends, also under the
+    older names that Flink has for keys. Values are text, so put numbers in quotes. Weir rejects
+    keys that it sets itself. With `weir local`, `io.tmp.dirs` has no effect. May not be set
+    together with `ref`. If unset, defaults to none."""
 
     job_manager: JobManager = JobManager()
     """The JobManager's container; changing it is an upgrade. If unset, it runs in the first of

@@ -5,12 +5,6 @@ without making the pods (`KubernetesRuntime.find_misfit`). Weir merges its own c
 variables and ports into the user's, and identifies items of these lists by a key, so each must have
 it. Error messages never repeat values, which may be secret.
 
-The module also lists the keys of Flink's configuration that Weir sets itself, each with a remedy.
-Weir pins operators, scales them, takes savepoints and reads metrics through these; a user's value
-would be overwritten in the best case, and silently break the pins in the worst. All other keys are
-passed on unchanged, including Weir's own defaults (`heartbeat.*`, `web.refresh-interval`,
-`taskmanager.network.adaptive-partitioner.enabled`).
-
 A pod template may not ask for more than the profile `restricted` grants a pod
 (`find_widened_rights`): a user who may write a StreamApp need not be allowed to create pods that
 take over their node, and Weir would create them in their place. What restricts rights further, or
@@ -33,84 +27,6 @@ from pydantic.types import JsonValue
 
 from weir_operator.streamapp.section import Rule, validations
 from weir_simulator.validation import Mistake, refuse
-
-_ADDRESS = "remove it, because Weir chooses addresses and ports"
-_PIN = "remove it, because Weir uses it to pin operators to their TaskManagers"
-_SCHEDULER = "remove it, because only the default scheduler keeps operators on their TaskManagers"
-_METRICS = "remove it, because Weir uses it to read the job's metrics"
-_STORAGE = "set spec.flink.storage instead"
-_SCALER = "remove it, because Weir sets the parallelism of every operator"
-_ANSWERS = "remove it, because Weir needs the results of savepoints for a longer time"
-_PLAIN = "remove it, because Weir uses plain HTTP for Flink's REST interface"
-_SESSION = "remove it, because Weir restarts a lost JobManager and its job itself"
-_FOLDERS = "remove it, because Weir finds the state of a job by its folder"
-_REST = "remove it, because Weir submits, stops and cancels jobs through it"
-
-OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "jobmanager.rpc.*": _ADDRESS,
-        "rest.address": _ADDRESS,
-        "rest.bind-address": _ADDRESS,
-        "rest.bind-port": _ADDRESS,
-        "rest.port": _ADDRESS,
-        "taskmanager.data.port": _ADDRESS,
-        "taskmanager.host": _ADDRESS,
-        "taskmanager.rpc.port": _ADDRESS,
-        "security.ssl.rest.*": _PLAIN,
-        "external-resource.*": _PIN,
-        "external-resources": _PIN,
-        "taskmanager.numberOfTaskSlots": _PIN,
-        "taskmanager.resource-id": _PIN,
-        "jobmanager.scheduler": _SCHEDULER,
-        "scheduler-mode": _SCHEDULER,
-        "metrics.latency.granularity": _METRICS,
-        "metrics.reporter.prom.*": _METRICS,
-        "metrics.reporters": _METRICS,
-        "execution.checkpointing.dir": _STORAGE,
-        "execution.checkpointing.savepoint-dir": _STORAGE,
-        "state.checkpoints.dir": _STORAGE,
-        "state.savepoints.dir": _STORAGE,
-        "execution.checkpointing.create-subdir": _FOLDERS,
-        "state.checkpoints.create-subdir": _FOLDERS,
-        "web.submit.enable": _REST,
-        "web.cancel.enable": _REST,
-        "execution.checkpointing.externalized-checkpoint-retention": (
-            "remove it, because Weir deletes old checkpoints itself"
-        ),
-        "rest.async.store-duration": _ANSWERS,
-        "jobstore.expiration-time": _ANSWERS,
-        "jobstore.max-capacity": _ANSWERS,
-        "high-availability": _SESSION,
-        "high-availability.*": _SESSION,
-        "resourcemanager.standalone.start-up-time": (
-            "remove it, because Weir lets a job wait for its TaskManagers"
-        ),
-        "job.autoscaler.*": _SCALER,
-        "parallelism.default": _SCALER,
-        "pipeline.jobvertex-parallelism-overrides": _SCALER,
-        "pipeline.max-parallelism": "set spec.flink.maxParallelism instead",
-        "jobmanager.memory.process.size": "set spec.flink.jobManager.memory instead",
-        "taskmanager.memory.process.size": "set spec.nodePools[].memory instead",
-    }
-)
-"""What to do instead of setting a key; a key that ends in `*` stands for all that begin so."""
-
-
-def remedy_for_owned(key: str) -> str | None:
-    """Return what to do instead of setting `key`, `None` where the key is the user's."""
-    for owned, remedy in OWNED_FLINK_KEYS.items():
-        if key == owned or (owned.endswith("*") and key.startswith(owned.removesuffix("*"))):
-            return remedy
-    return None
-
-
-def owned_key_cel() -> str:
-    """Return the CEL expression that holds where the key `k` is owned."""
-    exact = ", ".join(f"'{key}'" for key in OWNED_FLINK_KEYS if not key.endswith("*"))
-    prefixes = [key.removesuffix("*") for key in OWNED_FLINK_KEYS if key.endswith("*")]
-    starts = " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
-    return f"k in [{exact}] || {starts}"
-
 
 Path = tuple[str | int, ...]
 

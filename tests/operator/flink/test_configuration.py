@@ -11,6 +11,7 @@ from weir_operator.flink.commands import (
     parse_memory_arguments,
 )
 from weir_operator.flink.configuration import (
+    RECOMMENDED,
     ClusterAddress,
     Storage,
     TaskManagerIdentity,
@@ -20,7 +21,7 @@ from weir_operator.flink.configuration import (
     render_yaml,
     task_manager_configuration,
 )
-from weir_operator.streamapp.pod_template import remedy_for_owned
+from weir_operator.flink_keys import OTHER_NAMES, remedy_for_owned
 
 ADDRESS = ClusterAddress(host="127.0.0.1", rpc_port=6123, rest_port=8081)
 STORAGE = Storage(checkpoints="file:///c", savepoints="file:///s")
@@ -71,6 +72,27 @@ def test_a_label_cannot_break_the_list_of_labels():
     labels = task_manager(app="a,b:c")["metrics.reporter.prom.scope.variables.additional"]
 
     assert labels.startswith("weir_app:a_b_c,")
+
+
+@pytest.mark.parametrize(
+    ("other", "own"),
+    [
+        (other, own)
+        for own in sorted(RECOMMENDED.keys() & OTHER_NAMES.keys())
+        for other in OTHER_NAMES[own]
+    ],
+)
+def test_the_users_keys_win_over_recommendations_under_every_name(other, own):
+    for configuration in job_manager({other: "mine"}), task_manager({other: "mine"}):
+        assert configuration[own] == "mine"
+        assert configuration[other] == "mine"
+
+
+def test_options_of_all_jvms_have_an_older_name():
+    assert java_options({"env.java.opts": "-Dx=1"}, "jobmanager") == ("-Dx=1",)
+    assert java_options(
+        {"env.java.opts": "-Dx=1", "env.java.opts.all": "-Dx=2"}, "taskmanager"
+    ) == ("-Dx=2",)
 
 
 def test_the_users_keys_win_over_recommendations():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
+import json
 
 import pytest
+from scripts.flink_names import FILE, names_in, read_options
 
 from weir_operator.flink.configuration import RECOMMENDED
-from weir_operator.flink.jars import find_java, flink_home
+from weir_operator.flink.jars import flink_home
 from weir_operator.flink.options import (
     DURATIONS,
     FRESH,
@@ -120,14 +119,9 @@ def test_a_jvm_has_one_garbage_collector(config, refused):
 @pytest.fixture(scope="module")
 def read_by_flink():
     """Ask Flink for the types of its keys, and whether it reads texts as these types."""
-    program = Path(__file__).parent / "ReadOptions.java"
     texts = [f"Duration {each}" for each in (*READ_DURATIONS, *REFUSED_DURATIONS)]
     texts += [f"MemorySize {each}" for each in (*READ_SIZES, *REFUSED_SIZES)]
-    libraries = os.pathsep.join(str(jar) for jar in sorted((flink_home() / "lib").glob("*.jar")))
-    return subprocess.run(
-        [find_java(), "-Dfile.encoding=UTF-8", "-cp", libraries, program],
-        input="\n".join(texts), capture_output=True, text=True, check=True, encoding="utf-8",
-    ).stdout.splitlines()  # fmt: skip
+    return read_options(flink_home(), "\n".join(texts))
 
 
 @pytest.mark.flink
@@ -136,6 +130,15 @@ def test_keys_have_the_type_that_they_have_in_flink(read_by_flink, keys, kind):
     theirs = {each.split(" ")[2] for each in read_by_flink if each.startswith(f"key {kind} ")}
 
     assert keys - theirs == set()
+
+
+@pytest.mark.flink
+def test_all_names_that_flink_has_for_its_keys_are_known(read_by_flink):
+    known = json.loads(FILE.read_text(encoding="utf-8"))
+
+    for key, others in names_in(read_by_flink).items():
+        # In Flink's order; what other versions have besides comes after.
+        assert known[key][: len(others)] == others
 
 
 @pytest.mark.flink
@@ -151,3 +154,53 @@ def test_flink_reads_and_refuses_the_same(read_by_flink):
         *(f"refused Duration {each}" for each in REFUSED_DURATIONS),
         *(f"refused MemorySize {each}" for each in REFUSED_SIZES),
     }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("jobmanager.web.refresh-interval", "60000"),
+        ("akka.ask.timeout", "soon"),
+        ("state.backend.fs.memory-threshold", "1 pb"),
+        ("taskmanager.memory.size", "much"),
+    ],
+)
+def test_a_value_is_refused_under_every_name_of_its_key(key, value):
+    assert [each.key for each in find_refused_values({key: value})] == [key]
+
+
+def test_a_jvm_has_one_garbage_collector_by_the_older_name_too():
+    options = {"env.java.opts": "-XX:+UseSerialGC -XX:+UseZGC"}
+
+    assert len(list(find_refused_values(options))) == 1
+
+
+REPORTER = "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
+
+
+@pytest.mark.parametrize("ports", [None, "9249", "9240-9260", "9300, 9249 - 9251", "9000-9249"])
+def test_a_second_prometheus_reporter_on_the_port_of_weirs_is_refused(ports):
+    config = {"metrics.reporter.mine.factory.class": REPORTER}
+    if ports is not None:
+        config["metrics.reporter.mine.port"] = ports
+
+    [refused] = find_refused_values(config)
+
+    assert refused.key == "metrics.reporter.mine.port"
+    assert refused.value == (ports or "9249")
+    assert "9249" in refused.expected
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"factory.class": REPORTER, "port": "9250-9260"},
+        {"factory.class": "org.apache.flink.metrics.slf4j.Slf4jReporterFactory"},
+        {"factory.class": "org.apache.flink.metrics.jmx.JMXReporterFactory", "port": "9249"},
+        {"factory.class": REPORTER, "port": "no port"},
+    ],
+)
+def test_other_reporters_are_left_alone(config):
+    prefixed = {f"metrics.reporter.mine.{key}": value for key, value in config.items()}
+
+    assert list(find_refused_values(prefixed)) == []

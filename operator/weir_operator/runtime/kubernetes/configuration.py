@@ -27,6 +27,7 @@ from weir_operator.flink.commands import (
     task_manager_options,
 )
 from weir_operator.flink.configuration import (
+    METRICS_PORT,
     ClusterAddress,
     TaskManagerIdentity,
     high_availability,
@@ -37,6 +38,7 @@ from weir_operator.flink.configuration import (
 from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.memory import split_job_manager, split_memory
 from weir_operator.flink.scripts import CLIENT, FIND_PYFLINK
+from weir_operator.flink_keys import add_own_names
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.pod_spec import AGENT_JAR, AGENT_MOUNT, HELD_FOR
 from weir_operator.runtime.kubernetes.pods import (
@@ -192,7 +194,6 @@ def provide_jar(jar: str | None, *, class_path: str = "") -> str:
 RPC_PORT = 6123
 BLOB_PORT = 6124
 REST_PORT = 8081
-METRICS_PORT = 9249
 TASK_RPC_PORT = 6122
 TASK_DATA_PORT = 6121
 RESULTS_PATHS = ("job-result-store.storage-path", "application-result-store.storage-path")
@@ -217,7 +218,7 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
             "rest.bind-address": "0.0.0.0",
             "rest.bind-port": str(REST_PORT),
             "blob.server.port": str(BLOB_PORT),
-            "io.tmp.dirs": "/tmp",
+            **_scratch(pods),
             "web.upload.dir": SCRATCH,
             **_recovery(pods),
             **_results(pods),
@@ -265,7 +266,7 @@ def task_manager_files(pods: FlinkPods, operator: str, pool: str) -> dict[str, s
             "taskmanager.bind-host": "0.0.0.0",
             "taskmanager.rpc.port": str(TASK_RPC_PORT),
             "taskmanager.data.port": str(TASK_DATA_PORT),
-            "io.tmp.dirs": "/tmp",
+            **_scratch(pods),
             **_recovery(pods),
         },
     )
@@ -352,6 +353,12 @@ def _address(pods: FlinkPods) -> ClusterAddress:
     return ClusterAddress(
         host=f"{pods.job_manager}.{pods.namespace}", rpc_port=RPC_PORT, rest_port=REST_PORT
     )
+
+
+def _scratch(pods: FlinkPods) -> dict[str, str]:
+    """Return where Flink keeps files of its work, such as RocksDB's: the user's folders, if any."""
+    key = "io.tmp.dirs"
+    return {key: add_own_names(pods.make.config).get(key, "/tmp")}
 
 
 def _results(pods: FlinkPods) -> dict[str, str]:

@@ -16,12 +16,12 @@ from dataclasses import replace
 import structlog
 
 from weir_operator.errors import PodsPendingError, TemporaryError
+from weir_operator.flink.configuration import METRICS_PORT
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.changes import Mark
 from weir_operator.runtime.kubernetes.configuration import (
-    METRICS_PORT,
     REST_PORT,
     RESULTS_PATHS,
     config_map,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from weir_operator.flink.configuration import METRICS_PORT
 from weir_operator.kubernetes.api.client import Body
 from weir_operator.runtime.kubernetes.configuration import (
     BLOB_PORT,
-    METRICS_PORT,
     REST_PORT,
     RPC_PORT,
     TASK_DATA_PORT,

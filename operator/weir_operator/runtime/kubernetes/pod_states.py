@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from weir_operator.flink.configuration import METRICS_PORT
 from weir_operator.kubernetes.api.client import Body
-from weir_operator.runtime.kubernetes.configuration import METRICS_PORT
 from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pods import (
     OPERATOR,

@@ -4,18 +4,28 @@ import os
 import re
 import subprocess
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import patch
 
 import pytest
+import yaml
 
+from tests.operator.streamapp.builders import a_manifest
+from weir_operator.flink_keys import remedy_for_owned
 from weir_operator.runtime.kubernetes.configuration import (
+    RESULTS_PATHS,
     check_python,
     hold_script,
+    job_manager_files,
     provide_jar,
     start_script,
+    task_manager_files,
     use_archive,
 )
-from weir_operator.runtime.kubernetes.pods import PYTHON_JAR
+from weir_operator.runtime.kubernetes.pods import PYTHON_JAR, FlinkPods
+from weir_operator.streamapp import flink as streamapp_flink
+from weir_operator.streamapp.loading import parse_manifest
 
 OPTIONS = ("-Xmx64m", "-Dsaid=a b")
 ENTRYPOINT = """\
@@ -289,3 +299,49 @@ def test_no_pod_is_held_for_a_job_manager_that_does_not_answer():
     hold(port)  # would run into its time limit
 
     assert asked == []
+
+
+def written(**flink):
+    """Keys that Weir writes where a JobManager and a TaskManager use all that they can."""
+    config = flink.pop("config", {})
+    spec = {"flink": {"image": "w/x:1", "storage": {"uri": "s3://b/x"}, "config": config, **flink}}
+    app = parse_manifest(a_manifest(**spec))
+    pods = replace(FlinkPods.of(app, uid="u", controller_namespace="w"), results="r")
+    assert pods.survives
+    files = job_manager_files(pods), task_manager_files(pods, "job", "small")
+    return [yaml.safe_load(each["config.yaml"]) for each in files]
+
+
+OF_THE_USERS_MEMORY = "taskmanager.memory."
+"""These follow the user's keys (`flink.memory`)."""
+
+
+def test_what_weir_overwrites_of_the_users_keys_it_refuses():
+    ours = {key for configuration in written() for key in configuration}
+
+    lost = [
+        key
+        for key in sorted(ours)
+        if not key.startswith(OF_THE_USERS_MEMORY)
+        # Weir leaves a job alone whose user keeps its results elsewhere.
+        and key not in RESULTS_PATHS
+        and any(each.get(key) != "mine" for each in written_with(key, ours))
+    ]
+
+    assert [key for key in lost if remedy_for_owned(key) is None] == []
+    assert len(lost) > 25
+
+
+def written_with(key, ours):
+    """What is written where a user's value of `key` is not refused, of the files that have it."""
+    with patch.object(streamapp_flink, "remedy_for_owned", lambda key: None):
+        return [each for each in written(config={key: "mine"}) if key in ours and key in each]
+
+
+def test_flink_works_in_the_users_folders():
+    for each in written(config={"io.tmp.dirs": "/data/tmp"}):
+        assert each["io.tmp.dirs"] == "/data/tmp"
+    for each in written(config={"taskmanager.tmp.dirs": "/data/tmp"}):
+        assert each["io.tmp.dirs"] == "/data/tmp"
+    for each in written():
+        assert each["io.tmp.dirs"] == "/tmp"

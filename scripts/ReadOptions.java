@@ -15,8 +15,9 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.FallbackKey;
 
 /**
- * Prints the type of every key of Flink's, and for each line {@code TYPE TEXT} whether Flink reads
- * the text as a value of the type.
+ * Prints the type of every key of Flink's and its older and fallback names, in the order in which
+ * Flink looks for them; and for each line {@code TYPE TEXT} of the input whether Flink reads the
+ * text as a value of the type.
  */
 public final class ReadOptions {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -62,6 +63,7 @@ public final class ReadOptions {
             OUT.println("key " + kind + " " + option.key());
             for (FallbackKey other : option.fallbackKeys()) {
                 OUT.println("key " + kind + " " + other.getKey());
+                OUT.println("older " + option.key() + " " + other.getKey());
             }
         }
     }
