@@ -342,6 +342,16 @@ def read_checkpoints(answer: Json) -> Checkpoints:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFailure:
+    """A failure of a job, after which Flink restarted it or gave it up."""
+
+    time: float
+    """Unix seconds."""
+    cause: str
+    """One line, with the task that it hit."""
+
+
 def _read_checkpoint(answer: Json) -> Checkpoint:
     return Checkpoint(
         id=answer["id"],
@@ -356,10 +366,19 @@ def _read_checkpoint(answer: Json) -> Checkpoint:
 
 def read_root_exception(answer: Json) -> str | None:
     """Read `GET /jobs/:id/exceptions`: the newest cause with the task it hit, if there was one."""
-    entries = answer["exceptionHistory"]["entries"]
-    if not entries:
-        return None
-    newest = entries[0]
-    where = newest.get("taskName")
-    cause = root_cause(newest["stacktrace"])
+    failures = read_failures(answer)
+    return failures[0].cause if failures else None
+
+
+def read_failures(answer: Json) -> tuple[JobFailure, ...]:
+    """Read `GET /jobs/:id/exceptions`: all failures that Flink remembers, the newest first."""
+    return tuple(
+        JobFailure(time=each["timestamp"] / 1000, cause=_cause_of(each))
+        for each in answer["exceptionHistory"]["entries"]
+    )
+
+
+def _cause_of(entry: Json) -> str:
+    where = entry.get("taskName")
+    cause = root_cause(entry["stacktrace"])
     return cause if where is None else f"{cause} (in {where})"

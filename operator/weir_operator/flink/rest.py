@@ -28,6 +28,7 @@ from weir_operator.flink import answers
 from weir_operator.flink.answers import (
     Checkpoints,
     JobDetails,
+    JobFailure,
     JobSummary,
     SavepointProgress,
     Subtask,
@@ -51,6 +52,8 @@ SUBMIT_LIMIT = 60.0
 """Seconds for a submission: the job's `main` runs inside the request. One that outlives its
 controller's term does no harm: the next controller submits under the same id, of which Flink takes
 one."""
+FAILURES = 16
+"""Of a job that are asked for; Flink remembers as many (`web.exception-history-size`)."""
 DISPOSAL_PERIOD = 0.1
 """Seconds between two questions after a disposal."""
 
@@ -157,6 +160,15 @@ class FlinkRest:
         return await self._transport.ask(
             "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", answers.read_root_exception
         )
+
+    async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
+        """Return the failures of the job that Flink remembers, the newest first."""
+        try:
+            return await self._transport.ask(
+                "GET", f"/jobs/{job_id}/exceptions?maxExceptions={FAILURES}", answers.read_failures
+            )
+        except NotKnownToFlinkError:
+            return ()
 
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended or is unknown is left alone."""

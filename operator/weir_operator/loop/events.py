@@ -41,6 +41,7 @@ WARNINGS = frozenset(
         "InvalidSpec",
         "JobAdopted",
         "JobDown",
+        "JobFailing",
         "JobLost",
         "JobManagerLost",
         "JobNotSeen",

@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -152,7 +153,9 @@ class ChangeExecutor:
                     avoid=(move.node,) if move else (),
                     vertices=ruling.vertices,
                 )
-                if ruling.vertices is not None and end.step is not Step.DONE:
+                if end.disturbed:
+                    await self._give_back(status.restart_tokens)
+                elif ruling.vertices is not None and end.step is not Step.DONE:
                     await self._remember(end)
                 if end.step is Step.DONE:
                     self._judged = (
@@ -168,6 +171,11 @@ class ChangeExecutor:
         except Exception as error:  # the next check goes on with the change, or ends the run by it
             log.exception("unexpected error in a change")
             self._report("ChangeFailed", describe_unexpected(error))
+
+    async def _give_back(self, tokens: dict[str, Any]) -> None:
+        """Undo the payment of a restart that did not come about, because the job failed before."""
+        status = self._store.load()
+        await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
 
     async def _remember(self, end: RescaleJournal) -> None:
         """Record a separation that failed, so that Weir does not try it again for a while."""

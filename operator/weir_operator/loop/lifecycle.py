@@ -20,9 +20,11 @@ from weir_operator.errors import (
     JobFailedError,
     ResizeRefusedError,
 )
+from weir_operator.flink.answers import JobFailure
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
+from weir_operator.loop.failing_job import describe_failures
 from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import Rescaler
@@ -176,6 +178,7 @@ class Lifecycle:
             settings=settings or RescaleSettings(),
         )
         self._losses = Losses()
+        self._failures: tuple[JobFailure, ...] = ()
         self._retries = Retries(store, clock)
         self._busy = asyncio.Lock()
         self._changing = False
@@ -184,6 +187,11 @@ class Lifecycle:
     def is_changing(self) -> bool:
         """Whether a change is in progress; a check is none."""
         return self._changing
+
+    @property
+    def failing(self) -> str:
+        """That the job fails again and again, and why; empty where it does not."""
+        return describe_failures(self._failures, self._clock.now())
 
     def fits(self, deployments: DeploymentMap) -> bool:
         """Whether the manifest has these operators and allows them these deployments."""
@@ -500,6 +508,9 @@ class Lifecycle:
             )
             await self._jobs.cancel(job)  # once it has ended, it is recovered
             return Health.RESTARTING
+        if not progress.running:
+            self._failures = await self._jobs.failures(job)
+        self._notices.report_while("JobFailing", self.failing)
         await self._note_checkpoint(status, job)
         status = self._store.load()
         alive = await self._runtime.replicas()
@@ -732,6 +743,7 @@ class Lifecycle:
             self._changing = False
             # A rescale leaves the JobManager as it is: another one is there because it was lost.
             self._losses.forget(job_manager=journal.kind is not Kind.RESCALE)
+            self._failures = ()
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not start")

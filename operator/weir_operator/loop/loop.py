@@ -377,6 +377,7 @@ class ApplicationController:
             proposals={},
             verdicts={},
             held=held,
+            failing=self._lifecycle.failing,
             infeasible=shares.infeasible,
             guards=guards,
             full=tuple(each for each in status.full if each.holds(now)),

@@ -37,6 +37,8 @@ class Tick:
     missed: str = ""
     """What is done about an objective that is missed in interval after interval, or why nothing is;
     empty where it is not."""
+    failing: str = ""
+    """That the job fails again and again, and why, one sentence; empty where it does not."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
     guards: tuple[Guard, ...] = ()

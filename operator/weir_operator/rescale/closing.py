@@ -126,7 +126,7 @@ def _came_to_nothing(journal: RescaleJournal) -> bool:
 
 def _has_failed(journal: RescaleJournal) -> bool:
     """Return whether the target did not run although it was still wanted."""
-    if journal.withdrawn:
+    if journal.withdrawn or journal.disturbed:
         return False
     recovers = journal.kind is Kind.RECOVER and journal.revision is not None
     went_nowhere = journal.step is Step.FAILED and (journal.kind is Kind.RESCALE or recovers)

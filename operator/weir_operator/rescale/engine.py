@@ -61,6 +61,7 @@ from weir_operator.rescale.stopping import (
     Stop,
     came_to_its_end,
     find_newest,
+    find_own_failure,
     find_restore_point,
     find_retained,
     is_of,
@@ -476,6 +477,12 @@ class Rescaler:
         if progress is None or progress.state not in LIVE_STATES:
             return await self._after_end(journal)
         if journal.kind is not Kind.SUSPEND:
+            job = _required(journal.old_job)
+            why = find_own_failure(await self._retried(lambda: self._jobs.failures(job)), journal)
+            if why:
+                # Any other target would have failed, too.
+                journal = journal.model_copy(update={"disturbed": True})
+                cause = f"The job failed while Weir was about to restart it: {why}"
             return self._give_up(journal, cause)
         late = journal.at(Step.STOP, self._clock.now(), by_checkpoint=True)
         await self._write(late)

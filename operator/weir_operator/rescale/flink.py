@@ -17,7 +17,7 @@ import structlog
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import JobDetails, JobState
+from weir_operator.flink.answers import JobDetails, JobFailure, JobState
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import (
     is_warm_up,
@@ -304,6 +304,10 @@ class FlinkJobs:
         except NotKnownToFlinkError:
             return "Flink no longer knows it"
         return cause or await waiting(rest, job_id) or "its tasks did not all start in time"
+
+    async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
+        """Return the failures of the job that Flink remembers, the newest first."""
+        return await (await self.rest()).failures(job_id)
 
     async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return the newest snapshot of the job that Flink knows of."""

@@ -135,6 +135,8 @@ class RescaleJournal(BaseModel):
     """Of the spec for which it was planned; empty where that is not known."""
     withdrawn: bool = False
     """It was given up because the spec has changed: nothing has failed."""
+    disturbed: bool = False
+    """It was given up because the job failed by itself meanwhile: its target is not to blame."""
     ended_unread: bool = False
     """The job that it restored came to its end without having read a record."""
     flowed: bool = False

@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
+from weir_operator.flink.answers import JobFailure
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.scripts import is_script
 from weir_operator.rescale.flow import Reading
@@ -70,6 +71,10 @@ class Jobs(Protocol):
 
     async def live(self) -> tuple[str, ...]:
         """Return the ids of all jobs that have not ended, without those of `warm_up`."""
+        ...
+
+    async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
+        """Return the failures of the job that Flink remembers, the newest first."""
         ...
 
     async def warm_up(self, ids: tuple[str, ...]) -> None:

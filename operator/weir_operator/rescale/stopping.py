@@ -21,18 +21,24 @@ for a stop, a listing without its savepoint is believed only if it says so twice
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError
+from weir_operator.flink.answers import JobFailure
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Runtime
 
 log = structlog.get_logger()
 
+_OF_A_STOP = re.compile("savepoint|checkpoint", re.IGNORECASE)
+"""In the cause of a failure: one that a stop itself may bring about."""
 LISTED_WITHIN = 90.0
 """Seconds after which a storage lists what was written to it."""
 REMEDY = (
@@ -64,6 +70,19 @@ async def _list(job: str, *, runtime: Runtime, clock: Clock, stop_asked: bool) -
         await clock.sleep(LISTED_WITHIN)
         stored = await runtime.snapshots(job)
     return stored
+
+
+def find_own_failure(failures: Sequence[JobFailure], journal: RescaleJournal) -> str:
+    """Return why the old job failed since a change began; empty where only its stop failed.
+
+    Args:
+        failures: Those that Flink remembers, the newest first.
+        journal: The change, whose savepoint failed.
+    """
+    for each in failures:
+        if each.time >= journal.created and not _OF_A_STOP.search(each.cause):
+            return each.cause
+    return ""
 
 
 async def came_to_its_end(

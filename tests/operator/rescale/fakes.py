@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
+from weir_operator.flink.answers import JobFailure
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, StateSnapshot
@@ -132,6 +133,8 @@ class FakeWorld:
         """What the job says that it has read, by total replicas."""
         self.rate = 0.0
         """Records per second that pass a job whose reading no test has set."""
+        self.failed: list[JobFailure] = []
+        """What made the job fail, the newest last."""
         self.savepoints_hang = False
         self.savepoint_takes = 0.0
         """Seconds until a savepoint is complete; the job emits until then."""
@@ -408,6 +411,9 @@ class FakeWorld:
         )
         self.on_deed()
 
+    async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
+        return tuple(reversed(self.failed))
+
     async def failure(self, job_id: str) -> str:
         return "it broke"
 
@@ -648,6 +654,7 @@ class JobsOf:
         self.read_graph = world.read_graph
         self.version = world.version
         self.failure = world.failure
+        self.failures = world.failures
         self.newest = world.newest
         self.retained = world.retained
         self.dispose = world.dispose

@@ -164,8 +164,10 @@ def judge_answers(refusal: str) -> Aspect:
     return Aspect("WithinLimits", "True", "AnswersRead", "Weir reads all answers about the job")
 
 
-def judge_change(change: RescaleJournal | None) -> Aspect:
-    """Return whether the last change left the job other than it should be."""
+def judge_change(change: RescaleJournal | None, failing: str = "") -> Aspect:
+    """Return whether the last change left the job other than it should be, or the job fails."""
+    if failing:
+        return Aspect("Degraded", "True", "JobFailing", failing)
     if change is None or not change.step.is_end:
         return Aspect(
             "Degraded", "False", "AsPlanned", "There is no known problem with the deployment"

@@ -146,7 +146,8 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         aspects.append(judge_tuning(tick.tuning))
     if settings is not None:
         aspects.append(judge_objective(tick, settings))
-    aspects += [judge_progress(facts.change), judge_pause(facts.guards), judge_change(facts.change)]
+    aspects += [judge_progress(facts.change), judge_pause(facts.guards)]
+    aspects.append(judge_change(facts.change, "" if tick is None else tick.failing))
     aspects += [judge_answers(facts.refusal), judge_records(facts.unrecorded)]
     figures = figures_of(facts)
     cost = figures["cost"]
