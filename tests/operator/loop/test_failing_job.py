@@ -35,7 +35,7 @@ def test_several_failures_within_ten_minutes_are_a_failing_job(times, sentence):
 async def test_a_failing_job_is_told_of_once_for_each_cause_and_is_over_after_a_while():
     stage = Stage()
     lifecycle = await stage.running()
-    job = stage.world.jobs[stage.store.load().job_id]
+    [job] = stage.world.jobs.values()
     for state in ("RESTARTING", "RUNNING") * 4:
         job.state = state
         if state == "RESTARTING":
@@ -56,7 +56,9 @@ async def test_a_failing_job_is_told_of_once_for_each_cause_and_is_over_after_a_
     ("cause", "is_remembered"),
     [(CAUSE.format(4711), False), ("IOException: Failed to create savepoint directory", True)],
 )
-async def test_a_target_is_not_to_blame_where_the_job_failed_by_itself(cause, is_remembered):
+async def test_a_target_is_not_to_blame_where_the_job_failed_by_itself(
+    cause, is_remembered, monkeypatch
+):
     stage = Stage()
     lifecycle = await stage.running()
 
@@ -66,7 +68,7 @@ async def test_a_target_is_not_to_blame_where_the_job_failed_by_itself(cause, is
             failure="Not all required tasks are currently running"
         )
 
-    stage.world.stop_with_savepoint = fail
+    monkeypatch.setattr(stage.world, "stop_with_savepoint", fail)
 
     end = await lifecycle.change(TWO, "more load")
 
