@@ -35,6 +35,8 @@ def adopt(
 
     from weir_operator.external.adopt import AdoptionRequest, show
     from weir_operator.external.adoption_plan import describe_move
+    from weir_operator.kubernetes.app.preflight import find_refusals
+    from weir_operator.streamapp.loading import parse_manifest
 
     request = AdoptionRequest(
         namespace=namespace, name=name, objective=objective, manifest=filename
@@ -43,8 +45,10 @@ def adopt(
     typer.echo(yaml.safe_dump(found.manifest, sort_keys=False), nl=False)
     for sentence in found.remarks:
         typer.echo(f"# {sentence}")
-    if found.stops:
-        for sentence in found.stops:
+    # First what stops the move of any manifest; then what `weir validate` would say of this one.
+    stops = found.stops or find_refusals(parse_manifest(found.manifest))
+    if stops:
+        for sentence in stops:
             typer.echo(f"Stops the move: {sentence}", err=True)
         raise typer.Exit(1)
     file = str(filename or f"{found.manifest['metadata']['name']}.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -142,6 +143,7 @@ async def read_adoption(
     watch = JobWatch(app, api)
     job: ExternalJob | None = None
     cause, version = "", ""
+    running: Mapping[str, str] = {}
     try:
         try:
             job = await watch.refresh()
@@ -149,6 +151,7 @@ async def read_adoption(
             cause = str(error)
         if job is not None and watch.flink is not None:
             version = await watch.flink.version()
+            running = await watch.flink.configuration()
     finally:
         await watch.close()
     plan = plan_adoption(
@@ -158,6 +161,7 @@ async def read_adoption(
         objective=request.objective,
         given=given,
         cause=cause,
+        running=running,
     )
     return deployment, plan
 

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from weir_operator.external.flink_deployment import (
+    AUTOSCALER_KEYS,
     MIB,
     OVERRIDES,
     FlinkDeployment,
+    read_memory,
     refuse_autoscaler,
 )
+from weir_operator.external.pod_keys import is_of_pods, translate
 from weir_operator.external.reference import TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
+from weir_operator.flink.options import find_refused_values
 from weir_operator.flink.versions import read_version
 from weir_operator.flink_keys import remedy_for_owned
 from weir_operator.kubernetes.api.objects import Body
-from weir_operator.limits import Json
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER, merge
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -34,6 +39,40 @@ _SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 _CHECKPOINTS = ("execution.checkpointing.dir", "state.checkpoints.dir")
 _OF_THE_OPERATOR = ("kubernetes.", "job.autoscaler.", "scheduler-mode", "$internal.")
 """Beginnings of keys that only the operator, or Flink's own way of starting pods, reads."""
+_TOTALS = frozenset(
+    f"{role}.memory.{name}"
+    for role, names in (
+        ("taskmanager", ("process.size", "flink.size", "task.heap.size")),
+        ("jobmanager", ("process.size", "flink.size", "heap.size")),
+    )
+    for name in names
+)
+"""Keys from which the memory of a pod is taken over; Weir divides it anew."""
+_OF_ALL_SLOTS = frozenset(
+    f"taskmanager.memory.{name}"
+    for name in ("managed.size", "network.min", "network.max", "task.off-heap.size")
+)
+"""Amounts of a whole TaskManager, which under Weir has one slot."""
+_HIDDEN = "******"
+"""What Flink shows in the place of a secret."""
+_KEPT_OF_RUN = frozenset(
+    {
+        *_SAVEPOINTS, *_CHECKPOINTS, *AUTOSCALER_KEYS,
+        "taskmanager.numberOfTaskSlots",
+        "taskmanager.memory.process.size", "jobmanager.memory.process.size",
+        "kubernetes.taskmanager.cpu.amount", "kubernetes.jobmanager.cpu.amount",
+    }
+)  # fmt: skip
+"""Keys that Weir reads although it sets them itself, or leaves them out."""
+_MADE_FOR_A_RUN = (
+    *_OF_THE_OPERATOR, "execution.attached", "execution.job-listeners", "execution.savepoint",
+    "execution.shutdown-on-application-finish", "execution.state-recovery.path",
+    "execution.submit-failed-job-on-application-error", "execution.target", "internal.",
+    "job-result-store.", "jobmanager.memory.", "pipeline.jars", "pipeline.name",
+    "process.", "taskmanager.memory.flink.size", "taskmanager.memory.task.heap.size",
+    "web.tmpdir",
+)  # fmt: skip
+"""Beginnings of keys that the operator and Flink write for one run of a job."""
 _WAIT = "--timeout=15m"
 """Of each command that waits: Weir tries to take a savepoint for ten minutes."""
 _SAVEPOINT = """'"${SAVEPOINT:?is empty, so no savepoint is known}"'"""
@@ -70,6 +109,7 @@ def plan_adoption(
     objective: str,
     given: Body | None = None,
     cause: str = "",
+    running: Mapping[str, str] = MappingProxyType({}),
 ) -> Adoption:
     """Return the StreamApp for a FlinkDeployment, and what would stop the move.
 
@@ -80,14 +120,18 @@ def plan_adoption(
         objective: The response time that the job must meet, such as `500ms`.
         given: The StreamApp that the user wrote; `None` makes one.
         cause: Why `job` is `None`, a sentence; empty where it is not known.
+        running: Flink's configuration with which the JobManager runs, and so with the operator's
+            own defaults, which only the operator can read; empty where `job` is `None`.
     """
+    defaults = _defaults(deployment, running)
+    deployment = replace(deployment, configuration={**defaults, **deployment.configuration})
     if given is not None:
         stops = (*_stops(deployment, job, version, cause), *_differences(given, job))
         return Adoption(manifest=given, stops=stops, remarks=())
     return Adoption(
         manifest=_manifest(deployment, job, objective=objective),
         stops=(*_stops(deployment, job, version, cause), *_unknown_parts(deployment)),
-        remarks=tuple(_remarks(deployment, job)),
+        remarks=tuple(_remarks(deployment, job, defaults)),
     )
 
 
@@ -108,12 +152,7 @@ def _manifest(deployment: FlinkDeployment, job: ExternalJob | None, *, objective
     if storage:
         flink["storage"] = {"uri": storage}
     flink |= _pods(deployment)
-    config = {
-        key: value
-        for key, value in deployment.configuration.items()
-        if remedy_for_owned(key) is None and not key.startswith(_OF_THE_OPERATOR)
-    }
-    if config:
+    if config := _config(deployment):
         flink["config"] = config
     return {
         "apiVersion": API_VERSION,
@@ -128,6 +167,43 @@ def _manifest(deployment: FlinkDeployment, job: ExternalJob | None, *, objective
     }
 
 
+def _defaults(deployment: FlinkDeployment, running: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that the job has from the operator's defaults."""
+    return {
+        key: value
+        for key, value in running.items()
+        if key not in deployment.configuration
+        and (
+            key in _KEPT_OF_RUN
+            or is_of_pods(key)
+            or not (key.startswith(_MADE_FOR_A_RUN) or remedy_for_owned(key))
+        )
+    }
+
+
+def _config(deployment: FlinkDeployment) -> dict[str, str]:
+    """Return what the StreamApp has of Flink's configuration."""
+    given = deployment.configuration
+    reporters = tuple(
+        each.key.removesuffix("port")
+        for each in find_refused_values(given)
+        if each.key.startswith("metrics.reporter.")
+    )
+    return {
+        key: _for_one_slot(value, deployment.slots) if key in _OF_ALL_SLOTS else value
+        for key, value in given.items()
+        if remedy_for_owned(key) is None
+        and key not in _TOTALS
+        and not key.startswith((*_OF_THE_OPERATOR, *reporters))
+    }
+
+
+def _for_one_slot(size: str, slots: int) -> str:
+    """Return a slot's part of a TaskManager's memory, as Flink writes it."""
+    amount = read_memory(size)
+    return size if amount is None or slots == 1 else f"{amount // slots}b"
+
+
 def _pool(deployment: FlinkDeployment) -> Body:
     pool: Body = {
         "name": TASK_MANAGERS,
@@ -135,20 +211,31 @@ def _pool(deployment: FlinkDeployment) -> Body:
     }
     if deployment.memory is not None:
         pool["memory"] = f"{max(1, deployment.memory // MIB // deployment.slots)}Mi"
-    return pool
+    return pool | translate(deployment.configuration).pool
 
 
 def _pods(deployment: FlinkDeployment) -> Body:
     """Return what is the same of the pods: their template, and the JobManager's container."""
     spec = deployment.spec
     found: Body = {}
-    template = dict(spec.get("podTemplate") or {})
+    written: Body = {}
+    if spec.get("serviceAccount"):
+        written["spec"] = {"serviceAccountName": str(spec["serviceAccount"])}
+    if spec.get("imagePullPolicy"):
+        container = {"name": CONTAINER, "imagePullPolicy": spec["imagePullPolicy"]}
+        written.setdefault("spec", {})["containers"] = [container]
+    given: Body = spec.get("podTemplate") or {}
+    template = merge(merge(given, translate(deployment.configuration).template), written)
     kept = {name: template[name] for name in ("metadata", "spec") if template.get(name)}
     if kept:
         found["podTemplate"] = kept
-    resource: Json = (spec.get("jobManager") or {}).get("resource") or {}
-    if resource.get("cpu"):
-        found["jobManager"] = {"cpu": size_of(float(resource["cpu"]))}
+    job_manager = {}
+    if deployment.job_manager_cores is not None:
+        job_manager["cpu"] = size_of(deployment.job_manager_cores)
+    if deployment.job_manager_memory is not None:
+        job_manager["memory"] = f"{max(1, deployment.job_manager_memory // MIB)}Mi"
+    if job_manager:
+        found["jobManager"] = job_manager
     return found
 
 
@@ -216,6 +303,33 @@ def _unknown_parts(deployment: FlinkDeployment) -> Iterator[str]:
             f"such as local:///opt/flink/usrlib/trips.jar, got {uri or 'nothing'}; put the jar "
             "into the image, because Weir does not download jars"
         )
+    for key in translate(deployment.configuration).unknown:
+        yield (
+            f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no {key}, got "
+            "a value that Weir cannot take over; save the StreamApp in a file, write the same into "
+            "spec.flink.podTemplate or spec.nodePools, and use --filename"
+        )
+    for key, value in deployment.configuration.items():
+        if value == _HIDDEN:
+            yield (
+                f"The Flink Kubernetes Operator's defaults have {key}, whose value Flink hides: "
+                "expected it in spec.flinkConfiguration; save the StreamApp in a file, give the "
+                "job the secret by spec.flink.podTemplate, and use --filename"
+            )
+    for section in ("jobManager", "taskManager"):
+        if (deployment.spec.get(section) or {}).get("podTemplate"):
+            yield (
+                f"spec.{section}.podTemplate of FlinkDeployment {deployment.name}: expected none, "
+                "because a StreamApp has one template for all pods; save the StreamApp in a file, "
+                "write what is needed into spec.flink.podTemplate, and use --filename"
+            )
+    heap = "taskmanager.memory.task.heap.size"
+    if heap in deployment.configuration and deployment.memory is None:
+        yield (
+            f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected the memory of "
+            f"a whole TaskManager, got {heap}; save the StreamApp in a file, write "
+            "spec.nodePools[].memory, and use --filename"
+        )
     storage = _storage(deployment)
     if storage.startswith(("file:", "/")):
         yield (
@@ -236,7 +350,9 @@ def _differences(manifest: Body, job: ExternalJob | None) -> Iterator[str]:
         )
 
 
-def _remarks(deployment: FlinkDeployment, job: ExternalJob | None) -> Iterator[str]:
+def _remarks(
+    deployment: FlinkDeployment, job: ExternalJob | None, defaults: Mapping[str, str]
+) -> Iterator[str]:
     spec = deployment.spec
     if job is not None:
         count = max(sum(counts.values()) for counts in job.deployments.values())
@@ -246,29 +362,29 @@ def _remarks(deployment: FlinkDeployment, job: ExternalJob | None) -> Iterator[s
             "starts as one operator with one replica: to begin with as many, add the operators "
             "that `weir graph` prints, with `initial`"
         )
+    config = _config(deployment)
     dropped = sorted(
-        key
-        for key in deployment.configuration
-        if remedy_for_owned(key) is not None or key.startswith(_OF_THE_OPERATOR)
+        key for key in deployment.configuration if key not in config and not is_of_pods(key)
     )
     if dropped:
-        yield f"Weir sets these keys of Flink's configuration itself: {', '.join(dropped)}"
+        yield (
+            "These keys of Flink's configuration are left out, because Weir sets them itself, takes"
+            f" them over in other fields or has no use for them: {', '.join(dropped)}"
+        )
+    if taken := sorted(defaults.keys() & config.keys()):
+        yield f"The operator's defaults set these keys, too: {', '.join(taken)}"
+    if any(key in _OF_ALL_SLOTS for key in config) and deployment.slots > 1:
+        yield "Amounts of memory are those of one slot, because Weir's TaskManagers have one"
     if OVERRIDES in dropped:
         yield "After the move, Weir decides the parallelism of each vertex"
     for name, what in _LEFT_OUT.items():
         if spec.get(name):
             yield f"{what[0].upper()}{what[1:]} (spec.{name}) has no counterpart in a StreamApp"
-    for section in ("jobManager", "taskManager"):
-        if (spec.get(section) or {}).get("podTemplate"):
-            yield (
-                f"spec.{section}.podTemplate has no counterpart: a StreamApp has one template for "
-                "all pods; move what is needed into spec.flink.podTemplate"
-            )
-    if spec.get("serviceAccount") not in (None, "flink"):
+    if account := spec.get("serviceAccount"):
         yield (
-            f"Weir's pods run under service accounts of their own, not {spec['serviceAccount']}: "
-            "if the job needs that one, for example for its storage, write it as "
-            "spec.flink.podTemplate.spec.serviceAccountName"
+            f"Weir's pods run under the service account {account}, as before; without "
+            "spec.flink.podTemplate.spec.serviceAccountName, they get accounts of their own with "
+            "fewer rights"
         )
 
 

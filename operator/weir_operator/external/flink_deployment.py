@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from kubernetes.utils.quantity import parse_quantity
+
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.versions import read_version
 from weir_operator.kubernetes.api.client import FIELD_MANAGER, FIELD_MANAGER_CONFLICT, ConflictError
@@ -89,13 +91,23 @@ class FlinkDeployment:
 
     @property
     def cores(self) -> float:
-        """CPU of one TaskManager."""
-        return float(self._resource("taskManager").get("cpu") or 1.0)
+        """CPU of one TaskManager; Flink's own default is a core for each slot."""
+        return self._cores("taskManager") or float(self.slots)
+
+    @property
+    def job_manager_cores(self) -> float | None:
+        """CPU of the JobManager; `None` where nothing says."""
+        return self._cores("jobManager")
 
     @property
     def memory(self) -> int | None:
-        """Bytes of memory of one TaskManager; `None` where the resource does not say."""
-        return read_memory(str(self._resource("taskManager").get("memory") or ""))
+        """Bytes of memory of one TaskManager; `None` where nothing says."""
+        return self._memory("taskManager")
+
+    @property
+    def job_manager_memory(self) -> int | None:
+        """Bytes of memory of the JobManager; `None` where nothing says."""
+        return self._memory("jobManager")
 
     @property
     def slots(self) -> int:
@@ -117,8 +129,34 @@ class FlinkDeployment:
             if number.strip().isdigit() and vertex.strip()
         }
 
-    def _resource(self, section: str) -> Json:
-        return (self.spec.get(section) or {}).get("resource") or {}
+    def _asked(self, section: str, name: str) -> str:
+        """Return an amount as the resource has it, in its form of today or the older one."""
+        part = self.spec.get(section) or {}
+        today = part.get("resources") or {}
+        found = (today.get("requests") or {}).get(name) or (today.get("limits") or {}).get(name)
+        return str(found or (part.get("resource") or {}).get(name) or "")
+
+    def _cores(self, section: str) -> float | None:
+        prefix = f"kubernetes.{section.lower()}.cpu"
+        keys = (f"{prefix}.amount", prefix, f"{section.lower()}.cpu.cores")
+        amounts = (self._asked(section, "cpu"), *(self.configuration.get(each) for each in keys))
+        return next((float(parse_quantity(each)) for each in amounts if each), None)
+
+    def _memory(self, section: str) -> int | None:
+        prefix = f"{section.lower()}.memory."
+        whole = self._asked(section, "memory") or self.configuration.get(f"{prefix}process.size")
+        if whole:
+            return read_memory(whole)
+        config = self.configuration
+        flink = read_memory(config.get(f"{prefix}flink.size", ""))
+        if flink is None:
+            return None
+        # As Flink does: what the JVM needs besides comes on top.
+        inner = flink + (read_memory(config.get(f"{prefix}jvm-metaspace.size", "")) or 256 * MIB)
+        fraction = float(config.get(f"{prefix}jvm-overhead.fraction", "0.1"))
+        low = read_memory(config.get(f"{prefix}jvm-overhead.min", "")) or 192 * MIB
+        high = read_memory(config.get(f"{prefix}jvm-overhead.max", "")) or 1024 * MIB
+        return inner + min(max(int(inner * fraction / (1 - fraction)), low), high)
 
 
 def read_deployment(found: Json) -> FlinkDeployment:

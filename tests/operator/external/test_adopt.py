@@ -27,6 +27,9 @@ class FlinkWithErrors:
     async def version(self):
         return self._answer("version", "2.3.0")
 
+    async def configuration(self):
+        return self._answer("configuration", {})
+
     async def close(self):
         pass
 
