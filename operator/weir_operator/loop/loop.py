@@ -59,7 +59,10 @@ from weir_operator.loop.proposals import (
     cut_all,
 )
 from weir_operator.loop.separation import (
+    Separation,
     SharedOperators,
+    at_risk,
+    costs_less,
     describe_busy,
     describe_waiting,
     measured_over,
@@ -474,8 +477,27 @@ class ApplicationController:
             if measured is None:
                 unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
             else:
+                wanted = {
+                    name: each.decision.target.named(each.observation.model.node_types)
+                    for name, each in proposals.items()
+                    if name in self._shared.vertices and each.scales_out
+                }
+                late = snapshot.violates(
+                    self._settings.bound, self._settings.statistic, self._settings.paths
+                )
+                risky = late or any(
+                    at_risk(seen[name]) for name in self._shared.vertices if name in seen
+                )
                 separated = self._separate(
-                    self._shared, measured, status, snapshot.now, guards, mode
+                    self._shared.find_separation(status.deployments, measured, wanted),
+                    self._shared,
+                    status,
+                    snapshot.now,
+                    guards,
+                    mode,
+                    is_worth=lambda target: (
+                        bool(risky or wanted) or costs_less(target, status.deployments, seen)
+                    ),
                 )
                 if separated is not None:
                     return separated
@@ -497,16 +519,17 @@ class ApplicationController:
 
     def _separate(
         self,
+        found: Separation | None,
         shared: SharedOperators,
-        measured: Mapping[str, float],
         status: AppStatus,
         now: float,
         guards: tuple[Guard, ...],
         mode: Mode,
+        *,
+        is_worth: Callable[[DeploymentMap], bool],
     ) -> Ruling | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
-        found = shared.find_separation(status.deployments, measured)
-        if found is None or status.revision is None:
+        if found is None or status.revision is None or not is_worth(found.target):
             self._notices.report_while("VerticesBusy", "")
             return None
         waiting = describe_waiting(found.waiting, shared.pool_limits, shared.max_operators)

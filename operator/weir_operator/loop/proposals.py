@@ -34,6 +34,11 @@ class Proposal:
         seen = self.observation
         return kind_of_change(seen.deployment, self.decision.target, seen.model.node_types)
 
+    @property
+    def scales_out(self) -> bool:
+        """Whether it asks for more replicas."""
+        return self.decision.target.size > self.observation.deployment.size
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:

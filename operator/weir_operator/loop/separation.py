@@ -6,9 +6,14 @@ TaskManagers of its own: only then can it be scaled without the others. It stays
 afterwards, whatever it does: a restart each time that the load rises and falls would cost more than
 a TaskManager.
 
+A restart is not worth it while the shared operator is far from its limits. So vertices leave only
+where it is `at_risk`, or where the job costs less afterwards.
+
 A separated vertex gets the replicas that its measured work needs, and not those of the operator
-that it leaves: with many vertices, these would multiply. What does not fit into the pools stays
-where it is; the busiest vertices come first.
+that it leaves: with many vertices, these would multiply. Where the policy asks for more replicas of
+that operator, all its work is counted so many times more: what an overloaded vertex does is less
+than what it should do. What does not fit into the pools stays where it is; the busiest vertices
+come first.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from weir_operator.rescale.journal import DeploymentMap
+from weir_policies.policy import Observation
 
 BUSY = 0.1
 """Seconds of work per second, summed over a vertex's subtasks, from which it is an operator of its
@@ -27,6 +33,9 @@ core, so below that most of it would idle."""
 UTILISATION = 0.7
 """How busy the replicas of a separated vertex should be. Flink's own autoscaler has the same
 default (`job.autoscaler.utilization.target`); the policy decides from there."""
+AT_RISK = 0.5
+"""Part of its time that a replica of a shared operator is busy, or part of its budget that its
+response time takes, from which its vertices leave it: later, the restart would come too late."""
 INTERVALS = 2
 MEASURED = 30.0
 """Over so many intervals, but no fewer seconds: what is seen right after a start is the start."""
@@ -77,24 +86,46 @@ class SharedOperators:
     """Most replicas over all operators, by pool that has a limit."""
 
     def find_separation(
-        self, deployments: DeploymentMap, measured: Mapping[str, float]
+        self,
+        deployments: DeploymentMap,
+        measured: Mapping[str, float],
+        wanted: DeploymentMap | None = None,
     ) -> Separation | None:
         """Return how the busy vertices leave, as many as the pools can hold; `None` without any.
 
         Args:
             deployments: What runs.
             measured: Seconds of work per second by the vertex's id in Flink.
+            wanted: What the policy asks for of shared operators that need more replicas; where
+                that does not fit, vertices leave with what their measured work needs.
         """
         busy = self.find_busy(measured)
         if not busy:
             return None
-        names, work = tuple(busy), self._find_work(measured)
+        if wanted:
+            larger = {name: wanted[name] for name in self.vertices if name in wanted}
+            source = {**deployments, **larger}
+            work = self._find_work(measured, deployments, source)
+            found = self._fit(deployments, source, busy, work)
+            if not found.waiting:
+                return found
+        return self._fit(deployments, deployments, busy, self._find_work(measured))
+
+    def _fit(
+        self,
+        deployments: DeploymentMap,
+        source: DeploymentMap,
+        busy: Mapping[str, float],
+        work: Mapping[str, float],
+    ) -> Separation:
+        """Return how as many vertices leave operators of `source` as there is room for."""
+        names = tuple(busy)
         found = Separation(busy={}, waiting=busy, target=deployments, vertices={}, scales_in=False)
         # Every vertex more takes some room, so that not each number of them has to be tried.
         fitting, left = 0, len(names)
         while fitting < left:
             count = (fitting + left + 1) // 2
-            target, vertices = self.separate(deployments, work, names[:count])
+            target, vertices = self.separate(source, work, names[:count])
             if not self._has_room(deployments, target):
                 left = count - 1
                 continue
@@ -121,12 +152,23 @@ class SharedOperators:
         busy = {name: work for name, work in found.items() if work >= BUSY}
         return dict(sorted(busy.items(), key=lambda item: -item[1]))
 
-    def _find_work(self, measured: Mapping[str, float]) -> dict[str, float]:
-        """Return the work of each vertex; NaN where a part of it reports none."""
+    def _find_work(
+        self,
+        measured: Mapping[str, float],
+        before: DeploymentMap | None = None,
+        after: DeploymentMap | None = None,
+    ) -> dict[str, float]:
+        """Return the work of each vertex; NaN where a part of it reports none.
+
+        With deployments, as much more as its operator gets replicas.
+        """
         found: dict[str, float] = {}
-        for names in self.vertices.values():
+        for operator, names in self.vertices.items():
+            times = 1.0
+            if before is not None and after is not None:
+                times = sum(after[operator].values()) / sum(before[operator].values())
             for id_, name in names.items():
-                found[name] = found.get(name, 0.0) + measured.get(id_, math.nan)
+                found[name] = found.get(name, 0.0) + times * measured.get(id_, math.nan)
         return found
 
     def _has_room(self, deployments: DeploymentMap, target: DeploymentMap) -> bool:
@@ -148,6 +190,31 @@ class SharedOperators:
             for name, counts in target.items()
             if name not in deployments
         )
+
+
+def at_risk(seen: Observation) -> bool:
+    """Return whether a shared operator is near its limits, or not known to be far from them."""
+    busy = [share for share in seen.utilisation if not math.isnan(share)]
+    busiest = max(busy, default=math.nan)
+    used = seen.response_time / seen.budget
+    return busiest >= AT_RISK or used >= AT_RISK or (math.isnan(busiest) and math.isnan(used))
+
+
+def costs_less(
+    target: DeploymentMap, current: DeploymentMap, seen: Mapping[str, Observation]
+) -> bool:
+    """Return whether a deployment costs less than another, by the prices of its node types."""
+    types = (each for observation in seen.values() for each in observation.model.node_types)
+    prices = {each.name: each.price for each in types}
+
+    def cost(deployments: DeploymentMap) -> float:
+        return sum(
+            count * prices.get(name, math.nan)
+            for counts in deployments.values()
+            for name, count in counts.items()
+        )
+
+    return cost(target) < cost(current)
 
 
 def count_replicas(work: float, had: int) -> int:
@@ -178,10 +245,11 @@ def describe_busy(busy: Mapping[str, float], interval: float) -> str:
         busy: Seconds of work per second, by vertex.
         interval: Seconds between two decisions.
     """
+    were = "was" if len(busy) == 1 else "were"
+    a_vertex = "it" if len(busy) == 1 else "each"
     return (
-        f"Vertices that share TaskManagers are busy for at least {BUSY:.0%} of the time, all "
-        f"subtasks together, over {measured_over(interval):.0f} s ({_list_busy(busy)}): they get "
-        "an operator of their own"
+        f"{_list_busy(busy)} {were} busy, over {measured_over(interval):.0f} s. From {BUSY:.0%} "
+        f"on, Weir gives {a_vertex} TaskManagers of its own, so that it can be scaled alone"
     )
 
 

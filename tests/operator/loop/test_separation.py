@@ -10,6 +10,8 @@ import pytest
 from weir_operator.loop.directives import Pause
 from weir_operator.loop.separation import (
     SharedOperators,
+    at_risk,
+    costs_less,
     count_replicas,
     describe_busy,
     describe_waiting,
@@ -18,6 +20,8 @@ from weir_operator.loop.separation import (
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
+from weir_policies.model.node_types import NodeType
+from weir_policies.testing import a_model, an_observation
 
 LONG_ENOUGH = 8
 """Intervals of 5 s after which vertices are measured, and the first of them."""
@@ -64,13 +68,24 @@ async def test_a_busy_vertex_gets_an_operator_of_its_own_in_one_journalled_resta
 
     [change] = stage.ends("Rescale")
     assert set(change.target) == {"gen", "parse", "rest", "count", "out"}
-    assert "parse 50%" in change.reason
+    assert change.reason.startswith("parse 50% was busy")
     status = stage.store.load()
     assert status.deployments == change.target
     assert set(status.revision.vertices) == set(change.target)
     assert [each.verdict for each in stage.records.decisions() if each.change == change.id] == [
         f"Granted: {change.reason}"
     ]
+
+
+async def test_a_job_far_within_its_bound_is_not_restarted_for_a_vertex_that_is_a_little_busy(
+    stage_of,
+):
+    stage = await a_job_that_shares(stage_of, busy=0.2)
+
+    await stage.ticks(LONG_ENOUGH)
+
+    assert stage.ends("Rescale") == []
+    assert "VerticesBusy" not in stage.reasons
 
 
 async def test_nothing_is_scaled_before_its_vertices_are_measured(stage_of):
@@ -152,8 +167,10 @@ def test_replicas_follow_from_the_work_and_are_no_more_than_before(work, had, re
 def test_the_reason_names_each_vertex_with_its_work_and_the_time_it_was_measured():
     said = describe_busy({"parse": 0.5, "count": 2.0}, 5.0)
 
-    assert "at least 10% of the time" in said
-    assert "30 s (parse 50%, count 200%)" in said
+    assert said == (
+        "parse 50%, count 200% were busy, over 30 s. From 10% on, Weir gives each TaskManagers of "
+        "its own, so that it can be scaled alone"
+    )
     assert measured_over(5.0) == 30.0
     assert measured_over(60.0) == 120.0
 
@@ -185,3 +202,30 @@ def test_of_many_busy_vertices_as_many_leave_as_there_is_room_for_after_a_few_tr
     assert len(found.busy) == min(max_operators - 1, 1000)  # the rest is an operator, too
     assert len(found.busy) + len(found.waiting) == 1000
     assert len(tries) <= 10
+
+
+MATCH = a_model(name="match", node_types=(NodeType(name="any/1", pool="any", speedup=1, price=1),))
+
+
+@pytest.mark.parametrize(
+    ("busy", "response", "risky"),
+    [
+        ((0.1, 0.2), 0.01, False),
+        ((0.1, 0.6), 0.01, True),
+        ((math.nan, 0.6), math.nan, True),
+        ((math.nan,), 0.01, False),
+        ((0.1,), 0.06, True),
+        ((), math.nan, True),
+    ],
+)
+def test_an_operator_is_at_risk_from_half_of_its_time_or_budget_on(busy, response, risky):
+    seen = an_observation(model=MATCH, utilisation=busy, response_time=response, budget=0.1)
+
+    assert at_risk(seen) is risky
+
+
+def test_a_separation_pays_where_its_replicas_cost_less():
+    seen = {"match": an_observation(model=MATCH)}
+
+    assert costs_less({"a": {"any/1": 1}, "b": {"any/1": 2}}, {"match": {"any/1": 4}}, seen)
+    assert not costs_less({"a": {"any/1": 1}, "b": {"any/1": 1}}, {"match": {"any/1": 1}}, seen)
