@@ -24,9 +24,7 @@ from weir_simulator.traces import (
     cut,
     describe,
     read_trace,
-    scale,
     scale_to_maximum,
-    scale_to_mean,
     synthesise,
     write_trace,
 )
@@ -77,25 +75,11 @@ def cut_trace(
 def scale_trace(
     file: File,
     out: Out,
-    factor: Annotated[float | None, typer.Option(help="Multiply every rate by this.")] = None,
-    mean: Annotated[float | None, typer.Option(help="Scale to this mean, records/s.")] = None,
-    maximum: Annotated[
-        float | None, typer.Option("--max", help="Scale to this highest rate, records/s.")
-    ] = None,
+    maximum: Annotated[float, typer.Option("--max", help="Scale to this highest rate, records/s.")],
     as_json: AsJson = False,
 ) -> None:
-    """Scale a trace by a factor, to a mean, or to a maximum."""
-    trace = read_trace(file)
-    match factor, mean, maximum:
-        case float(), None, None:
-            scaled = scale(trace, factor=factor)
-        case None, float(), None:
-            scaled = scale_to_mean(trace, mean=mean)
-        case None, None, float():
-            scaled = scale_to_maximum(trace, maximum=maximum)
-        case _:
-            raise typer.BadParameter("give exactly one of --factor, --mean and --max")
-    _write(out, scaled, as_json)
+    """Scale a trace to a maximum."""
+    _write(out, scale_to_maximum(read_trace(file), maximum=maximum), as_json)
 
 
 @app.command("compress")

@@ -137,33 +137,17 @@ def cut(trace: Trace, *, start: int, slots: int) -> Trace:
     return trace[start : start + slots].copy()
 
 
-def scale(trace: Trace, *, factor: float) -> Trace:
-    """Return the trace with every rate multiplied.
-
-    Raises:
-        TraceError: The factor is not a finite number above 0.
-    """
-    if not (np.isfinite(factor) and factor > 0):
-        raise TraceError(f"factor is {factor:g}; give a finite number above 0")
-    return as_trace(trace * factor)
-
-
-def scale_to_mean(trace: Trace, *, mean: float) -> Trace:
-    """Return the trace, multiplied so that its mean is `mean` records/s.
-
-    Raises:
-        TraceError: The mean is not a finite number above 0, or the trace is all zero.
-    """
-    return scale(trace, factor=_ratio("mean", mean, float(trace.mean())))
-
-
 def scale_to_maximum(trace: Trace, *, maximum: float) -> Trace:
     """Return the trace, multiplied so that its highest rate is `maximum` records/s.
 
     Raises:
         TraceError: The maximum is not a finite number above 0, or the trace is all zero.
     """
-    return scale(trace, factor=_ratio("maximum", maximum, float(trace.max())))
+    if not (np.isfinite(maximum) and maximum > 0):
+        raise TraceError(f"maximum is {maximum:g}; give a finite number of records/s above 0")
+    if not trace.any():
+        raise TraceError("Every slot is 0: no factor gives another maximum")
+    return as_trace(trace * (maximum / float(trace.max())))
 
 
 def compress(trace: Trace, *, slots: int) -> Trace:
@@ -178,14 +162,6 @@ def compress(trace: Trace, *, slots: int) -> Trace:
         raise TraceError(f"slots is {slots}; give a group size from 1 to {trace.size}")
     groups = trace.size // slots
     return np.asarray(trace[: groups * slots].reshape(groups, slots).mean(axis=1))
-
-
-def _ratio(name: str, wanted: float, present: float) -> float:
-    if not (np.isfinite(wanted) and wanted > 0):
-        raise TraceError(f"{name} is {wanted:g}; give a finite number of records/s above 0")
-    if present == 0:
-        raise TraceError(f"Every slot is 0, so no factor gives a {name} of {wanted:g}")
-    return wanted / present
 
 
 def read_trace(path: Path) -> Trace:

@@ -13,9 +13,7 @@ from weir_simulator.traces import (
     cut,
     describe,
     read_trace,
-    scale,
     scale_to_maximum,
-    scale_to_mean,
     write_trace,
 )
 
@@ -24,20 +22,12 @@ traces = st.lists(rates, min_size=1, max_size=60).map(as_trace)
 positive = st.floats(min_value=1e-3, max_value=1e3)
 
 
-@given(trace=traces, factor=positive)
-def test_scaling_scales_the_mean(trace, factor):
-    scaled = scale(trace, factor=factor)
-
-    assert scaled.mean() == pytest.approx(factor * trace.mean())
-
-
 @given(trace=traces.filter(lambda trace: trace.max() > 1e-3), wanted=positive)
-def test_scaling_to_a_mean_or_a_maximum_gives_it(trace, wanted):
-    by_mean = scale_to_mean(trace, mean=wanted)
-    by_maximum = scale_to_maximum(trace, maximum=wanted)
+def test_scaling_to_a_maximum_keeps_the_shape(trace, wanted):
+    scaled = scale_to_maximum(trace, maximum=wanted)
 
-    assert by_mean.mean() == pytest.approx(wanted)
-    assert by_maximum.max() == pytest.approx(wanted)
+    assert scaled.max() == pytest.approx(wanted)
+    assert scaled / wanted == pytest.approx(trace / trace.max())
 
 
 @given(trace=traces, data=st.data())
@@ -132,9 +122,8 @@ def test_what_cannot_be_a_trace_is_refused(values):
         lambda trace: cut(trace, start=-1, slots=1),
         lambda trace: cut(trace, start=2, slots=2),
         lambda trace: cut(trace, start=0, slots=0),
-        lambda trace: scale(trace, factor=0),
-        lambda trace: scale(trace, factor=math.nan),
-        lambda trace: scale_to_mean(trace, mean=-1),
+        lambda trace: scale_to_maximum(trace, maximum=0),
+        lambda trace: scale_to_maximum(trace, maximum=math.nan),
         lambda trace: scale_to_maximum(trace, maximum=math.inf),
         lambda trace: compress(trace, slots=4),
         lambda trace: compress(trace, slots=0),
@@ -148,7 +137,7 @@ def test_a_change_that_is_impossible_is_refused(change):
 
 def test_a_trace_of_zeros_has_no_scale():
     with pytest.raises(TraceError, match="Every slot is 0"):
-        scale_to_mean(as_trace([0.0, 0.0]), mean=1.0)
+        scale_to_maximum(as_trace([0.0, 0.0]), maximum=1.0)
 
 
 def test_the_statistics_of_a_known_trace():
