@@ -48,41 +48,19 @@ def _now() -> tuple[Panel, ...]:
     )
     return (
         number(
-            "Replicas", "TaskManagers of the operator.", Query(f"sum({_replicas()})"), unit=COUNT
-        ),
-        number(
-            "Arrivals",
-            "Records that reach it, or would reach it if nothing upstream were blocked.",
-            Query(_one("weir_arrivals_per_second")),
-            unit=PER_SECOND,
-        ),
-        number(
-            "Utilisation",
-            "Busy share of the busiest replica.",
-            Query(_one("weir_operator_utilisation_ratio")),
-            unit=SHARE,
-            steps=((None, GREEN), (0.8, YELLOW), (0.95, RED)),
-        ),
-        number(
             "Share of the budget used",
             "Measured mean response time as a share of the operator's budget; a source has none.",
             Query(f"{response} / {budget}"),
             unit=SHARE,
             steps=((None, GREEN), (0.8, YELLOW), (1, RED)),
+            span=12,
         ),
         number(
             "Latency budget",
             "Response time that the Application Manager grants the operator.",
             Query(budget),
             unit=SECONDS,
-        ),
-        number(
-            "Urgency",
-            "How urgent the change is: 0 means none; below a half, it saves money; "
-            "above, the objective needs it.",
-            Query(_one("weir_decision_urgency_ratio")),
-            unit=SHARE,
-            steps=((None, GREEN), (0.5, YELLOW)),
+            span=12,
         ),
     )
 
