@@ -344,7 +344,8 @@ def test_the_server_may_keep_only_what_weir_reads(render):
     [rule] = endpoint["metricRelabelings"]
     shown = scrape_configuration()["scrape_configs"][0]
 
-    read = {*names.NAMES, *METRICS.values()}
+    nested = f"{names.OPERATOR}DynamicKafkaSource_kafkaCluster_pendingRecords"
+    read = {*names.NAMES, *METRICS.values(), nested}
     assert {each for each in read if not re.fullmatch(rule["regex"], each)} == set()
     assert not re.fullmatch(rule["regex"], "flink_taskmanager_job_task_numBytesIn")
     assert not re.fullmatch(rule["regex"], "flink_taskmanager_job_task_operator_numRecordsOut")

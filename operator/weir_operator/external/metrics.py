@@ -58,6 +58,8 @@ _OF_FUNCTION = re.compile(
 )
 
 _OFFSET = ".currentOffset"
+_CLUSTER = ".DynamicKafkaSource.kafkaCluster."
+"""Between the name of a function and that of the cluster, where it reads several."""
 
 
 class FlinkSampler:
@@ -235,11 +237,17 @@ def _partition_offset(metric: str) -> _Extra | None:
     operator, _, topic = reader.rpartition(".KafkaSourceReader.topic.")
     if not metric.endswith(_OFFSET) or not subtask.isdecimal() or not (operator and topic):
         return None
+    operator, _, cluster = operator.partition(_CLUSTER)
     return _Extra(
         id=metric,
         subtask=subtask,
         series=names.PARTITION_OFFSET,
-        labels={"operator_id": operator, "topic": topic, "partition": partition},
+        labels={
+            "operator_id": operator,
+            "topic": topic,
+            "partition": partition,
+            **({names.GROUP: cluster} if cluster else {}),
+        },
     )
 
 

@@ -20,6 +20,7 @@ import contextlib
 import io
 import logging
 import math
+import re
 import time
 from array import array
 from bisect import bisect_left, bisect_right
@@ -373,7 +374,8 @@ def _select(page: bytes) -> bytes:
     """Return the lines that Weir reads; parsing all 300 would take five times as long."""
     wanted: list[bytes] = []
     for line in io.BytesIO(page):  # not all lines at once: there may be millions
-        if line.partition(b"{")[0] not in _NAMES:
+        name = line.partition(b"{")[0]
+        if name not in _NAMES and not _NESTED.fullmatch(name):
             continue
         if len(line) > MAX_LINE:
             raise TooLargeError(f"it has a line of more than {MAX_LINE} bytes")
@@ -388,10 +390,11 @@ def _select(page: bytes) -> bytes:
 def _samples(lines: bytes) -> Iterator[_Sample]:
     for family in text_string_to_metric_families(lines.decode()):
         for sample in family.samples:
-            labels = sample.labels
+            name, labels = names.read_name(sample.name, sample.labels)
             # The names are those of the program, not another text for each line.
             kept = {name: labels[name] for name in names.LABELS if name in labels}
-            yield _NAMES[sample.name.encode()], kept, sample.value
+            yield _NAMES[name.encode()], kept, sample.value
 
 
 _NAMES = {name.encode(): name for name in names.NAMES}
+_NESTED = re.compile(names.NESTED.encode())

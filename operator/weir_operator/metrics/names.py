@@ -10,6 +10,7 @@ measurement says what is missing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 APP_LABEL = "weir_app"
 """Label of the StreamApp: on a reporter's page as Flink mangles it, on the targets of a Prometheus
@@ -107,11 +108,33 @@ LABELS = (
     "source_id",
     "topic",
     "partition",
+    "group",
     "quantile",
     "le",
 )
 """Labels of a page that are read, or by which two series of one name differ. Names of a job, a
 task, an operator and a host only repeat what an id says."""
+
+GROUP = "group"
+"""Label that Weir gives to a series of a connector's own group, with what tells the groups of one
+function apart: a source of several Kafka clusters (`DynamicKafkaSource`) has one for each."""
+NESTED = f"{OPERATOR}[a-zA-Z0-9_]+_(pendingRecords|KafkaSourceReader_topic_partition_currentOffset)"
+"""Pattern of the names that `PENDING_RECORDS` and `PARTITION_OFFSET` have below such groups."""
+_NESTED = re.compile(NESTED)
+
+
+def read_name(name: str, labels: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Return a series' name and labels; of one below a connector's group, as without the group.
+
+    A group with a value has a label of its own, whose name is part of the series' name.
+    """
+    found = None if name in NAMES else _NESTED.fullmatch(name)
+    if found is None:
+        return name, labels
+    groups = name[len(OPERATOR) - 1 : -len(found[1])]
+    values = (f"{key}={labels[key]}" for key in sorted(labels) if f"_{key}_" in groups)
+    return f"{OPERATOR}{found[1]}", {**labels, GROUP: ",".join(values)}
+
 
 _MANGLED = re.compile(r"[^a-zA-Z0-9:_]")
 

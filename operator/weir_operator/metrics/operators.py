@@ -128,14 +128,15 @@ def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
     """
     if operator.upstream or operator.entry_vertices:
         return math.nan
-    found: dict[tuple[str | None, str | None], set[tuple[str, str]]] = {}
+    found: dict[tuple[str | None, str | None], set[tuple[str | None, str, str]]] = {}
     for scope in scopes:
         for series in scope.get(names.PARTITION_OFFSET, ()):
             labels = series.labels
             if not {"topic", "partition"} <= labels.keys():
                 return math.nan
             source = (labels.get("task_id"), labels.get("operator_id"))
-            found.setdefault(source, set()).add((labels["topic"], labels["partition"]))
+            split = (labels.get(names.GROUP), labels["topic"], labels["partition"])
+            found.setdefault(source, set()).add(split)
     if found:
         return max(map(len, found.values()))
     drained = sum(replica.drained for replica in operator.replicas)

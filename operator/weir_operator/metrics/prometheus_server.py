@@ -384,7 +384,7 @@ def render_selector(label: str, values: Sequence[str], matchers: Mapping[str, st
     found = [f"{name}={json.dumps(value)}" for name, value in matchers.items()]
     if label:
         found.append(f"{label}=~{json.dumps('|'.join(map(re.escape, values)))}")
-    wanted = "|".join(sorted({*names.NAMES, names.UP}))
+    wanted = "|".join((*sorted({*names.NAMES, names.UP}), names.NESTED))
     quantile = names.MARKER_QUANTILE.replace(".", "[.]")
     # The empty alternative matches the series that have no such label.
     return f'{{__name__=~"{wanted}",quantile=~"|{quantile}",{",".join(found)}}}'
@@ -392,8 +392,8 @@ def render_selector(label: str, values: Sequence[str], matchers: Mapping[str, st
 
 def _read(result: Mapping[str, Any]) -> Series:
     """Read one series of a matrix, as the HTTP API writes it."""
-    labels = dict(result["metric"])
-    name = labels.pop("__name__")
+    found = dict(result["metric"])
+    name, labels = names.read_name(found.pop("__name__"), found)
     return Series(
         name=name,
         labels=labels,

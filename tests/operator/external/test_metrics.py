@@ -293,6 +293,22 @@ async def test_a_kafka_source_has_the_partitions_that_flink_itself_names(watch, 
     assert measured.operators["source-numbers"].splits == 12
 
 
+async def test_a_source_of_several_kafka_clusters_has_the_partitions_of_all(watch, clock, flink):
+    offsets = [
+        f"{number % 2}.Source__Numbers.DynamicKafkaSource.kafkaCluster.{cluster}"
+        f".KafkaSourceReader.topic.trips.partition.{number}.currentOffset"
+        for cluster in ("east", "west.2")
+        for number in range(6)
+    ]
+    flink.ids = {SOURCE: tuple(offsets)}
+    flink.values = dict.fromkeys(offsets, 7.0)
+    sampler = await sampled(watch, clock, seconds=60, every=10)
+
+    measured = measure(sampler.window(start=clock.now() - 60, end=clock.now()), LAYOUT)
+
+    assert measured.operators["source-numbers"].splits == 12
+
+
 def test_series_of_the_job_are_kept_and_those_of_a_whole_task_manager_left_out():
     window = Window(
         start=0.0,
