@@ -172,7 +172,7 @@ def read_trace(path: Path) -> Trace:
             >= 0; the message names file, line and content.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # editors put marks
     except OSError as error:
         raise TraceError(f"Trace {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

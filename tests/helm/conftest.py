@@ -58,12 +58,16 @@ def try_to_render(helm, tmp_path):
     """Let Helm render the chart with values; it may refuse."""
 
     def run(
-        values: Mapping[str, Any] | None = None, *, chart: Path = CHART, namespace: str = "weir"
+        values: Mapping[str, Any] | None = None,
+        *,
+        chart: Path = CHART,
+        namespace: str = "weir",
+        release: str = "release",
     ) -> subprocess.CompletedProcess[str]:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump(dict(values or {})))
         rendered: subprocess.CompletedProcess[str] = helm(
-            "template", "release", chart, "--namespace", namespace, "--values", file,
+            "template", release, chart, "--namespace", namespace, "--values", file,
             "--kube-version", KUBERNETES,
         )  # fmt: skip
         return rendered

@@ -126,6 +126,30 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
+def sections(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all sections that have defaults, but amounts, which may be taken away."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value and name != "resources":
+            yield (*above, name)
+            yield from sections(value, (*above, name))
+
+
+SECTIONS = list(sections(yaml.safe_load((CHART / "values.yaml").read_text())))
+
+
+@pytest.mark.parametrize("path", SECTIONS, ids=".".join)
+def test_values_of_an_older_chart_are_refused_with_the_option_that_helps(try_to_render, path):
+    values: Any = None
+    for name in reversed(path):
+        values = {name: values}
+
+    rendered = try_to_render(values)
+
+    assert rendered.returncode != 0
+    assert f"{'.'.join(path)}: expected a section, got nothing" in rendered.stderr
+    assert "--reset-then-reuse-values" in rendered.stderr
+
+
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_value_is_refused_by_its_name(try_to_render, mistake):
     values, named = WRONG[mistake]

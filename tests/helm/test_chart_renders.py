@@ -387,3 +387,12 @@ def test_an_executor_has_a_limit_of_its_cores(render):
     [job] = of_kind(objects, "CronJob")
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert "--conf=spark.kubernetes.executor.limit.cores=2" in json.dumps(pod)
+
+
+@pytest.mark.parametrize("release", ["my.release.v1", "weir.v1"])
+def test_a_release_may_have_dots_in_its_name(render, release):
+    for each in render({"pipelines": {"enabled": True}, "prometheus": {"url": "http://p"}},
+                       release=release):  # fmt: skip
+        name = each["metadata"]["name"]
+        if each["kind"] != "CustomResourceDefinition":
+            assert re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", name), f"{each['kind']} {name}"

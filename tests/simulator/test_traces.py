@@ -59,6 +59,13 @@ def test_a_trace_survives_its_file_bit_for_bit(trace, tmp_path_factory):
     assert read_trace(path).tolist() == trace.tolist()
 
 
+def test_a_mark_before_a_trace_is_no_part_of_it(tmp_path):
+    file = tmp_path / "trace.txt"
+    file.write_bytes(b"\xef\xbb\xbf1.5\n2\n")
+
+    assert list(read_trace(file)) == [1.5, 2.0]
+
+
 def test_a_new_trace_replaces_the_old_file_and_leaves_nothing_beside_it(tmp_path):
     path = tmp_path / "trace.txt"
     path.write_text("1\n")

@@ -1,12 +1,14 @@
 {{/* Name of all objects. */}}
 {{- define "weir.fullname" -}}
 {{- $name := .Values.nameOverride | default "weir" -}}
+{{- /* A release may have dots in its name, a service may not. */ -}}
+{{- $release := .Release.Name | replace "." "-" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name $release -}}
+{{- $release | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" $release $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -181,6 +183,29 @@ patterns, which nobody can read who is refused, and not that a range must rise. 
 {{- end -}}
 {{- end -}}
 {{- $valid -}}
+{{- end -}}
+
+{{/* A value that a section lacks is its default, but a whole section that is not there is of an older
+chart: Helm then has none of the defaults, and fails in the middle of a template. */}}
+{{- define "weir.refuseOldValues" -}}
+{{- $values := .Values -}}
+{{- range $path := list
+  "image" "agent" "tuner" "tuner.image" "pipelines" "pipelines.image" "pipelines.prometheus"
+  "pipelines.prometheus.tokenSecret" "pipelines.prometheus.basicAuthSecret"
+  "pipelines.prometheus.caConfigMap" "pipelines.executors" "pipelines.tables" "prometheus"
+  "prometheus.tokenSecret" "prometheus.basicAuthSecret" "prometheus.caConfigMap" "state" "crds"
+  "rbac" "serviceAccount" "security" "service" "podDisruptionBudget" "networkPolicy"
+  "networkPolicy.egress" "monitoring" "monitoring.podMonitor" "monitoring.flinkPodMonitor"
+  "monitoring.prometheusRule" "monitoring.dashboards"
+-}}
+{{- $at := $values -}}
+{{- range $name := splitList "." $path -}}
+{{- if not (hasKey $at $name) -}}
+{{- fail (printf "%s: expected a section, got nothing: these values are of an older chart; use --reset-then-reuse-values in the place of --reuse-values" $path) -}}
+{{- end -}}
+{{- $at = get $at $name -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What no schema can say, one sentence each. */}}

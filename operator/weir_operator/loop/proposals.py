@@ -244,7 +244,8 @@ def _cut(proposal: Proposal, counts: Sequence[int], allowed: str, verdict: str) 
 
 def describe_splits(splits: float) -> str:
     """Return how many parts a source shares among its replicas, and what follows."""
-    return f"{splits:.0f} splits (partitions); more replicas would have nothing to read"
+    noun = "split (partition)" if splits == 1 else "splits (partitions)"
+    return f"{splits:.0f} {noun}; more replicas would have nothing to read"
 
 
 def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float = math.nan) -> str:

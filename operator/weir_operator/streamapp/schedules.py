@@ -23,6 +23,8 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of week", 0, 7, _DAYS),
 )
+_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month, at most."""
 _ITEM = re.compile(
     r"(?:\*|(?P<first>[0-9A-Za-z]+)(?:-(?P<last>[0-9A-Za-z]+))?)(?:/(?P<step>[0-9]+))?"
 )
@@ -50,7 +52,8 @@ SCHEDULE_SCHEMA = {
         )
     ),
 }
-"""What the CRD can say of a schedule; that a range does not run backwards is checked here alone."""
+"""What the CRD can say of a schedule; that a range does not run backwards, and that some
+month has the day, is checked here alone."""
 
 
 def check_schedule(schedule: str) -> str:
@@ -68,7 +71,39 @@ def check_schedule(schedule: str) -> str:
                 raise refusal(
                     _EXPECTED, f"correct the {name} {item!r}, the range is {lowest} to {highest}"
                 )
+    _refuse_never(fields)
     return schedule
+
+
+def _refuse_never(fields: list[str]) -> None:
+    """Refuse days that no month has, such as 31 February."""
+    _, _, days, months, weekdays = fields
+    if weekdays != "*":
+        return  # days of the week come besides days of the month
+    first = min(_numbers(days, *_FIELDS[2][1:]))
+    longest = max(_LENGTHS[month - 1] for month in _numbers(months, *_FIELDS[3][1:]))
+    if first > longest:
+        raise refusal(
+            _EXPECTED, f"correct the day of month {days!r}, which month {months!r} never has"
+        )
+
+
+def _numbers(text: str, lowest: int, highest: int, names: tuple[str, ...]) -> set[int]:
+    """Return what a valid field stands for."""
+    found: set[int] = set()
+    for item in text.split(","):
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise ValueError(f"Expected a valid field, got {text!r}")
+        ends = [_number(end, lowest, names) for end in (match["first"], match["last"]) if end]
+        open_end = not ends or (match["step"] and len(ends) == 1)
+        first, last = (ends or [lowest])[0], highest if open_end else ends[-1]
+        found.update(range(first, last + 1, int(match["step"] or 1)))
+    return found
+
+
+def _number(end: str, lowest: int, names: tuple[str, ...]) -> int:
+    return names.index(end.lower()) + lowest if end.lower() in names else int(end)
 
 
 def _is_item(item: str, lowest: int, highest: int, names: tuple[str, ...]) -> bool:

@@ -9,7 +9,12 @@ import pytest
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule, wishing
 from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.proposals import Proposal, cut_to_splits, find_binding
+from weir_operator.loop.proposals import (
+    Proposal,
+    cut_to_splits,
+    describe_splits,
+    find_binding,
+)
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
@@ -176,3 +181,10 @@ def test_a_source_that_is_short_at_its_partitions_says_so():
     clause = find_binding(short, Neighbourhood.ANY, 2.0)
 
     assert "because the source has 2 splits (partitions)" in clause
+
+
+@pytest.mark.parametrize(
+    ("splits", "words"), [(1.0, "1 split (partition);"), (2.0, "2 splits (partitions);")]
+)
+def test_one_split_is_said_as_one(splits, words):
+    assert describe_splits(splits).startswith(words)
