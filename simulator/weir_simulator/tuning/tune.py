@@ -74,6 +74,8 @@ TINY = 1e-6
 """A weight of 0 has no ratio to another."""
 OVERTIME = 1.3
 """Times the deadline until which traffic is made up; without it, the trace alone decides."""
+MADE_UP_SHARE = 0.25
+"""Of the deadline, the most that is reserved for made-up traffic."""
 FORECAST_SEEDS = 3
 
 Ended = Literal["finished", "stopped", "deadline"]
@@ -511,20 +513,28 @@ class _Search:
             used = time.monotonic() - self._began
             longer = self._judging_slots / self._slots
             known = math.isfinite(self._run_seconds)
-            reserve = self._run_seconds * self._judging_runs * longer if known else 0.0
+            each = self._run_seconds * longer if known else 0.0
+            # Made-up traffic is left out when it would take too long, so that it may not keep the
+            # search from beginning.
+            made_up = min(each * self._made_up_runs, MADE_UP_SHARE * deadline)
+            reserve = each * self._judging_runs + made_up
             if used + reserve > deadline:
                 self._ended = "deadline"
         return self._ended != "finished"
 
     @property
     def _judging_runs(self) -> int:
-        """Evaluations that the judging takes, on made-up traffic too where the trace is short."""
+        """Evaluations on the trace that the judging takes."""
         points = 2 + self._order.shortlist + len(self._order.warm_starts)
-        runs = points * (self._judging_seeds if self._seed_matters else 1)
-        if self._judging_slots <= MAX_RESAMPLED_SLOTS:
-            choices = 1 + MAX_CHOICES + len(BETWEEN) + len(self._order.warm_starts)
-            runs += choices * RESAMPLED_TO_CHOOSE + 2 * RESAMPLED
-        return runs
+        return points * (self._judging_seeds if self._seed_matters else 1)
+
+    @property
+    def _made_up_runs(self) -> int:
+        """Evaluations that the judging makes on made-up traffic, where the trace is short."""
+        if self._judging_slots > MAX_RESAMPLED_SLOTS:
+            return 0
+        choices = 1 + MAX_CHOICES + len(BETWEEN) + len(self._order.warm_starts)
+        return choices * RESAMPLED_TO_CHOOSE + 2 * RESAMPLED
 
 
 def _same(known: Evaluation | None, point: Tuning, trial: Trial) -> Evaluation | None:

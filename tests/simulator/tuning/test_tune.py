@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -252,6 +254,17 @@ def test_a_deadline_ends_the_search():
     result = tune(an_order(evaluations=100_000, deadline=2.0))
 
     assert result.ended == "deadline"
+
+
+def test_the_search_uses_its_time_although_made_up_traffic_might_need_more(monkeypatch):
+    steps = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(steps) / 10)  # 0.3 s for each batch
+    monkeypatch.setattr("weir_simulator.tuning.tune.time", clock)
+
+    result = tune(an_order(evaluations=100_000, deadline=3.0))
+
+    assert result.ended == "deadline"
+    assert len(result.evaluations) > 4
 
 
 def test_a_study_is_resumed_where_it_was_left(tmp_path):
