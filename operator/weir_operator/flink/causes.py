@@ -15,6 +15,10 @@ _IS_THROWN = re.compile(r"(Exception|Error|Throwable|Failure)$")
 _EPILOGUE = ("Error: Could not create the Java Virtual Machine", "Error: A fatal exception has")
 # It begins with which variables it took options from.
 _PROLOGUE = ("NOTE: Picked up ", "Picked up ")
+_STATE_WITHOUT_OPERATOR = re.compile(
+    r"Cannot map checkpoint/savepoint state for operator (?P<operator>[0-9a-f]+)"
+)
+_STATE_WITH_OTHER_LIMIT = re.compile("The maximum parallelism .{0,200} of the latest checkpoint")
 _ERROR = re.compile(r"Error|ERROR|FATAL|Exception")
 # Not `\s*`: it would run over the ends of lines, from each line to the end of the text.
 _CAUSED_BY = re.compile(r"^[ \t]*Caused by: (?P<cause>.+)$", re.MULTILINE)
@@ -42,6 +46,16 @@ def find_missing_class(trace: str, entry_class: str | None) -> str | None:
         "spec.flink.job.entryClass: expected a class of the job's jar, got "
         f"{entry_class!r}; correct it"
     )
+
+
+def find_misfitting_state(trace: str) -> str | None:
+    """Return why a savepoint does not fit a program, without a full stop; `None` where it may."""
+    text = cut_end(trace)
+    gone = _STATE_WITHOUT_OPERATOR.search(text)
+    if gone is not None:
+        return f"its operator {gone['operator']} is gone"
+    more = _STATE_WITH_OTHER_LIMIT.search(text)
+    return None if more is None else "its maximum parallelism is another one"
 
 
 def cause_in_log(text: str) -> str:

@@ -34,7 +34,11 @@ from weir_operator.flink.answers import (
     Subtask,
     TaskManager,
 )
-from weir_operator.flink.causes import find_missing_class, root_cause
+from weir_operator.flink.causes import (
+    find_misfitting_state,
+    find_missing_class,
+    root_cause,
+)
 from weir_operator.flink.scripts import read_failure, read_refusal
 from weir_operator.flink.transport import (
     FlinkTransport,
@@ -281,7 +285,7 @@ class FlinkRest:
             if failure is not None:
                 raise TemporaryError(failure) from refusal
             if not _is_duplicate(refusal.trace):
-                sentence = _describe_why_it_does_not_run(refusal.trace, entry_class)
+                sentence = _describe_why_it_does_not_run(refusal.trace, entry_class, savepoint_path)
                 raise RefusedByFlinkError(sentence, refusal.trace) from refusal
 
     async def plan_jar(
@@ -385,7 +389,9 @@ def _nothing(answer: Json) -> None:
     """Take an answer that says nothing but that the request was accepted."""
 
 
-def _describe_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
+def _describe_why_it_does_not_run(
+    trace: str, entry_class: str | None, savepoint_path: str | None
+) -> str:
     """Return which field of the manifest is at fault where Flink does not run a program."""
     refusal = read_refusal(trace)
     if refusal is not None:
@@ -393,6 +399,13 @@ def _describe_why_it_does_not_run(trace: str, entry_class: str | None) -> str:
     missing = find_missing_class(trace, entry_class)
     if missing is not None:
         return missing
+    misfit = find_misfitting_state(trace)
+    if misfit is not None and savepoint_path is not None:
+        return (
+            f"spec.flink.job: the state of the last run ({savepoint_path}) does not fit this "
+            f"program: {misfit}; start without that state: weir local --fresh, or on a cluster "
+            "initialSavepoint: null and another restoreNonce"
+        )
     if "Main-Class" in trace and "program-class" in trace:
         return (
             "spec.flink.job.entryClass: expected the class whose main to run, got "

@@ -18,6 +18,7 @@ from weir_operator.flink.agent import PINNED, find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
+from weir_operator.flink.program_jars import refuse_unsuitable_jar
 from weir_operator.flink.programs import read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_python_error
@@ -91,6 +92,9 @@ async def read_operators(
             can run.
     """
     jar = find_program(app, manifest)
+    written = app.spec.flink.job
+    if written is not None and written.jar is not None:
+        refuse_unsuitable_jar(jar, entry_class or written.entry_class)
     job = assembly.job_spec(app, beside=manifest.parent, extra=arguments)
     agent = find_agent()
     if agent is None:
@@ -175,7 +179,7 @@ def _beginning(plan: Plan, app: StreamApp | None) -> Iterator[str]:
     yield "#"
     if app is None or not app.spec.operators:
         yield f"# Without `operators`, they begin as one operator, {WHOLE_JOB}; each that is"
-        yield f"# busy for {BUSY:.0%} of the time, all subtasks together, then gets its own. To"
+        yield f"# busy for {BUSY:.0%} of the time gets its own once that is worth a restart. To"
         yield "# scale each by itself from the beginning, add this to the manifest:"
         return
     yield "# The manifest's operators, and those that share what it does not name:"

@@ -1,6 +1,6 @@
 import pytest
 
-from weir_operator.flink.causes import cause_in_log, root_cause
+from weir_operator.flink.causes import cause_in_log, find_misfitting_state, root_cause
 from weir_operator.limits import SENTENCE
 
 TRACE = """\
@@ -61,3 +61,14 @@ def test_a_cause_is_cut_to_what_can_be_read():
 )
 def test_a_log_is_told_by_its_last_error(log, sentence):
     assert sentence in cause_in_log(log)
+
+
+def test_state_that_does_not_fit_a_program_names_the_operator():
+    trace = (
+        "Caused by: java.lang.IllegalStateException: Failed to rollback to checkpoint/savepoint "
+        "file:/s/savepoint-9e1538. Cannot map checkpoint/savepoint state for operator "
+        "8986b10356394fd95e4b0ecfdf2cbbbf to the new program, because the operator is not available"
+    )
+
+    assert find_misfitting_state(trace) == "its operator 8986b10356394fd95e4b0ecfdf2cbbbf is gone"
+    assert find_misfitting_state("Caused by: java.io.IOException: disk full") is None
