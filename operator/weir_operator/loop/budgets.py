@@ -233,9 +233,9 @@ class _OutOfReachError(Exception):
     def __init__(self, field: str, bound: float, least: float, possible: float) -> None:
         """Word the refusal; the least is rounded up, so that a bound just above it is none."""
         super().__init__(
-            f"spec.objective.{field}: expected more than {math.ceil(least * 1000)} "
-            f"ms, the minimum on these pools, got {bound * 1000:.0f} ms; raise the "
-            "bound or add a faster pool"
+            f"{bound * 1000:.0f} ms cannot be met: a record takes at least "
+            f"{math.ceil(least * 1000)} ms on the pools of this job. Raise spec.objective.{field}, "
+            "or add a faster pool"
         )
         self.possible = possible
         """Seconds of mean response time without any load."""

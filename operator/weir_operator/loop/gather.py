@@ -236,14 +236,12 @@ def describe_assumed(app: AppMeasurement, decided: Collection[str], *, python: b
     if not guessed:
         return ""
     if python:
-        return (
-            f"Service times of {', '.join(guessed)} are not measured, because their functions may "
-            "run in Python processes: Weir uses busy time, and assumes an exponential distribution"
-        )
+        cause = "its functions may run in Python processes"
+    else:
+        cause = "an asynchronous function, an old source, or a job that pins itself without timed"
     return (
-        f"Service times of {', '.join(guessed)} come from busy time and are "
-        "assumed to be exponential; Weir's agent measures them in a job that does not pin itself, "
-        "other than asynchronous functions and old sources, and Weir.timed in a job that does"
+        f"Weir cannot measure how long {', '.join(guessed)} takes per record ({cause}). It uses "
+        "Flink's busy time and assumes exponential service times; forecasts may be off"
     )
 
 

@@ -231,6 +231,7 @@ class ApplicationController:
         )
         self._outage = MetricsOutage()
         self._missed = MissedObjective()
+        self._infeasible = ""
         self._reset_nonce = directives().reset_nonce
         self._last_tick = clock.now(), clock.monotonic()
         self._outcome = LearningOutcome.NOTHING
@@ -367,7 +368,7 @@ class ApplicationController:
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
-        shares = self._share(flow if fits else None)
+        shares = self._share(flow if fits else None, snapshot)
         budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
         tick = Tick(
             snapshot=snapshot,
@@ -583,11 +584,19 @@ class ApplicationController:
             self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
 
-    def _share(self, flow: Dataflow | None) -> Shares:
-        shares = Shares({}) if flow is None else self._am.share(flow, self._managers)
-        if flow is not None:
-            self._notices.report_while("ObjectiveInfeasible", shares.infeasible)
-        return shares
+    def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> Shares:
+        """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
+        if flow is None:
+            return Shares({})
+        shares, settings = self._am.share(flow, self._managers), self._settings
+        claim = shares.infeasible
+        if snapshot.violates(settings.bound, settings.statistic, settings.paths) is False:
+            claim = ""  # the objective was kept a moment ago: the model is wrong
+        elif not snapshot.settled:
+            claim = self._infeasible  # what a start takes is no part of it
+        self._infeasible = claim
+        self._notices.report_while("ObjectiveInfeasible", claim)
+        return replace(shares, infeasible=claim)
 
     def _pass_over(self, snapshot: Snapshot, directives: Directives, *, missed: bool) -> None:
         """Tell every operator that an interval says nothing about its deployment."""
