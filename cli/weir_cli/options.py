@@ -61,9 +61,11 @@ def find_records(state: Path, app: str) -> Path:
 
     path = state_directory(state, app) / RECORDS
     if not path.exists():
+        known = [each.parent.name.replace(".", "/", 1) for each in state.glob(f"*/{RECORDS}")]
+        there = f"; there are those of {', '.join(sorted(known))}" if known else ""
         raise PermanentError(
-            f"Expected decision records of {app!r} in {state}, found none: name the StreamApp as "
-            "NAMESPACE/NAME, and its folder with --state"
+            f"Expected decision records of {app!r} in {state}, found none{there}: name the "
+            "StreamApp as NAMESPACE/NAME, and its folder with --state"
         )
     return path
 
@@ -111,6 +113,7 @@ def read_time(text: str, now: float, option: str) -> float:
     Raises:
         PermanentError: The text is no time.
     """
+    given = text
     try:
         if text.startswith("-"):
             return now - Duration(text[1:]).seconds
@@ -119,7 +122,7 @@ def read_time(text: str, now: float, option: str) -> float:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise PermanentError(
-            f"Expected {option} as 2026-05-04T17:05:00, 17:05:00 or -90s, got {text!r}"
+            f"Expected {option} as 2026-05-04T17:05:00, 17:05:00 or -90s, got {given!r}"
         ) from error
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 
 def plain_name(text: str, *, longest: int, otherwise: str = "vertex") -> str:
@@ -13,5 +14,7 @@ def plain_name(text: str, *, longest: int, otherwise: str = "vertex") -> str:
         longest: Characters of the result.
         otherwise: The result where nothing of the text is left.
     """
-    plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+    letters = unicodedata.normalize("NFKD", text.lower().replace("ß", "ss"))
+    ascii_only = re.sub("[\u0300-\u036f]", "", letters)  # accents, which stand by themselves now
+    plain = re.sub("[^a-z0-9]+", "-", ascii_only).strip("-")
     return plain[:longest].strip("-") or otherwise

@@ -9,6 +9,7 @@ A policy's line declares what else it can do; no code asks for its name or its c
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
@@ -410,7 +411,9 @@ def _find(name: str) -> Registered:
     if name in POLICIES:
         return POLICIES[name]
     if name not in _entry_points():
-        raise UnknownPolicyError(f"Expected a policy out of {list(names())}, got {name!r}")
+        close = difflib.get_close_matches(name, names(), n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names())}"
+        raise UnknownPolicyError(f"Expected a known policy, got {name!r}; {remedy}")
     return _load(name)
 
 

@@ -195,8 +195,8 @@ def _judge_trace(name: str, source: TraceSource) -> Iterator[tuple[Place, str]]:
         yield (
             (name, "file"),
             join((name, "file"), "a file with one rate per line", str(source.file),
-                 "which does not exist: correct the path, or generate a trace with kind: "
-"taxi"),
+                 ("which is no file" if source.file.exists() else "which does not exist")
+                 + ": correct the path, or generate a trace with kind: taxi"),
         )  # fmt: skip
         return
     try:

@@ -34,7 +34,7 @@ def read_duration(value: object, info: ValidationInfo) -> float:
     if isinstance(value, float | int) and not isinstance(value, bool):
         if info.mode == "python":
             return float(value)
-        raise refusal(expected, f"add its unit, for example {value}s")
+        raise refusal(expected, f"add its unit, for example {value}ms or {value}s")
     if not isinstance(value, str) or not re.fullmatch(f"({_PART})+", value):
         raise refusal(expected, "correct the number or its unit")
     return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, value))

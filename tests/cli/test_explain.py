@@ -168,7 +168,7 @@ def test_a_decision_that_nothing_followed_says_so(state):
     [
         (["--operator", "nobody"], "known: match, aggregate"),
         (["--at", "-1h"], "choose a later --at"),
-        (["--at", "teatime"], "Expected --at as"),
+        (["--at", "teatime"], "got 'teatime'"),
     ],
 )
 def test_what_cannot_be_explained_is_answered_in_one_sentence(state, arguments, said):
@@ -184,6 +184,15 @@ def test_an_app_without_records_is_answered_with_where_they_were_looked_for(tmp_
 
     assert result.exit_code == 1
     assert "name the StreamApp as NAMESPACE/NAME" in result.output
+
+
+def test_an_app_with_a_typing_mistake_is_answered_with_those_that_there_are(state):
+    (state / "default.trips").rename(state / "streams.trips")
+
+    result = CliRunner().invoke(main.app, ["explain", "trisp", "--state", str(state)])
+
+    assert result.exit_code == 1
+    assert "there are those of streams/trips" in result.output
 
 
 def test_a_namespaced_app_is_found_by_its_full_name(state):

@@ -71,5 +71,5 @@ def test_a_mistake_is_told_with_line_field_and_remedy(experiment):
     assert result.exit_code == 1
     assert result.stderr == (
         f"Error: {experiment}:3: objective.responseTime: expected a duration, such as 50ms, 90s, "
-        "2m or 1h30m, got 50; add its unit, for example 50s\n"
+        "2m or 1h30m, got 50; add its unit, for example 50ms or 50s\n"
     )

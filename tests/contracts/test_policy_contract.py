@@ -37,8 +37,13 @@ globals().update(
 
 
 def test_a_policy_that_does_not_exist_is_refused_with_those_that_do():
-    with pytest.raises(UnknownPolicyError, match=r"queueing.*got 'oracle'"):
+    with pytest.raises(UnknownPolicyError, match=r"got 'oracle'; use one of .*queueing"):
         registry.build("oracle", rng=np.random.default_rng(7))
+
+
+def test_a_policy_with_a_typing_mistake_is_refused_with_the_one_that_was_meant():
+    with pytest.raises(UnknownPolicyError, match=r"got 'queing'; did you mean 'queueing'\?"):
+        registry.build("queing", rng=np.random.default_rng(7))
 
 
 def test_a_policy_for_one_operator_is_not_built_for_all():

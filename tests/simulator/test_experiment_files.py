@@ -169,7 +169,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         (
             "50ms", "50",
             "8: objective.responseTime: expected a duration, such as 50ms, 90s, 2m or 1h30m, "
-            "got 50; add its unit, for example 50s",
+            "got 50; add its unit, for example 50ms or 50s",
         ),
         (
             "{kind: taxi, slots: 100}", "{file: no.txt}",

@@ -41,7 +41,13 @@ def load_manifest(path: Path) -> StreamApp:
             f"expected text in UTF-8, got byte {error.object[error.start]:#x} at position "
             f"{error.start}; save the manifest as UTF-8"
         ) from error
-    return parse_manifest(read_document(text))
+    document = read_document(text)
+    if not isinstance(document, Mapping):
+        raise _invalid(
+            f"{path}: expected a mapping with apiVersion, kind, metadata and spec, got "
+            f"{document!r:.80}; start with apiVersion: {API_VERSION}, or name another file"
+        )
+    return parse_manifest(document)
 
 
 def read_document(text: str) -> object:

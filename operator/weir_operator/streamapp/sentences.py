@@ -16,6 +16,13 @@ from weir_simulator import validation
 from weir_simulator.validation import Mistake
 
 _LONGEST_VALUE = 80
+_MISLEADING = {
+    "parallelism": "remove it: Weir chooses the replicas of each operator; where it begins is in "
+    "operators[].initial",
+    "minReplicas": "remove it: a job needs at least one replica, and Weir keeps as many as the "
+    "objective needs; where it begins is in operators[].initial",
+}
+"""Remedies for fields of other programs, of which the nearest known one means something else."""
 MOST_MISTAKES = 50
 """Mistakes that are told of a manifest. It may have thousands, and each takes the controller some
 time to put into words."""
@@ -126,6 +133,8 @@ def _nearest_field(path: Sequence[str | int]) -> str:
     known = sorted(parent.get("properties", {}))
     if path[-1] == "parameters" and "settings" in known:
         return "write settings, because only experiments call them parameters"
+    if path[-1] in _MISLEADING:
+        return _MISLEADING[str(path[-1])]
     return suggest(str(path[-1]), known, otherwise=f"remove it, or use one of {', '.join(known)}")
 
 

@@ -195,6 +195,11 @@ TABLE = [
         "spec.nodePools[0].prize", "0.04", "did you mean 'price'?"),
     Bad("a section that does not exist", {"operaters": []},
         "spec.operaters", "a list", "did you mean 'operators'?"),
+    Bad("a field of Flink that the nearest known one is not", {"flink": {"parallelism": 4}},
+        "spec.flink.parallelism", "4", "is in operators[].initial"),
+    Bad("a limit below, of which there is only one above", {"operators": [
+            {"name": "match", "minReplicas": 2}]},
+        "spec.operators[0].minReplicas", "2", "remove it: a job needs at least one replica"),
     Bad("a field in Python's spelling", {"reset_nonce": 1},
         "spec.reset_nonce", "1", "did you mean 'resetNonce'?"),
     Bad("a field like no other", {"zzz": 1},

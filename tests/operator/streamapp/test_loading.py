@@ -159,7 +159,8 @@ def test_a_file_holds_one_document(tmp_path, text, count):
 
 def test_a_list_is_no_manifest(tmp_path):
     assert refusal(tmp_path / "app.yaml", "- 1\n- 2\n").startswith(
-        "expected a mapping with apiVersion, kind, metadata and spec, got [1, 2]"
+        f"{tmp_path / 'app.yaml'}: expected a mapping with apiVersion, kind, metadata and spec, "
+        "got [1, 2]"
     )
 
 

@@ -1,6 +1,7 @@
 package dev.weir.agent;
 
 import java.lang.reflect.Method;
+import java.text.Normalizer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -149,7 +150,9 @@ final class Operators {
     }
 
     private static String plain(String text) {
-        return text.toLowerCase(Locale.ROOT)
+        String letters = Normalizer.normalize(
+                text.toLowerCase(Locale.ROOT).replace("\u00df", "ss"), Normalizer.Form.NFKD);
+        return letters.replaceAll("[\\u0300-\\u036f]", "") // accents, which stand alone now
                 .replaceAll("[^a-z0-9]+", "-")
                 .replaceAll("^-+|-+$", "");
     }
