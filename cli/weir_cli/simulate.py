@@ -46,6 +46,15 @@ def simulate(
     else:
         bounds = wording.objective(experiment.objective)
         Console().print(_table(f"{file.name}: {name}, seed {chosen_seed}", result, bounds))
+        if result.violations >= ALWAYS:
+            typer.echo(
+                "Every slot missed the bound: it may be impossible on these node types; "
+                "`weir frontier` says which bounds can be kept"
+            )
+
+
+ALWAYS = 99.995
+"""Percent of slots over the bound that are shown as 100.00 %."""
 
 
 def _to_plain(result: Result) -> dict[str, object]:

@@ -35,7 +35,12 @@ def program(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "app_name"),
-    [("query.sql", "query"), ("Word_Count-1.0.jar", "word-count-1-0"), ("--.py", "job")],
+    [
+        ("query.sql", "query"),
+        ("Überprüfen größer.jar", "uberprufen-grosser"),
+        ("Word_Count-1.0.jar", "word-count-1-0"),
+        ("--.py", "job"),
+    ],
 )
 def test_a_program_alone_has_a_right_manifest_that_only_advises(program, name, app_name):
     made = parse_manifest(default_manifest(program(name)))
@@ -62,6 +67,13 @@ def test_a_program_alone_begins_as_one_operator_and_the_pool_has_room_for_busy_v
 
     assert made.spec.operators == ()
     assert [pool.max_replicas for pool in made.spec.node_pools] == [most]
+
+
+def test_a_trial_of_minutes_may_restart_more_often_than_a_job_of_years(program):
+    budget = parse_manifest(default_manifest(program("a.jar"))).spec.application_manager
+
+    assert budget.restart_budget.size == 20
+    assert budget.restart_budget.refill_every.seconds == 120.0
 
 
 def test_a_suffix_in_capitals_is_one_too_and_any_other_file_is_refused(program):

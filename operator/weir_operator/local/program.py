@@ -28,6 +28,8 @@ _POOL = "local"
 _LONGEST_NAME = 40
 _MEMORY = "1Gi"
 _INTERVAL = "10s"
+_RESTART_BUDGET = {"size": 20, "refillEvery": "2m"}
+"""A trial takes minutes, and its load changes as often as that of a job in a day."""
 _ADVISED_BOUND = "1s"
 _FEWEST_REPLICAS = 4
 """Room for a busy vertex, what lies before and behind it, and one more replica."""
@@ -150,6 +152,7 @@ def default_manifest(
             ],
             # What the load needs now: a trial is too short to learn how the load changes.
             "operatorManager": {"interval": _INTERVAL, "policy": {"name": "queueing"}},
+            "applicationManager": {"restartBudget": dict(_RESTART_BUDGET)},
             # Its tasks wait for Python to import its libraries.
             **({"rescale": {"submitDeadline": "2m"}} if section == "python" else {}),
         },

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from weir_operator.clock import Clock
 from weir_operator.rescale.journal import (
@@ -349,7 +350,7 @@ def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
             if end.by_checkpoint
             else ""
         )
-        done = (f"{end.kind}Done", f"{summarise_change(end)}{by}: {end.reason}")
+        done = (f"{end.kind}Done", _describe_done(end, by))
         return (done, *_describe_unread(end), *_describe_silence(end))
     if end.step is Step.ROLLED_BACK:
         back = ("RolledBack", f"{summarise_change(end)}: {end.failure or end.reason}")
@@ -362,6 +363,24 @@ def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
         full = f"No room for {places}; Weir looks for the next best deployment"
         return abandoned, ("PoolFull", full)
     return (abandoned,)
+
+
+def _describe_done(end: RescaleJournal, by: str) -> str:
+    """Return what a change that succeeded did; the reason of a start or a stop says nothing."""
+    did = summarise_change(end)
+    if end.kind is Kind.START:
+        place = "empty state" if end.restore_path is None else _name_of(end.restore_path)
+        return f"{did}, from {place}"
+    if end.kind is Kind.SUSPEND:
+        kept = f", with {_name_of(end.restore_path)}" if end.restore_path else ""
+        return f"{did}{kept}"
+    return f"{did}{by}: {end.reason}"
+
+
+def _name_of(path: str) -> str:
+    """Return the last part of a savepoint's path; of a checkpoint's the last two."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[-1 if parts[-1].startswith("savepoint-") else -2 :])
 
 
 def _describe_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:

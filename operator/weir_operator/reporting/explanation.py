@@ -208,11 +208,15 @@ def describe_change(change: RescaleJournal) -> str:
 def _ms(seconds: float) -> str:
     if math.isnan(seconds):
         return "?"
-    return "unlimited" if math.isinf(seconds) else f"{1000 * seconds:.0f} ms"
+    if math.isinf(seconds):
+        return "unlimited"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.3g} ms"
 
 
 def _number(value: float) -> str:
-    return "?" if math.isnan(value) else f"{value:.3g}"
+    if math.isnan(value):
+        return "?"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _share(value: float) -> str:

@@ -9,8 +9,9 @@ Colour never carries a meaning alone.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -33,6 +34,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _DECISION_WIDTH = 34
 """Columns that a decision needs at least to stand beside its operator."""
 _FOOTER_LINES = 5
+_FIGURE = re.compile(r"\d[\d.,:]*")
+"""A number: a proposal in which only these change is the same."""
 _LEVEL_STYLES = {"info": "", "warning": "yellow", "error": "red"}
 
 
@@ -47,7 +50,7 @@ def render_line(record: Record) -> str:
         case TickRecord():
             return _tick_line(record)
         case RescaleRecord():
-            return f"{wording.time_of_day(record.started)} {_change_sentence(record)}"
+            return f"{wording.time_of_day(_last_time(record))} {_change_sentence(record)}"
         case EventRecord():
             return f"{wording.time_of_day(record.time)} {record.level}: {record.message}"
         case RunSummary():
@@ -64,6 +67,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._run = RecordedRun()
+        self._asked = ""
         # Drawn only when something changed: a picture that is the same twice cannot flicker.
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
@@ -90,7 +94,18 @@ class LiveView:
         if self._live is not None:
             self._live.update(render(self._run), refresh=True)
         else:
-            self._console.print(render_line(record), markup=False, highlight=False, soft_wrap=True)
+            self._console.print(self._line(record), markup=False, highlight=False, soft_wrap=True)
+
+    def _line(self, record: Record) -> str:
+        """Return a record's line; a proposal that stays as it was is in the first one only."""
+        if isinstance(record, TickRecord):
+            asked = _FIGURE.sub("#", " ".join(_asked(record)))
+            again, self._asked = asked == self._asked, asked
+            if again:
+                record = replace(
+                    record, operators=tuple(replace(each, target=None) for each in record.operators)
+                )
+        return render_line(record)
 
 
 @dataclass(frozen=True)
@@ -263,8 +278,13 @@ def _footer(run: RecordedRun) -> RenderableType:
     return Group(Text(), grid) if happened else Group()
 
 
+def _last_time(change: RescaleRecord) -> float:
+    """Return when the last thing of a change happened: lines are in the order of time."""
+    return max((each.time for each in change.steps), default=change.started)
+
+
 def _change_sentence(change: RescaleRecord) -> str:
-    what = wording.difference(change.before, change.after)
+    what = wording.difference(change.before, change.after) or change.reason
     if change.finished is None:
         step = f": {change.steps[-1].name}" if change.steps else ""
         return f"{change.kind} in progress{step}; {what}"
@@ -290,21 +310,38 @@ def _bar(value: float, highest: float) -> str:
 
 
 def _tick_line(tick: TickRecord) -> str:
-    now = tick.response_time.of(tick.objective.statistic)
-    verdict = {None: "not judged", True: "over", False: "ok"}[tick.violated]
     line = (
-        f"{wording.time_of_day(tick.time)} rate {wording.rate(tick.rate)}/s, "
-        f"{tick.objective.statistic} response {wording.seconds(now)} of "
-        f"{wording.seconds(tick.objective.bound)} {verdict}, "
-        f"backlog {wording.rate(tick.backlog)}, "
+        f"{wording.time_of_day(tick.time)} {_measured(tick)}, "
         f"{wording.money(tick.cost_per_hour)} per hour, restarts {tick.restarts}"
     )
-    asked = [
+    return " | ".join([line, *tick.problems, *_asked(tick)])
+
+
+def _measured(tick: TickRecord) -> str:
+    """Return what was measured, or that nothing was."""
+    now = tick.response_time.of(tick.objective.statistic)
+    bound = wording.seconds(tick.objective.bound)
+    if math.isnan(now) and math.isnan(tick.rate):
+        counts = {
+            None: "the interval does not count",
+            True: f"the interval counts as over {bound}",
+            False: f"the interval counts as within {bound}",
+        }
+        return f"no measurement: {counts[tick.violated]}"
+    verdict = {None: "not judged", True: "over", False: "ok"}[tick.violated]
+    return (
+        f"rate {wording.rate(tick.rate)}/s, {tick.objective.statistic} response "
+        f"{wording.seconds(now)} of {bound} {verdict}, backlog {wording.rate(tick.backlog)}"
+    )
+
+
+def _asked(tick: TickRecord) -> list[str]:
+    """Return what operators ask for, and what became of it."""
+    return [
         f"{each.name} → {wording.replicas(each.target)}: {each.reason} {each.verdict}".rstrip()
         for each in tick.operators
         if each.target is not None
     ]
-    return " | ".join([line, *tick.problems, *asked])
 
 
 def _summary_line(summary: RunSummary) -> str:

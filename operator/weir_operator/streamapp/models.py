@@ -113,10 +113,11 @@ class Spec(Section):
         default=(), max_length=100, json_schema_extra=map_list_by("name")
     )
     """The job's operators, each with TaskManagers of its own. With Weir's agent, the list may be
-    incomplete: vertices that it does not name share TaskManagers, and each one that is busy for a
-    tenth of the time becomes an operator of its own. Without the agent, it names all operators that
-    the program pins itself. If unset, the whole job is one operator; with the agent, only until
-    Weir separates its busy vertices."""
+    incomplete: vertices that it does not name share TaskManagers, and where their operator is near
+    its limits, each one that is busy for a tenth of the time becomes an operator of its own. Weir
+    chooses their replicas: the program's own `setParallelism` has no effect. Without the agent, it
+    names all operators that the program pins itself. If unset, the whole job is one operator; with
+    the agent, only until Weir separates its busy vertices."""
 
     operator_manager: OperatorManager = OperatorManager()
     """The fast control loop of each operator. If unset, the policy planner decides every 1m."""

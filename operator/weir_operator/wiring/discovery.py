@@ -24,6 +24,7 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring.vertices import (
     describe_operators,
+    describe_parallelism,
     discover_operators,
     is_pinnable,
     vertices_of,
@@ -112,8 +113,8 @@ class Discovery:
             return  # it is written for the program of the upgrade, whose start checks it
         found = vertices_of(app)
         if found != self._assembled:
-            sentence = describe_operators(found)
-            self._notices.report("OperatorsFound", sentence)
+            told = (describe_operators(found), describe_parallelism(plan))
+            self._notices.report("OperatorsFound", ". ".join(each for each in told if each))
             raise OperatorsChangedError(plan)
         if found and not self._plan_known:
             raise OperatorsChangedError(plan)

@@ -307,6 +307,17 @@ def describe_operators(vertices: Mapping[str, Sequence[str]]) -> str:
     return f"The job's operators, with the vertices that share one: {each}"
 
 
+def describe_parallelism(plan: Plan | None) -> str:
+    """Return that a program's own parallelism is overridden, a sentence, or nothing."""
+    asked = 1 if plan is None else max((each.parallelism for each in plan.vertices), default=1)
+    if asked <= 1:
+        return ""
+    return (
+        f"The program asks for parallelism {asked}, which Weir overrides: it chooses the replicas "
+        "of each operator. To begin with more than one, set operators[].initial"
+    )
+
+
 def _name_shared(vertices: Sequence[str], *, whole: bool) -> str:
     if len(vertices) == 1:
         return vertices[0]

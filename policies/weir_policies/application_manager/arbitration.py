@@ -244,7 +244,7 @@ def _refuse_restart(
         today = len(tokens.restarts)
         if budget.max_per_day is not None and today >= budget.max_per_day:
             return f"all {budget.max_per_day} restarts allowed in 24 hours are used; {until}"
-        return f"the restart budget is empty; {until}"
+        return f"the restart budget is empty (applicationManager.restartBudget); {until}"
     return f"the last restart token is reserved for changes that the objective needs; {until}"
 
 

@@ -771,6 +771,15 @@ def _describe_reason(observation: Observation, weighed: Weighed) -> str:
     budget = f"the budget of {_describe_budget(weighed)}"
     at_rate = f"at {format_rate(plan.rate)}"
     takes = format_time(chosen.response_time)
+    measured = observation.response_time
+    if weighed.case == KEEP and measured > observation.budget:
+        strain = weighed.words.strain
+        because = "" if strain is None else f"; {strain}"
+        return (
+            f"Stays with {named}, although {format_time(measured)} of a budget of "
+            f"{format_time(observation.budget)} is measured: the model expects {takes} {at_rate}, "
+            f"so it is wrong here{because}"
+        )
     if weighed.case == KEEP:
         kept = f"Stays: {named} meets {budget} {at_rate} ({takes})"
         if obstacle is not None:

@@ -155,8 +155,8 @@ def _find_fault(
         )
     if math.isnan(error):
         return (
-            f"Expected steady intervals with a measured response time in {held}, got none: "
-            "wait for calmer hours, or add the helper to the job"
+            f"The model could not be checked: {held} had no steady interval with a measured "
+            "response time. Wait for calmer hours, or add the helper to the job"
         )
     if error > tolerance:
         known = {name: each for name, each in errors.items() if not math.isnan(each)}

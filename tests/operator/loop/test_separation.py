@@ -20,7 +20,7 @@ from weir_operator.loop.separation import (
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.managers import Allowed
 from weir_operator.streamapp.models import Mode
-from weir_policies.model.node_types import NodeType
+from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.testing import a_model, an_observation
 
 LONG_ENOUGH = 8
@@ -205,6 +205,7 @@ def test_of_many_busy_vertices_as_many_leave_as_there_is_room_for_after_a_few_tr
 
 
 MATCH = a_model(name="match", node_types=(NodeType(name="any/1", pool="any", speedup=1, price=1),))
+ONE = Deployment((1,))
 
 
 @pytest.mark.parametrize(
@@ -219,13 +220,15 @@ MATCH = a_model(name="match", node_types=(NodeType(name="any/1", pool="any", spe
     ],
 )
 def test_an_operator_is_at_risk_from_half_of_its_time_or_budget_on(busy, response, risky):
-    seen = an_observation(model=MATCH, utilisation=busy, response_time=response, budget=0.1)
+    seen = an_observation(
+        model=MATCH, deployment=ONE, utilisation=busy, response_time=response, budget=0.1
+    )
 
     assert at_risk(seen) is risky
 
 
 def test_a_separation_pays_where_its_replicas_cost_less():
-    seen = {"match": an_observation(model=MATCH)}
+    seen = {"match": an_observation(model=MATCH, deployment=ONE)}
 
     assert costs_less({"a": {"any/1": 1}, "b": {"any/1": 2}}, {"match": {"any/1": 4}}, seen)
     assert not costs_less({"a": {"any/1": 1}, "b": {"any/1": 1}}, {"match": {"any/1": 1}}, seen)

@@ -14,7 +14,14 @@ import pytest
 from rich.console import Console
 
 from tests.operator.reporting.builders import a_run, a_tick, an_operator
-from weir_operator.loop.run_record import EventRecord, Record, RecordedRun, RescaleRecord, Step
+from weir_operator.loop.run_record import (
+    EventRecord,
+    Record,
+    RecordedRun,
+    RescaleRecord,
+    ResponseTime,
+    Step,
+)
 from weir_operator.reporting.live_view import LiveView, render, render_line
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -183,3 +190,41 @@ def test_the_line_of_the_summary_claims_proof_only_where_there_is_one():
 
     assert proven.endswith("7 restarts, 1 resize, 0 records lost, 0 doubled")
     assert unproven.endswith("7 restarts, 1 resize")
+
+
+def test_a_proposal_that_stays_as_it_is_is_in_one_line_only():
+    console = Console(file=io.StringIO(), width=200)
+    ticks = [
+        a_tick(operators=(an_operator(target={"small/1": count}, verdict=f"Denied: in {m} min"),))
+        for count, m in ((2, 56), (2, 55), (2, 54))
+    ]
+
+    with LiveView(console) as view:
+        for tick in ticks:
+            view.show(tick)
+
+    lines = console.file.getvalue().splitlines()
+    assert ["Denied" in line for line in lines] == [True, False, False]
+
+
+def test_an_interval_without_a_measurement_says_whether_it_counts():
+    nothing = replace(a_tick(), rate=math.nan, response_time=UNKNOWN)
+
+    over = render_line(replace(nothing, violated=True))
+    uncounted = render_line(replace(nothing, violated=None))
+
+    assert "no measurement: the interval counts as over" in over
+    assert "no measurement: the interval does not count" in uncounted
+
+
+UNKNOWN = ResponseTime(mean=math.nan, p50=math.nan, p95=math.nan, p99=math.nan)
+
+
+def test_the_lines_of_a_change_are_in_the_order_of_time_and_a_recovery_says_why():
+    change = RescaleRecord(
+        id="r", kind="rescale", started=0.0, finished=3661.0, before={}, after={}, outcome="done",
+        steps=(Step(name="Start", time=1.0), Step(name="Done", time=3661.0)),
+        reason="The JobManager was lost",
+    )  # fmt: skip
+
+    assert render_line(change) == "01:01:01 rescale done; The JobManager was lost"

@@ -17,6 +17,7 @@ from weir_operator.limits import MAX_VERTICES
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring.vertices import (
+    describe_parallelism,
     discover_operators,
     group_vertices,
     separate_vertices,
@@ -367,3 +368,13 @@ def test_the_largest_program_is_divided_at_once_however_its_vertices_are_connect
 
     assert len(vertices) == 5
     assert time.thread_time() - began < 0.5
+
+
+def test_the_parallelism_that_a_program_asks_for_is_said_to_be_overridden():
+    plan = a_plan(*CHAIN)
+    eight = [each.model_copy(update={"parallelism": 8}) for each in plan.vertices]
+
+    assert describe_parallelism(plan) == ""
+    assert describe_parallelism(plan.model_copy(update={"vertices": tuple(eight)})).startswith(
+        "The program asks for parallelism 8, which Weir overrides"
+    )

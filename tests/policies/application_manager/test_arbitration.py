@@ -109,7 +109,8 @@ def test_an_empty_budget_denies_and_says_when_the_next_token_comes():
     assert not verdicts.restart
     assert (
         reason(verdicts, "match")
-        == "Denied: the restart budget is empty; the next is available in 50 min"
+        == "Denied: the restart budget is empty (applicationManager.restartBudget); the next is "
+        "available in 50 min"
     )
 
 

@@ -592,10 +592,10 @@ def _describe_rule(
         carry = rate_to_carry(0, view, own)
         rule = "the current rate"
         if carry > LITTLE_MORE * observation.rate:
-            rule += ", what waits"
+            rule += " plus what waits"
         if need > LITTLE_MORE * carry:
             rule += f" plus a margin of {format_share(need / carry - 1)}"
-    rule += f", {format_rate(need)}, must be carried"
+    rule = f"it sizes for {rule}, {format_rate(need)}"
     most = _describe_reach(view, own, need)
     rule += f", but {most}" if most else ""
     node_types, here = observation.model.node_types, observation.deployment
@@ -608,7 +608,7 @@ def _describe_rule(
         noun = "violation" if brings == "1" else "violations"
         rule += f"; a restart that saves must pay for the {brings} {noun} that it brings on average"
     if own.plans == 0:
-        return f"there is no plan yet, so {rule}"
+        return f"planner has no plan yet, so {rule}"
     return f"{rule}; {_compare_costs(observation, view, own, 'this rule')}"
 
 

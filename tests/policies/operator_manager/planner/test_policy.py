@@ -421,7 +421,7 @@ def test_it_names_a_margin_only_where_it_keeps_one():
     without = given_up.decide(restarting(given_up, 6, late=True)).reason
 
     assert "the current rate plus a margin of" in with_margin
-    assert "the current rate, 100 records/s, must be carried" in without
+    assert "it sizes for the current rate, 100 records/s" in without
 
 
 @pytest.mark.parametrize("ticks", [1, 1500])
