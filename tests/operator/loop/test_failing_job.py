@@ -75,3 +75,19 @@ async def test_a_target_is_not_to_blame_where_the_job_failed_by_itself(
     assert end.step is Step.ABANDONED
     assert end.disturbed is not is_remembered
     assert bool(stage.store.load().failed) is is_remembered
+
+
+async def test_a_restart_that_the_job_itself_prevented_is_not_paid(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(90, busy=1.0, latency=2.0)
+
+    def fail(job, trigger):
+        stage.world.failed = [JobFailure(time=stage.clock.now(), cause=CAUSE.format(4711))]
+        stage.world.jobs[job].savepoints[trigger] = SavepointState(failure="Not all tasks run")
+
+    stage.world.stop_with_savepoint = fail
+
+    await stage.ticks(2)
+
+    assert stage.ends("Rescale")[0].disturbed
+    assert stage.store.load().restart_tokens.get("restarts", []) == []

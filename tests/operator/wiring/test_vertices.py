@@ -244,23 +244,29 @@ def test_separated_vertices_get_no_more_replicas_than_they_had_or_can_have():
 def test_an_overloaded_vertex_leaves_with_the_replicas_that_the_policy_asks_for():
     app, plan = an_app(limit=12), a_plan(*CHAIN)
     shared = share_operators(app, plan, found(app, plan))
+    assert shared is not None
     measured = {each.id: WORK[each.operator] / 1.76 for each in plan.vertices}
     job = {"job": {"any/1": 1}}
 
     separation = shared.find_separation(job, measured, {"job": {"any/1": 4}})
+    alone = shared.find_separation(job, measured)
 
+    assert separation is not None
+    assert alone is not None
     assert separation.target["count"] == {"any/1": 4}
     assert separation.target["parse"] == {"any/1": 1}
-    assert shared.find_separation(job, measured).target["count"] == {"any/1": 1}
+    assert alone.target["count"] == {"any/1": 1}
 
 
 def test_where_that_does_not_fit_it_leaves_with_what_it_needs_for_its_measured_work():
     app, plan = an_app(limit=5), a_plan(*CHAIN)
     shared = share_operators(app, plan, found(app, plan))
+    assert shared is not None
     measured = {each.id: WORK[each.operator] / 1.76 for each in plan.vertices}
 
     separation = shared.find_separation({"job": {"any/1": 1}}, measured, {"job": {"any/1": 4}})
 
+    assert separation is not None
     assert separation.target["count"] == {"any/1": 1}
 
 
