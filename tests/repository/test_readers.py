@@ -44,10 +44,13 @@ MANIFEST = "a manifest: the API server has limited it, and the CRD each of its f
 MAY_READ = {
     "flink/agent.py": SHIPPED,
     "flink/jars.py": SHIPPED,
+    "flink/program_jars.py": OWN,  # of `weir local`
+    "flink_keys.py": SHIPPED,
     "kubernetes/api/packing.py": OWN,
     "kubernetes/app/last_valid_spec.py": OWN,
     "kubernetes/app/library_pages.py": "the kernel's",
     "kubernetes/process/dependencies.py": "a Secret of the administrator",
+    "kubernetes/status/store.py": "the own status, as the API server limits it",
     "kubernetes/status/telemetry.py": "the kernel's",
     "kubernetes/app/reporter.py": "the own status, as the CRD limits it",
     "local/": OWN,
@@ -81,6 +84,7 @@ MAY_SEARCH = {
     "flink/job_graph.py": LIMITED,
     "flink/memory.py": LIMITED,
     "flink/options.py": LIMITED,
+    "flink/program_jars.py": OWN,
     "flink/scripts.py": LIMITED,
     "flink/transport.py": "a path of Weir's own",
     "flink/versions.py": MANIFEST,
@@ -88,8 +92,11 @@ MAY_SEARCH = {
     "kubernetes/app/preflight.py": "a sentence of Weir's own",
     "kubernetes/status/ownership.py": MANIFEST,
     "loop/events.py": "a sentence of Weir's own",
+    "metrics/direct.py": "one name of a line that `limits` let through",
     "metrics/names.py": MANIFEST,
     "naming.py": "a name of Flink's, replaced sign by sign",
+    "reporting/live_view.py": "a sentence of Weir's own",
+    "rescale/stopping.py": "two words in a text that `limits` let through",
     "runtime/local/": OWN,
     "streamapp/": MANIFEST,
 }

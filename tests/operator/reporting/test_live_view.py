@@ -193,7 +193,8 @@ def test_the_line_of_the_summary_claims_proof_only_where_there_is_one():
 
 
 def test_a_proposal_that_stays_as_it_is_is_in_one_line_only():
-    console = Console(file=io.StringIO(), width=200)
+    written = io.StringIO()
+    console = Console(file=written, width=200)
     ticks = [
         a_tick(operators=(an_operator(target={"small/1": count}, verdict=f"Denied: in {m} min"),))
         for count, m in ((2, 56), (2, 55), (2, 54))
@@ -203,7 +204,7 @@ def test_a_proposal_that_stays_as_it_is_is_in_one_line_only():
         for tick in ticks:
             view.show(tick)
 
-    lines = console.file.getvalue().splitlines()
+    lines = written.getvalue().splitlines()
     assert ["Denied" in line for line in lines] == [True, False, False]
 
 
