@@ -19,6 +19,7 @@ PATHS = {
     "CustomResourceDefinition": CRDS,
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "Pod": "/api/v1/namespaces/{}/pods",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from weir_operator.accounts import current_account
 from weir_operator.limits import MAX_SERIES, TooLargeError
-from weir_operator.metrics.names import APP_LABEL, LABELS, mangle
+from weir_operator.metrics.names import APP_LABEL, LABELS, UP, mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import Series, Window
 
@@ -81,7 +81,8 @@ class SharedPrometheusSource:
                 if found.labels.get(PAGE_LABEL, self._on_page) != self._on_page:
                     continue
                 # Servers of a pair, or monitors of the same pods, add labels of their own.
-                labels = {name: found.labels[name] for name in LABELS if name in found.labels}
+                kept = (*LABELS, "instance") if found.name == UP else LABELS
+                labels = {name: found.labels[name] for name in kept if name in found.labels}
                 track = tracks.setdefault((found.name, tuple(labels.items())), _Track(labels))
                 # Both ends of a range may or may not belong to it, by the server's version; and
                 # the answer may be for others as well, whose ends are other ones.

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
+from weir_operator.metrics.names import BUSY_MS
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer
 
@@ -57,7 +58,7 @@ async def test_series_of_a_pair_of_servers_or_of_two_monitors_are_one(a_server, 
     async def answer(_):
         series = [
             {
-                "metric": {"__name__": "up", "weir_app": "app", "tm_id": tm_id, label: value},
+                "metric": {"__name__": BUSY_MS, "weir_app": "app", "tm_id": tm_id, label: value},
                 "values": [[time + shift, str(time)] for time in (105.0, 115.0)],
             }
             for value, shift in (("a", 0.0), ("b", 1.0))
