@@ -411,7 +411,7 @@ def _find(name: str) -> Registered:
     if name in POLICIES:
         return POLICIES[name]
     if name not in _entry_points():
-        close = difflib.get_close_matches(name, names(), n=1)
+        close = difflib.get_close_matches(name, names(), n=1, cutoff=0.75)
         remedy = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names())}"
         raise UnknownPolicyError(f"Expected a known policy, got {name!r}; {remedy}")
     return _load(name)

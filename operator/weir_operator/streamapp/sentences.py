@@ -17,10 +17,10 @@ from weir_simulator.validation import Mistake
 
 _LONGEST_VALUE = 80
 _MISLEADING = {
-    "parallelism": "remove it: Weir chooses the replicas of each operator; where it begins is in "
-    "operators[].initial",
+    "parallelism": "remove it: Weir chooses the replicas of each operator, and where it begins is "
+    "in operators[].initial",
     "minReplicas": "remove it: a job needs at least one replica, and Weir keeps as many as the "
-    "objective needs; where it begins is in operators[].initial",
+    "objective needs",
 }
 """Remedies for fields of other programs, of which the nearest known one means something else."""
 MOST_MISTAKES = 50
