@@ -274,6 +274,7 @@ def send(each: Input, address: str, plane: ControlPlane, process: subprocess.Pop
         return True  # refused
     url = f"{address}/input?door={each.door}&status={each.status}"
     urllib.request.urlopen(url, data=each.body).close()
+    asked = 0
     while time.monotonic() - began < WITHIN:
         time.sleep(1.0)
         if process.poll() is not None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import aiohttp
+from aiohttp.http_exceptions import LineTooLong
 from pydantic_core import from_json
 
 from weir_operator.errors import TemporaryError
@@ -159,7 +160,7 @@ async def read_lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             if len(line) > KUBERNETES_ANSWER.bytes:
                 raise _too_large(KUBERNETES_ANSWER.bytes)
             yield line
-    except aiohttp.http_exceptions.LineTooLong as error:
+    except LineTooLong as error:
         raise _too_large(KUBERNETES_ANSWER.bytes) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def cell():
     return deep_cells()[0]
 
 
-def runs_of(*costs):
+def runs_of(*costs) -> Any:
     return [SimpleNamespace(average_cost=cost) for cost in costs]
 
 

@@ -1,5 +1,7 @@
 """What a StreamApp takes over from a FlinkDeployment, in every form that it can have there."""
 
+from typing import Any
+
 import pytest
 
 from tests.operator.external.test_flink_deployment import REF, an_external_job
@@ -127,8 +129,12 @@ def test_the_jobs_own_keys_win_over_the_operators_defaults():
     assert spec.flink.config == {"s3.endpoint": "http://a"}
 
 
+def template_of(deployment) -> Any:
+    return adopted(deployment).flink.pod_template
+
+
 def test_keys_of_pods_become_the_pod_template():
-    template = adopted(a_deployment(SECRETS)).flink.pod_template
+    template = template_of(a_deployment(SECRETS))
 
     [container] = template["spec"].pop("containers")
     assert template["metadata"] == {
@@ -163,7 +169,7 @@ def test_fields_of_pods_join_the_pod_template():
         },
     )
 
-    template = adopted(deployment).flink.pod_template
+    template = template_of(deployment)
 
     [container] = template["spec"]["containers"]
     assert template["spec"]["serviceAccountName"] == "flink"
