@@ -29,6 +29,7 @@ class OperatorsTest {
         assertEquals("source-src", Operators.slug("Source: src[11]"));
         assertEquals("operator", Operators.slug("[3]"));
         assertEquals("a".repeat(39), Operators.slug("a".repeat(39) + "/" + "b".repeat(9)));
+        assertEquals("uberprufen-gross", Operators.slug("\u00dcberpr\u00fcfen / gro\u00df"));
     }
 
     @Test
