@@ -362,8 +362,8 @@ async def test_a_job_that_reports_no_backlog_and_no_ages_is_scaled_all_the_same(
     assert "Weir cannot measure how long" in tick.assumed
     assert tick.snapshot.app is not None
     said = describe_assumed(tick.snapshot.app, ["match"], python=True)
-    assert said.startswith("Service times of match are not measured")
-    assert "Weir uses busy time" in said
+    assert said.startswith("Weir cannot measure how long match takes per record")
+    assert "It uses Flink's busy time" in said
     assert math.isnan(tick.proposals["match"].observation.response_time)
     assert tick.proposals["match"].observation.backlog == 0.0
     assert stage.store.load().deployments["match"] != ONE

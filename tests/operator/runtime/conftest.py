@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 
 from weir_operator.flink.commands import Installation
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar, find_java, flink_home
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import build_jar, build_programs, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
@@ -58,7 +57,7 @@ def settings_of(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lone_job_manager(settings_of: Callable[[str], LocalSettings]) -> AsyncIterator[FlinkRest]:
     """The client of a JobManager that has Weir's programs and no TaskManager."""
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
     runtime = await LocalRuntime.open(settings_of("alone"))
     try:
         await runtime.ensure_job_manager()

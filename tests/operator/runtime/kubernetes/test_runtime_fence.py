@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operator.runtime.kubernetes.test_manifests import pods_of
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import build_programs
 from weir_operator.kubernetes.api.client import KubernetesApi
 from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
@@ -15,7 +14,7 @@ from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
 
 @pytest.fixture
 def fenced():
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
 
     async def lost():
         raise LeaseLostError("lost")

@@ -20,8 +20,7 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.flink.answers import JobState
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import build_programs
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover, misplaced, waiting
 from weir_operator.runtime.local import processes
@@ -241,7 +240,7 @@ async def test_what_does_not_fit_is_not_started(settings_of, runtime):
 
 
 async def test_a_savepoint_of_a_job_that_goes_on_says_so(runtime, rest):
-    build_jar(PROGRAMS, JARS / JAR)
+    build_programs()
     body = {"triggerId": SECOND, "cancel-job": False, "target-directory": runtime.savepoints}
     async with (
         aiohttp.ClientSession() as session,

@@ -9,8 +9,7 @@ from benchmarks.flink.kafka import build_job, count_committed, run_broker
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from tests.operator.runtime.waiting import until
 from weir_operator.flink.agent import build_agent
-from weir_operator.flink.jars import JARS, PROGRAMS, build_jar, flink_home
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import build_programs, flink_home
 from weir_operator.loop.gather import layout_of
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure
@@ -33,7 +32,7 @@ def broker(tmp_path_factory):
 def payments(broker, tmp_path_factory):
     """The job, and a topic for it."""
     if "WEIR_FLINK_HOME" not in os.environ:  # one jar for all versions, made for Weir's own
-        build_jar(PROGRAMS, JARS / JAR)
+        build_programs()
     broker.create_topic("payments", partitions=PARTITIONS)
     broker.create_topic("counts", partitions=1)
     return Unmodified(

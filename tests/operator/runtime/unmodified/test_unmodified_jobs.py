@@ -23,7 +23,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
 from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar, flink_home
+from weir_operator.flink.jars import JARS, REPOSITORY, build_jar, build_programs, flink_home
 from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc):
 def flink(request):
     """The Flink that runs the jobs; Weir's own jars are made for the installed one."""
     if not CHOSEN:
-        build_jar(PROGRAMS, JARS / JAR)
+        build_programs()
     build_agent()
     with pytest.MonkeyPatch.context() as patch:
         if request.param is not None:

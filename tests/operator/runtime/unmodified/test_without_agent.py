@@ -7,8 +7,7 @@ import pytest
 from benchmarks.flink.unmodified_job import Unmodified, UnmodifiedJob
 from tests.operator.flink.output import committed_lines
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.flink.jars import JARS, PROGRAMS, REPOSITORY, build_jar
-from weir_operator.flink.programs import JAR
+from weir_operator.flink.jars import REPOSITORY, build_jar, build_programs
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.streamapp.operators import WHOLE_JOB
@@ -23,7 +22,7 @@ LIMIT = 400.0
 @pytest.fixture(scope="module")
 def numbers_jar(tmp_path_factory):
     if "WEIR_FLINK_HOME" not in os.environ:  # one jar for all versions, made for Weir's own
-        build_jar(PROGRAMS, JARS / JAR)
+        build_programs()
     jar = tmp_path_factory.mktemp("jars") / "numbers.jar"
     return build_jar([SOURCE], jar, entry_class="Numbers")
 
