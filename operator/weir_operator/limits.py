@@ -9,7 +9,7 @@ Nothing else in the operator reads from outside; `tests/repository/test_readers.
 exceptions. Limits of a manifest are those of the CRD, and of `streamapp.rules`.
 
 What holds the interpreter's lock stops every thread, so each answer is small enough to be parsed in
-some 50 ms, except those of the three kinds that grow with a job: `FLINK_SUBTASKS`, `METRICS_PAGE`
+some 50 ms, except those of the three kinds that grow with a job: `FLINK_SUBTASKS`, pages of metrics
 (whose parser is Python, and gives the lock away) and `PROMETHEUS_ANSWER`. Texts are searched in
 linear time.
 """

@@ -373,9 +373,7 @@ class ApplicationController:
         tick = Tick(
             snapshot=snapshot,
             # Of a job that is not to run, nothing is expected.
-            violated=None
-            if directives.suspended
-            else snapshot.violates(settings.bound, settings.statistic, settings.paths),
+            violated=None if directives.suspended else self._violates(snapshot),
             deployments=status.deployments,
             budgets=budgets,
             proposals={},
@@ -483,23 +481,15 @@ class ApplicationController:
                     for name, each in proposals.items()
                     if name in self._shared.vertices and each.scales_out
                 }
-                late = snapshot.violates(
-                    self._settings.bound, self._settings.statistic, self._settings.paths
-                )
-                risky = late or any(
+                is_needed = bool(wanted or self._violates(snapshot)) or any(
                     at_risk(seen[name]) for name in self._shared.vertices if name in seen
                 )
-                separated = self._separate(
-                    self._shared.find_separation(status.deployments, measured, wanted),
-                    self._shared,
-                    status,
-                    snapshot.now,
-                    guards,
-                    mode,
-                    is_worth=lambda target: (
-                        bool(risky or wanted) or costs_less(target, status.deployments, seen)
-                    ),
-                )
+                found = self._shared.find_separation(status.deployments, measured, wanted)
+                if found is not None and not (
+                    is_needed or costs_less(found.target, status.deployments, seen)
+                ):
+                    found = None  # not worth a restart
+                separated = self._separate(found, self._shared, status, snapshot.now, guards, mode)
                 if separated is not None:
                     return separated
         move = self._am.find_move(snapshot, status)
@@ -526,11 +516,9 @@ class ApplicationController:
         now: float,
         guards: tuple[Guard, ...],
         mode: Mode,
-        *,
-        is_worth: Callable[[DeploymentMap], bool],
     ) -> Ruling | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
-        if found is None or status.revision is None or not is_worth(found.target):
+        if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
         waiting = describe_waiting(found.waiting, shared.pool_limits, shared.max_operators)
@@ -584,13 +572,18 @@ class ApplicationController:
             self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
 
+    def _violates(self, snapshot: Snapshot) -> bool | None:
+        """Return whether the interval exceeded a bound of the objective; `None` if unknown."""
+        settings = self._settings
+        return snapshot.violates(settings.bound, settings.statistic, settings.paths)
+
     def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> Shares:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
         if flow is None:
             return Shares({})
-        shares, settings = self._am.share(flow, self._managers), self._settings
+        shares = self._am.share(flow, self._managers)
         claim = shares.infeasible
-        if snapshot.violates(settings.bound, settings.statistic, settings.paths) is False:
+        if self._violates(snapshot) is False:
             claim = ""  # the objective was kept a moment ago: the model is wrong
         elif not snapshot.settled:
             claim = self._infeasible  # what a start takes is no part of it

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weir_operator.rescale.journal import DeploymentMap
+from weir_policies.application_manager.arbitration import count_added
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.kernels.expectation import expect
@@ -143,11 +144,8 @@ def _find_room(observations: Mapping[str, Observation]) -> dict[str, int]:
 def _added(proposal: Proposal) -> dict[str, int]:
     """Return how many replicas a proposal adds, by pool that grows."""
     seen = proposal.observation
-    now = seen.deployment.per_pool(seen.model.node_types)
-    target = proposal.decision.target.per_pool(seen.model.node_types)
-    return {
-        pool: count - now.get(pool, 0) for pool, count in target.items() if count > now.get(pool, 0)
-    }
+    types = seen.model.node_types
+    return count_added(seen.deployment.per_pool(types), proposal.decision.target.per_pool(types))
 
 
 def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:

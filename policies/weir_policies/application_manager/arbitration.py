@@ -42,11 +42,21 @@ class Request:
     @property
     def added(self) -> dict[str, int]:
         """Replicas that are new, per pool that grows."""
-        return {
-            pool: count - self.current.get(pool, 0)
-            for pool, count in self.target.items()
-            if count > self.current.get(pool, 0)
-        }
+        return count_added(self.current, self.target)
+
+
+def count_added(current: Mapping[str, int], target: Mapping[str, int]) -> dict[str, int]:
+    """Return how many replicas a change adds, by pool that grows.
+
+    Args:
+        current: Replicas per pool now.
+        target: Replicas per pool afterwards.
+    """
+    return {
+        pool: count - current.get(pool, 0)
+        for pool, count in target.items()
+        if count > current.get(pool, 0)
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -408,24 +408,12 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
                 row[place] = most_alone(o, view, place)
                 if row[place] > 0 and not is_first:
                     row[place] = fewest_near_best(o, view, plan, case, row, place, enough)
-                score = score_shortage(o, view, plan, case, row, enough)
-                if is_first:
-                    best = min(best, score)
-                    enough = best
-                elif score <= enough and price_evenly(o, view, row) < price:
-                    price = price_evenly(o, view, row)
-                    write_target(o, view, row)
+                enough, price = judge_shortage(o, view, plan, case, row, is_first, enough, price)
                 row[place] = 0
             for following in range(count_near(row.size)):
                 if not next_nearby(o, view, following, row):
                     continue
-                score = score_shortage(o, view, plan, case, row, enough)
-                if is_first:
-                    best = min(best, score)
-                    enough = best
-                elif score <= enough and price_evenly(o, view, row) < price:
-                    price = price_evenly(o, view, row)
-                    write_target(o, view, row)
+                enough, price = judge_shortage(o, view, plan, case, row, is_first, enough, price)
             for place in range(row.size):
                 row[place] = 0
         while not stays and (kinds > 1 or row.size == 1):
@@ -435,20 +423,47 @@ def search_shortage(o: int, view: View, plan: Plan, case: int, row: Counts) -> f
             skip = number == FIRST and price_evenly(o, view, row) >= price
             if skip:
                 continue
-            score = score_shortage(o, view, plan, case, row, enough)
-            if is_first:
-                best = min(best, score)
-                enough = best
-            elif score <= enough and price_evenly(o, view, row) < price:
-                price = price_evenly(o, view, row)
-                for place in range(row.size):
-                    view.target[o, place] = row[place]
+            enough, price = judge_shortage(o, view, plan, case, row, is_first, enough, price)
+        if is_first:
+            best = enough
         enough = best * (1 + AS_GOOD)
         if best == np.inf:
             return best
         if is_first and is_allowed(o, view, view.counts[o]):
             stays = score_shortage(o, view, plan, case, view.counts[o], enough) <= enough
     return best
+
+
+@compiled_apart
+def judge_shortage(
+    o: int,
+    view: View,
+    plan: Plan,
+    case: int,
+    row: Counts,
+    is_first: bool,
+    enough: float,
+    price: float,
+) -> tuple[float, float]:
+    """Judge one deployment of `search_shortage`; return the score and the price to beat.
+
+    Args:
+        o: Row of the operator.
+        view: What is known of it; the target is written where the deployment is a better one.
+        plan: What deployments are judged by.
+        case: Rule to judge by.
+        row: The deployment.
+        is_first: Whether the best score is sought, not yet the cheapest of those near it.
+        enough: The best score so far, then the worst that is near it.
+        price: Of the target, once one near the best was found.
+    """
+    score = score_shortage(o, view, plan, case, row, enough)
+    if is_first:
+        return min(enough, score), price
+    if score <= enough and price_evenly(o, view, row) < price:
+        write_target(o, view, row)
+        return enough, price_evenly(o, view, row)
+    return enough, price
 
 
 @compiled_apart

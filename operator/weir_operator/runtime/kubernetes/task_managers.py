@@ -3,8 +3,8 @@
 A ReplicaSet replaces lost pods without Weir. When it shrinks, Weir chooses which of its pods are
 removed, by `controller.kubernetes.io/pod-deletion-cost`. Kubernetes deletes pods that do not run
 first, then those that are not ready, and only then goes by that annotation, so Weir checks what was
-deleted. Weir counts the existing pods, not the
-number in the ReplicaSet, so repeating a step does no harm.
+deleted. Weir counts the existing pods, not the number in the ReplicaSet, so repeating a step does
+no harm.
 """
 
 from __future__ import annotations
