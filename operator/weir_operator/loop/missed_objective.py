@@ -71,7 +71,7 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
     )
     operator, proposal = app.operators[name], tick.proposals[name]
     said.append(_describe_operator(operator, tick.budgets.get(name, math.nan)))
-    busy = [share for share in operator.utilisation if not math.isnan(share)]
+    busy = _known_shares(operator)
     if len(busy) > 1 and max(busy) - min(busy) > UNEVEN:
         said.append(
             f"Its records are not spread evenly: another replica is {format_share(min(busy))} "
@@ -88,8 +88,12 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
 def _pressure(operator: OperatorMeasurement, budget: float | None) -> tuple[float, float]:
     """What an operator takes of its budget, then how busy it is; 0 where that is not known."""
     used = operator.response_time / budget if budget else math.nan
-    busiest = max(operator.utilisation, default=math.nan)
-    return (0.0 if math.isnan(used) else used, 0.0 if math.isnan(busiest) else busiest)
+    return (0.0 if math.isnan(used) else used, max(_known_shares(operator), default=0.0))
+
+
+def _known_shares(operator: OperatorMeasurement) -> list[float]:
+    """Busy shares of the replicas that report one."""
+    return [share for share in operator.utilisation if not math.isnan(share)]
 
 
 def _describe_operator(operator: OperatorMeasurement, budget: float) -> str:
@@ -99,8 +103,8 @@ def _describe_operator(operator: OperatorMeasurement, budget: float) -> str:
         else f"takes {format_time(operator.response_time)}"
     )
     of = "" if math.isnan(budget) else f" of a budget of {format_time(budget)}"
-    busiest = max(operator.utilisation, default=math.nan)
-    busy = "" if math.isnan(busiest) else f", and a replica is {format_share(busiest)} busy"
+    shares = _known_shares(operator)
+    busy = f", and a replica is {format_share(max(shares))} busy" if shares else ""
     return f"{operator.name} {takes}{of}{busy}"
 
 
