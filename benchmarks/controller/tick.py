@@ -10,13 +10,10 @@ Python collects garbage as often as in a controller.
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +22,6 @@ import numpy as np
 
 from benchmarks.figures import Figure, at_most
 from tests.operator.metrics.builders import Load, a_window
-from weir_operator.kubernetes.process.running import collect_garbage_less_often
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -99,8 +95,7 @@ def run() -> list[Figure]:
     for policy in POLICIES:
         with tempfile.TemporaryDirectory() as folder:
             application = _Application(Path(folder), policy)
-            with garbage_as_in_the_controller():
-                spent = [1000 * application.tick(turn) for turn in range(TICKS)]
+            spent = [1000 * application.tick(turn) for turn in range(TICKS)]
         ticks = spent[WARM:]
         figures += [
             at_most(
@@ -117,18 +112,6 @@ def run() -> list[Figure]:
             ),
         ]
     return figures
-
-
-@contextmanager
-def garbage_as_in_the_controller() -> Iterator[None]:
-    """Collect garbage as the controller does while the block runs."""
-    before = gc.get_threshold()
-    collect_garbage_less_often()
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 class _Application:

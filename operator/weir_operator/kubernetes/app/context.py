@@ -19,7 +19,6 @@ from weir_operator.kubernetes.api.leader import Fence
 from weir_operator.kubernetes.api.objects import ObjectApi, PagedReader, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
-from weir_operator.kubernetes.app.library_pages import release_library_pages
 from weir_operator.kubernetes.app.turns import Turns
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
@@ -89,7 +88,6 @@ class PolicyCompiler:
             began = time.monotonic()
             log.info("compiling", policy=policy, hint="takes a minute where it is new")
             await asyncio.to_thread(compile_policy)
-            await asyncio.to_thread(release_library_pages)
             log.info("compiled", policy=policy, seconds=round(time.monotonic() - began, 1))
             self._done.add(policy)
 

@@ -35,7 +35,6 @@ from weir_operator.kubernetes.app.context import (
 )
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
 from weir_operator.kubernetes.process.canary import Canary
-from weir_operator.kubernetes.process.free_memory import release_free_memory
 from weir_operator.kubernetes.process.handlers import build_registry, operator_settings
 from weir_operator.kubernetes.process.health import (
     HealthServer,
@@ -208,7 +207,6 @@ class Controller:
                 self._settings.state, self._telemetry, clock=self._boot
             ),
             "event loop": lambda: watch_event_loop(self._telemetry, clock=self._clock),
-            "free memory": lambda: release_free_memory(clock=self._boot),
         }
         if self._changes is not None:
             works["changes"] = self._changes.watch

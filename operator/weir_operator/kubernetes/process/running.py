@@ -10,7 +10,6 @@ ends the process.
 from __future__ import annotations
 
 import asyncio
-import gc
 import resource
 import signal
 from collections.abc import Callable
@@ -40,9 +39,6 @@ THREADS = 32
 """For what blocks: queries to Prometheus, compiling. More than Python's default, because one that
 hangs must not hold up the others."""
 
-GARBAGE_THRESHOLDS = (5_000, 10, 100)
-"""For `gc.set_threshold`. Python's are 700, 10 and 10, and 2,000, 10 and 10 from 3.13 on."""
-
 
 def allow_open_files() -> None:
     """Allow this process to open as many files and sockets as the system permits.
@@ -53,24 +49,12 @@ def allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 
 
-def collect_garbage_less_often() -> None:
-    """Run Python's garbage collector less often, and never on what was imported before.
-
-    By default, a full collection runs whenever the number of old objects has grown by a quarter.
-    While 200 StreamApps started, that took a quarter of the CPU time, and nothing else runs
-    during a collection.
-    """
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-
-
 async def run_on_cluster(settings: ControllerSettings) -> None:
     """Run a controller on the cluster that this process runs in, or that KUBECONFIG names.
 
     Raises:
         WeirError: See `run_controller`; also where no cluster can be reached.
     """
-    collect_garbage_less_often()
     api = await KubernetesApi.connect()
     nodes = NodeNotices(api, settings.namespaces)
     # Watches would hold the connections that everything else waits for.

@@ -32,7 +32,6 @@ async def test_a_controller_of_ten_namespaces_is_answered_at_once(server, tmp_pa
         await asyncio.wait({watching})
 
     monkeypatch.setattr(running, "run_controller", run_controller)
-    monkeypatch.setattr(running, "collect_garbage_less_often", lambda: None)
     settings = ControllerSettings(
         identity="one", own_namespace="team-0", state=tmp_path, namespaces=names
     )
