@@ -5,7 +5,6 @@ operator, sharing budgets, arbitration, and writing learned state and decision r
 What is not: scraping, which the direct source does between ticks or Prometheus does elsewhere.
 
 Ticks of an hour are measured, since planners make plans and learned state is written now and then.
-Python collects garbage as often as in a controller.
 """
 
 from __future__ import annotations

@@ -46,7 +46,6 @@ MAY_READ = {
     "flink/jars.py": SHIPPED,
     "flink/program_jars.py": OWN,  # of `weir local`
     "flink_keys.py": SHIPPED,
-    "kubernetes/api/packing.py": OWN,
     "kubernetes/app/last_valid_spec.py": OWN,
     "kubernetes/process/dependencies.py": "a Secret of the administrator",
     "kubernetes/status/store.py": "the own status, as the API server limits it",

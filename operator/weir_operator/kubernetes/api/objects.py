@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from weir_operator.kubernetes.api.packing import pack, unpack
 from weir_operator.limits import Json
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -103,8 +102,8 @@ class Resource:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     """Those that are Weir's."""
-    written: Mapping[str, Any] | bytes
-    """The spec as it was given, a view of kopf's or plain values; or packed."""
+    spec: Mapping[str, Any]
+    """What people ask: a view of kopf's, or plain values."""
     deleting: bool
 
     @classmethod
@@ -122,24 +121,13 @@ class Resource:
                 for name, text in (meta.get("annotations") or {}).items()
                 if name.startswith(PREFIX)
             },
-            written=body.get("spec") or {},
+            spec=body.get("spec") or {},
             deleting=meta.get("deletionTimestamp") is not None,
         )
 
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """What people ask."""
-        return unpack(self.written) if isinstance(self.written, bytes) else self.written
-
     def detached(self) -> Resource:
         """Return it to be kept: kopf's view of a spec keeps the whole object, status and all."""
-        if isinstance(self.written, bytes):
-            return self
-        plain = _plain(self.written)
-        try:
-            return replace(self, written=pack(plain))
-        except RecursionError:  # nested more deeply than JSON is written
-            return replace(self, written=plain)
+        return replace(self, spec=_plain(self.spec))
 
     @property
     def is_canary(self) -> bool:

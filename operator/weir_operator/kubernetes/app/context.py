@@ -19,7 +19,6 @@ from weir_operator.kubernetes.api.leader import Fence
 from weir_operator.kubernetes.api.objects import ObjectApi, PagedReader, Resource
 from weir_operator.kubernetes.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.kubernetes.app.health_checks import HealthCheckScheduler
-from weir_operator.kubernetes.app.turns import Turns
 from weir_operator.kubernetes.status.events import EventPoster
 from weir_operator.kubernetes.status.telemetry import Telemetry
 from weir_operator.loop.restart_limits import SharedRestarts
@@ -116,5 +115,3 @@ class ControllerContext:
     """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
     """All StreamApps; the more there are, the less often each is checked."""
-    turns: Turns = field(default_factory=Turns)
-    """Bounds how many StreamApps are brought up at once, as at the start, when all are new."""

@@ -42,7 +42,6 @@ from weir_operator.kubernetes.app.last_valid_spec import keep_spec, load_spec
 from weir_operator.kubernetes.app.opening import AppStores, open_loops, open_stores, phase_of
 from weir_operator.kubernetes.app.preflight import read_app
 from weir_operator.kubernetes.app.reporter import StatusReporter
-from weir_operator.kubernetes.app.turns import Turn
 from weir_operator.kubernetes.status.ownership import ANNOTATION, ManagedElsewhereError
 from weir_operator.kubernetes.status.store import StatusClient, read_journal
 from weir_operator.kubernetes.status.view import first_facts
@@ -51,7 +50,6 @@ from weir_operator.loop.directives import (
     carried_by_directives,
     directives_of,
 )
-from weir_operator.loop.tick import find_first_wait
 from weir_operator.rescale.journal import Direction, Kind, Step
 from weir_operator.runtime.local.processes import release_replicas
 from weir_operator.streamapp.models import Mode, StreamApp
@@ -199,18 +197,14 @@ class AppTask:
         """Open the StreamApp and run it, again after each failure, until `stop` is called."""
         structlog.contextvars.bind_contextvars(app=str(self.resource.key))
         self._account.use()
-        pause, turn = FIRST_PAUSE, self._context.turns.turn(self._until_tick)
+        pause = FIRST_PAUSE
         while not self._stopping:
             began = self._context.clock.monotonic()
             self._changed.clear()  # read now, so it must not shorten the next pause
             try:
-                await turn.begin()
                 await self._writer.open()
-                if self._writer.is_unsettled:
-                    turn.end()
-                    await self._writer.settle()
-                    await turn.begin()
-                await self._run_once(self._writer, turn)
+                await self._writer.settle()
+                await self._run_once(self._writer)
                 pause = FIRST_PAUSE
                 continue
             except LeaseLostError as error:
@@ -227,21 +221,11 @@ class AppTask:
             except Exception as error:  # a defect of Weir must not end the task of an app
                 log.exception("defect")
                 kind, failure = "defect", describe_unexpected(error)
-            finally:
-                turn.end()
             if self._context.clock.monotonic() - began > HEALTHY_AFTER:
                 pause = FIRST_PAUSE
             pause = choose_pause(kind, pause, mid_change=is_mid_change(self._writer.status))
             self._fail(kind, failure, pause)
             await self._wait_before_retry(pause)
-
-    def _until_tick(self, after: float) -> float:
-        """Return the seconds from `after` seconds from now until the next tick."""
-        if self._app is None:
-            return 0.0  # no valid spec is known yet, and so no tick: it goes first
-        interval = self._app.spec.operator_manager.interval.seconds
-        then = self._context.clock.now() + after
-        return find_first_wait(then, interval, phase_of(self.resource))
 
     async def stop(self, *, finish: bool = False) -> None:
         """End the task and let the job run on; a change in progress may finish first.
@@ -277,11 +261,8 @@ class AppTask:
                 return
             await self._context.clock.sleep(LOOK_AT_CHANGE)
 
-    async def _run_once(self, writer: StatusClient, turn: Turn) -> None:
-        """Steer until the spec asks for other loops, or the job is at its end.
-
-        The turn ends once the job was brought up.
-        """
+    async def _run_once(self, writer: StatusClient) -> None:
+        """Steer until the spec asks for other loops, or the job is at its end."""
         stop = self._stop = asyncio.Event()
         self._lost.clear()
         self._changed.clear()
@@ -308,8 +289,7 @@ class AppTask:
                         self._watching_autoscalers(app, reporter),
                         open_stores(context, self.resource, writer, reporter) as stores,
                     ):
-                        await _unless(self._lost, self._steer(app, stores, reporter, stop, turn))
-                turn.end()
+                        await _unless(self._lost, self._steer(app, stores, reporter, stop))
                 await _unless(self._lost, self._wait_for_change())
                 if self._lost.is_set():
                     writer.check()
@@ -345,11 +325,9 @@ class AppTask:
         stores: AppStores,
         reporter: StatusReporter,
         stop: asyncio.Event,
-        turn: Turn,
     ) -> None:
         context = self._context
         if app.spec.flink.ref is not None:
-            turn.end()
             if app.spec.mode is Mode.AUTO:
                 reporter.set_ready(
                     "True", "ScalingInPlace", "Weir scales the job's vertices where the job runs"
@@ -386,7 +364,6 @@ class AppTask:
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
             await _unless(stop, loops.steering.lifecycle.bring_up())
-            turn.end()
             if stop.is_set():
                 return
             self._failure, self._runs = "", True

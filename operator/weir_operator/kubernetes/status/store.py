@@ -27,7 +27,6 @@ from weir_operator.errors import TemporaryError
 from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.kubernetes.api.leader import Fence, LeaseLostError
 from weir_operator.kubernetes.api.objects import Body, ObjectApi, Resource
-from weir_operator.kubernetes.api.packing import pack, unpack
 from weir_operator.kubernetes.status.ownership import (
     Ownership,
     given_elsewhere,
@@ -69,15 +68,11 @@ class StatusClient:
         self._lock = asyncio.Lock()
         self._version = ""
         self._annotations: Mapping[str, str] = {}
-        self._status = pack({})
+        self.status: Mapping[str, JsonValue] = {}
+        """The status as this process last read or wrote it."""
         self._term: JsonValue = None  # of the last writer
         self._read_at = -math.inf
         self._settled_at = -math.inf
-
-    @property
-    def status(self) -> Mapping[str, JsonValue]:
-        """The status as this process last read or wrote it."""
-        return unpack(self._status)
 
     async def open(self) -> None:
         """Read the status and put this controller's term into it.
@@ -97,11 +92,6 @@ class StatusClient:
                 await self._write({"controller": claim}, claiming=True)
             if before != self._fence.home:
                 self._settled_at = _now() + SETTLE
-
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether `settle` would wait."""
-        return self._settled_at > _now()
 
     async def settle(self) -> None:
         """Wait until an installation that this StreamApp was taken from must have noticed."""
@@ -203,7 +193,7 @@ class StatusClient:
         self._read_at = began
         self._version = body["metadata"]["resourceVersion"]
         status = body.get("status") or {}
-        self._status = pack(status)
+        self.status = status
         self._term = _controller(status).get(WRITER)
         self._annotations = body["metadata"].get("annotations") or {}
 
