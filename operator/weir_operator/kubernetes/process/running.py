@@ -29,7 +29,6 @@ from weir_operator.kubernetes.process.settings import ControllerSettings, TunerA
 from weir_operator.runtime.kubernetes.changes import Changes, count_watches
 from weir_operator.runtime.kubernetes.nodes import NodeNotices
 from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
-from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.job import JobTuner
 
@@ -60,7 +59,6 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
     # Watches would hold the connections that everything else waits for.
     watch_api = KubernetesApi.unconnected(connections=count_watches(settings.namespaces))
     changes = Changes(watch_api, settings.namespaces)
-    lists = SharedLists(api)
 
     def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
         return KubernetesRuntime.of(
@@ -69,7 +67,6 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
             api=api.guarded(guard),
             nodes=nodes,
             changes=changes,
-            lists=lists,
             controller_namespace=settings.own_namespace,
             agent=settings.agent,
         )

@@ -114,15 +114,13 @@ class JobManagerPod:
 
     async def _surround(self, pods: FlinkPods) -> None:
         """Apply the objects that the Deployment needs, and find the Service's address."""
-        await self._objects.apply_unlisted(
+        await self._objects.apply(
             *manifests.accounts(pods),
             manifests.network_policy(pods),
             manifests.service(pods),
             manifests.disruption_budget(pods),
         )
-        made = await self._objects.find_listed("Service", pods.job_manager)
-        if made is None:
-            made = await self._objects.api.get(self._objects.path("Service", pods.job_manager))
+        made = await self._objects.api.get(self._objects.path("Service", pods.job_manager))
         # By address, so that nothing waits for a name; it stays as long as the Service does.
         self._address = made["spec"]["clusterIP"]
 

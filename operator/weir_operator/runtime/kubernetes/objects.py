@@ -12,7 +12,6 @@ from weir_operator.kubernetes.api.client import FIELD_MANAGER, Body, KubernetesA
 from weir_operator.kubernetes.api.objects import Key
 from weir_operator.runtime.kubernetes.changes import Changes, Mark
 from weir_operator.runtime.kubernetes.pods import APP, MANAGED_BY, FlinkPods
-from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 
 _PLURALS: Mapping[str, str] = {
     "ConfigMap": "configmaps",
@@ -43,11 +42,9 @@ class AppObjects:
         api: KubernetesApi,
         pods: FlinkPods,
         changes: Changes | None = None,
-        lists: SharedLists | None = None,
     ) -> None:
         self.api = api
         self._changes = changes
-        self._lists = lists
         self._key = Key(pods.namespace, pods.name)
         self._namespace = pods.namespace
         self._owner = pods.owner
@@ -87,29 +84,6 @@ class AppObjects:
                 changed.append(wanted)
         for each in changed:
             await self.api.apply(self.path_of(each), each)
-
-    async def apply_unlisted(self, *things: Body) -> None:
-        """Do what `apply` does with those that a list of the last seconds does not have so.
-
-        Raises:
-            TemporaryError, PermanentError: See `apply`.
-        """
-        await self.apply(*[thing for thing in things if not await self._is_listed(thing)])
-
-    async def find_listed(self, kind: str, name: str, *, group: str = "v1") -> Body | None:
-        """Return an object that this StreamApp owns, as a list of the last seconds has it."""
-        if self._lists is None:
-            return None
-        found = await self._lists.find(self.path(kind, group=group), name)
-        return found if found is not None and self._owns(found) else None
-
-    async def _is_listed(self, thing: Body) -> bool:
-        kind, group = thing["kind"], thing["apiVersion"]
-        found = await self.find_listed(kind, thing["metadata"]["name"], group=group)
-        # Objects of a list do not say again of which kind they are.
-        return found is not None and _has(
-            {**found, "kind": kind, "apiVersion": group}, _with_digest(thing)
-        )
 
     async def check(self, thing: Body) -> None:
         """Have the API server judge an object without storing it.

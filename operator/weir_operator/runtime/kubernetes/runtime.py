@@ -34,7 +34,6 @@ from weir_operator.runtime.kubernetes.pods import (
 )
 from weir_operator.runtime.kubernetes.pull import find_unpulled
 from weir_operator.runtime.kubernetes.resize import resize
-from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
@@ -82,7 +81,6 @@ class KubernetesRuntime:
         pods: FlinkPods,
         nodes: NodeNotices,
         changes: Changes | None = None,
-        lists: SharedLists | None = None,
     ) -> None:
         """Create the runtime.
 
@@ -91,13 +89,12 @@ class KubernetesRuntime:
             pods: What the StreamApp's pods are made of.
             nodes: What is known of nodes that go; one for all StreamApps.
             changes: When to look again, also for all; `None` looks every time.
-            lists: What surrounds JobManagers, also for all; `None` reads each object by itself.
         """
         self._guard = api.guard
         self._nodes = nodes
         self._given = self._pods = pods
         self._used: Revision | None = None
-        self._objects = AppObjects(api, pods, changes, lists)
+        self._objects = AppObjects(api, pods, changes)
         self._job_manager = JobManagerPod(self._objects, pods)
         self._task_managers = TaskManagerPods(self._objects, nodes)
         # One change at a time: pods are counted, and then there are more or fewer.
@@ -116,7 +113,6 @@ class KubernetesRuntime:
         api: KubernetesApi,
         nodes: NodeNotices,
         changes: Changes,
-        lists: SharedLists,
         controller_namespace: str,
         agent: AgentImage | None = None,
     ) -> Self:
@@ -128,7 +124,6 @@ class KubernetesRuntime:
             api: The cluster.
             nodes: What is known of nodes that go; one for all StreamApps.
             changes: When to look at objects again; one for all, too.
-            lists: What surrounds JobManagers; one for all, too.
             controller_namespace: Where the controller runs.
             agent: Where pods get Weir's agent from; `None` starts them without.
 
@@ -136,7 +131,7 @@ class KubernetesRuntime:
             PermanentError: The manifest names no image.
         """
         pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace, agent=agent)
-        return cls(api, pods, nodes, changes, lists)
+        return cls(api, pods, nodes, changes)
 
     @property
     def rest_url(self) -> str:

@@ -13,7 +13,6 @@ from weir_operator.errors import PermanentError, PodsPendingError, TemporaryErro
 from weir_operator.runtime.kubernetes import job_manager as job_manager_module
 from weir_operator.runtime.kubernetes.job_manager import JobManagerPod
 from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.shared_lists import SharedLists
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/streams/deployments/trips-jobmanager"
 RECOVERY = "/api/v1/namespaces/streams/configmaps/weir-trips-uid-1-cluster-config-map"
@@ -389,73 +388,15 @@ async def test_results_that_the_user_has_put_elsewhere_are_left_to_the_user(
     assert "executionPlan-aa" in cluster.objects[RECOVERY]["data"]
 
 
-class Counted(Services):
-    """Counts what is read of it, and lists objects without their kinds, as a real one does."""
+async def test_what_surrounds_it_is_made_right(job_manager, pods, cluster):
+    await job_manager.ensure(pods)
+    account = next(path for path in cluster.objects if "/serviceaccounts/" in path)
+    role = next(path for path in cluster.objects if "/roles/" in path)
+    before = dict(cluster.objects[role])
+    del cluster.objects[account]
+    cluster.objects[role] = {**before, "rules": []}
 
-    def __init__(self):
-        super().__init__()
-        self.read: list[str] = []
-        self.listed: list[str] = []
+    await JobManagerPod(AppObjects(cluster, pods), pods).ensure(pods)
 
-    async def get(self, path):
-        self.read.append(path)
-        return await super().get(path)
-
-    async def list(self, path, labels="", fields=""):
-        self.listed.append(path)
-        found = await super().list(path, labels, fields)
-        return tuple(
-            {name: value for name, value in each.items() if name not in ("kind", "apiVersion")}
-            for each in found
-        )
-
-
-class TestSharedLists:
-    """What surrounds a JobManager is found in lists that all StreamApps of a namespace share."""
-
-    @pytest.fixture
-    def cluster(self):
-        return Counted()
-
-    @pytest.fixture
-    async def running(self, job_manager, pods, cluster):
-        await job_manager.ensure(pods)
-        cluster.read.clear()
-        cluster.listed.clear()
-
-    def next_controller(self, cluster, pods, lists):
-        return JobManagerPod(AppObjects(cluster, pods, lists=lists), pods)
-
-    async def test_objects_that_are_right_are_not_read_by_themselves(self, running, pods, cluster):
-        lists = SharedLists(cluster)
-        first, second = (self.next_controller(cluster, pods, lists) for _ in range(2))
-
-        await first.ensure(pods)
-        await second.ensure(pods)
-
-        assert set(cluster.read) == {DEPLOYMENT}
-        assert second.rest_url == "http://10.0.0.7:8081"
-        around = [path for path in cluster.listed if not path.endswith("/pods")]
-        assert len(around) == len(set(around))  # once for both
-
-    async def test_an_object_that_is_missing_or_wrong_is_made_right(self, running, pods, cluster):
-        wanted = {path: body for path, body in cluster.objects.items()}
-        account = next(path for path in wanted if "/serviceaccounts/" in path)
-        role = next(path for path in wanted if "/roles/" in path)
-        before = dict(cluster.objects[role])
-        del cluster.objects[account]
-        cluster.objects[role] = {**before, "rules": []}
-
-        await self.next_controller(cluster, pods, SharedLists(cluster)).ensure(pods)
-
-        assert account in cluster.objects
-        assert cluster.objects[role]["rules"] == before["rules"]
-
-    async def test_what_an_earlier_streamapp_left_is_not_taken_for_its_own(
-        self, running, pods, cluster
-    ):
-        later = replace(pods, owner=replace(pods.owner, uid="uid-2"))
-        del cluster.objects[DEPLOYMENT]
-
-        with pytest.raises(TemporaryError, match="StreamApp trips"):
-            await self.next_controller(cluster, later, SharedLists(cluster)).ensure(later)
+    assert account in cluster.objects
+    assert cluster.objects[role]["rules"] == before["rules"]
