@@ -84,8 +84,7 @@ class SharedPrometheusSource:
                 kept = (*LABELS, "instance") if found.name == UP else LABELS
                 labels = {name: found.labels[name] for name in kept if name in found.labels}
                 track = tracks.setdefault((found.name, tuple(labels.items())), _Track(labels))
-                # Both ends of a range may or may not belong to it, by the server's version; and
-                # the answer may be for others as well, whose ends are other ones.
+                # Both ends of a range may or may not belong to it, by the server's version.
                 newest = track.times[-1] if track.times else -math.inf
                 first = max(bisect_left(found.times, low), bisect_right(found.times, newest))
                 last = bisect_right(found.times, high)

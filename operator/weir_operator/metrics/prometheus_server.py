@@ -1,13 +1,7 @@
-"""One Prometheus server, queried for many StreamApps at once.
-
-Queries that come soon after one another and ask for about the same time are joined: one query names
-all their StreamApps, and its answer is divided. A single query is sent at once.
+"""One Prometheus server, queried for all StreamApps.
 
 The jobs decide how large an answer is, so it is read up to a limit, and a server has limits of its
-own for a query (`--query.max-samples`), which it says by status 422. If several StreamApps together
-exceed one, each half of them is queried again; in the end, only the StreamApp whose own series are
-too many gets none. A server that does not answer in time, or answers that it is not available, is
-not asked again: more queries would not help it.
+own for a query (`--query.max-samples`), which it says by status 422.
 
 For `weir local`, this module also writes the file that tells a Prometheus server where the
 reporters listen (`file_sd_configs`): ports of TaskManagers change with every rescale, so no static
@@ -19,10 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -35,7 +27,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.ssl_ import create_urllib3_context
 
-from weir_operator.accounts import Account
+from weir_operator.accounts import current_account
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import (
@@ -87,12 +79,6 @@ async def keep_targets(
         await clock.sleep(period)
 
 
-PACE = 0.5
-"""Seconds between two queries for the same kind of label; what comes in between waits together."""
-TOGETHER = 32
-"""Values in one query at most, so that its answer stays within what a server gives."""
-STRETCHED = 1.5
-"""How many times the time that a StreamApp wants to know of a joint query may cover."""
 AT_ONCE = 4
 """Queries that are answered at once."""
 
@@ -108,34 +94,6 @@ _REFUSALS = (
     "unavailable",
 )
 """Prometheus' own words for why it refuses. Any other text may be of somebody else."""
-
-
-class _RefusedError(TemporaryError):
-    """The server cannot execute a query, perhaps only for one of its StreamApps."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The samples of whatever has `value` in the label that is asked for, in [low, high]."""
-
-    value: str
-    low: float
-    high: float
-    answer: asyncio.Future[Sequence[Series]]
-
-
-def _group_by_time(questions: Sequence[_Question]) -> list[list[_Question]]:
-    """Divide questions so that one query asks each of its own for little more than it wants."""
-    groups: list[list[_Question]] = []
-    low = high = shortest = 0.0
-    for question in sorted(questions, key=lambda each: (each.low, each.high)):
-        length = question.high - question.low
-        if not groups or max(high, question.high) - low > STRETCHED * min(shortest, length):
-            groups.append([])
-            low, high, shortest = question.low, question.high, length
-        groups[-1].append(question)
-        high, shortest = max(high, question.high), min(shortest, length)
-    return groups
 
 
 class PrometheusServer:
@@ -178,11 +136,7 @@ class PrometheusServer:
         self.host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
         self._timeout = timeout
         self._matchers = dict(matchers or {})
-        self._waiting: dict[str, list[_Question]] = {}
-        self._asked: dict[str, float] = {}
-        self._asking: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._account = Account()  # not that of the StreamApp which happens to ask first
 
     async def series(self, label: str, value: str, low: float, high: float) -> Sequence[Series]:
         """Return the samples in about [low, high] of the series that have a label.
@@ -197,84 +151,24 @@ class PrometheusServer:
             TemporaryError: The server did not answer in time, refused, or answered no matrix, or
                 more than is read.
         """
-        loop = asyncio.get_running_loop()
-        question = _Question(value, low, high, loop.create_future())
-        waiting = self._waiting.setdefault(label, [])
-        waiting.append(question)
-        if len(waiting) == 1:
-            pause = max(0.0, self._asked.get(label, -math.inf) + PACE - loop.time())
-            task = asyncio.create_task(self._ask_all(label, pause))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
-        return await question.answer
+        selector = render_selector(label, value, self._matchers)
+        milliseconds = math.ceil((high - low) * 1000) + 1
+        return await self._query(f"{selector}[{milliseconds}ms]", high)
 
     async def close(self) -> None:
-        """Release the connections; waiting calls end."""
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
-        for question in (each for waiting in self._waiting.values() for each in waiting):
-            question.answer.cancel()
+        """Release the connections."""
         await asyncio.to_thread(self._session.close)
 
-    async def _ask_all(self, label: str, pause: float) -> None:
-        """Ask what waits by then, in as many queries as it takes."""
-        if pause > 0:
-            await asyncio.sleep(pause)
-        self._asked[label] = asyncio.get_running_loop().time()
-        waiting = self._waiting.pop(label)
-        await asyncio.gather(
-            *(
-                self._deal(label, alike[begin : begin + TOGETHER])
-                for alike in _group_by_time(waiting)
-                for begin in range(0, len(alike), TOGETHER)
-            )
-        )
-
-    async def _deal(self, label: str, questions: Sequence[_Question]) -> None:
-        """Ask some questions in one query and answer each."""
-        low, high = min(q.low for q in questions), max(q.high for q in questions)
-        values = sorted({q.value for q in questions})
-        selector = render_selector(label, values, self._matchers)
-        try:
-            dealt = _deal_out(await self._query(selector, low, high), label)
-        except (TooLargeError, _RefusedError) as error:
-            if len(values) == 1:
-                for question in questions:
-                    if not question.answer.done():
-                        question.answer.set_exception(error)
-                return
-            first = set(values[: len(values) // 2])
-            await asyncio.gather(
-                self._deal(label, [q for q in questions if q.value in first]),
-                self._deal(label, [q for q in questions if q.value not in first]),
-            )
-            return
-        except asyncio.CancelledError:
-            for question in questions:
-                question.answer.cancel()
-            raise
-        except Exception as error:  # the caller must get the error, whatever it is
-            for question in questions:
-                if not question.answer.done():
-                    question.answer.set_exception(error)
-            return
-        for question in questions:
-            if not question.answer.done():  # the caller may be gone
-                question.answer.set_result(dealt.get(question.value, ()))
-
-    async def _query(self, selector: str, low: float, high: float) -> Sequence[Series]:
-        """Ask for [low, high] in a thread, as the client is synchronous."""
-        milliseconds = math.ceil((high - low) * 1000) + 1
-        query = f"{selector}[{milliseconds}ms]"
+    async def _query(self, query: str, time: float) -> Sequence[Series]:
+        """Return what a query gets at a Unix time; in a thread, as the client is synchronous."""
         try:
             async with self._places:
                 # requests bounds each read, not the whole answer: a dripping server needs the
                 # second.
                 content = await asyncio.wait_for(
-                    asyncio.to_thread(self._fetch, query, high), 2 * self._timeout
+                    asyncio.to_thread(self._fetch, query, time), 2 * self._timeout
                 )
-                return await self._account.parse(partial(self._parse, content))
+                return await current_account().parse(partial(self._parse, content))
         except (requests.Timeout, TimeoutError) as error:
             raise TemporaryError(
                 f"Prometheus at {self.host} did not answer within {self._timeout:g} s"
@@ -295,8 +189,6 @@ class PrometheusServer:
             allow_redirects=False,
         ) as response:
             content = join_pieces(response.iter_content(_PIECE), PROMETHEUS_ANSWER.bytes)
-        if response.status_code == HTTPStatus.UNPROCESSABLE_ENTITY:
-            raise _RefusedError(self._describe_refusal(response.status_code, content))
         if response.status_code != HTTPStatus.OK:
             raise TemporaryError(self._describe_refusal(response.status_code, content))
         return content
@@ -372,18 +264,18 @@ class _Adapter(HTTPAdapter):
         super().init_poolmanager(*args, ssl_context=context, **kwargs)
 
 
-def render_selector(label: str, values: Sequence[str], matchers: Mapping[str, str]) -> str:
-    """Return the instant selector for everything that Weir reads of whatever has these labels.
+def render_selector(label: str, value: str, matchers: Mapping[str, str]) -> str:
+    """Return the instant selector for everything that Weir reads of whatever has this label.
 
     Args:
         label: Name of a label; empty for none.
-        values: Which it may have.
+        value: What it must be.
         matchers: Labels that must be there besides.
     """
     # A JSON string is a PromQL string: the same quotes and escapes.
     found = [f"{name}={json.dumps(value)}" for name, value in matchers.items()]
     if label:
-        found.append(f"{label}=~{json.dumps('|'.join(map(re.escape, values)))}")
+        found.append(f"{label}={json.dumps(value)}")
     wanted = "|".join((*sorted({*names.NAMES, names.UP}), names.NESTED))
     quantile = names.MARKER_QUANTILE.replace(".", "[.]")
     # The empty alternative matches the series that have no such label.
@@ -400,11 +292,3 @@ def _read(result: Mapping[str, Any]) -> Series:
         times=tuple(float(time) for time, _ in result["values"]),
         values=tuple(float(value) for _, value in result["values"]),
     )
-
-
-def _deal_out(results: Sequence[Series], label: str) -> dict[str, list[Series]]:
-    """Return the results by the value that they have in a label, those without it by none."""
-    dealt: dict[str, list[Series]] = {}
-    for result in results:
-        dealt.setdefault(result.labels.get(label, ""), []).append(result)
-    return dealt

@@ -160,6 +160,6 @@ async def test_token_headers_and_matchers_reach_the_server(a_server):
 
     assert seen["headers"]["Authorization"] == "Bearer t0ken"
     assert seen["headers"]["X-Scope-OrgID"] == "streams"
-    assert 'cluster="a\\"b",weir_app=~"app"' in seen["query"]["query"]
+    assert 'cluster="a\\"b",weir_app="app"' in seen["query"]["query"]
     assert seen["query"]["query"].endswith("[60001ms]")
     assert float(seen["query"]["time"]) == 160.0

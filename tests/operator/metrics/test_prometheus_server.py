@@ -1,4 +1,4 @@
-"""Several StreamApps ask one Prometheus server together."""
+"""Several StreamApps ask one Prometheus server."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from weir_operator.errors import TemporaryError
 from weir_operator.limits import Limit, read_json
 from weir_operator.metrics import prometheus_server
 from weir_operator.metrics.prometheus import SharedPrometheusSource
-from weir_operator.metrics.prometheus_server import TOGETHER, PrometheusServer
+from weir_operator.metrics.prometheus_server import PrometheusServer
 
 
 class Answering:
     """A server that has one sample of each of some StreamApps."""
 
-    def __init__(self, *apps, status=200, large="", refused="", bomb=0, **besides):
+    def __init__(self, *apps, status=200, large="", bomb=0, **besides):
         self.apps = apps
         self.status = status
         self.large = large
         """The one with a thousand series."""
-        self.refused = refused
-        """The one for which no query can be executed."""
         self.bomb = gzipped(bomb) if bomb else None
         """Sent in the place of an answer."""
         self.besides = besides
@@ -39,8 +37,6 @@ class Answering:
         self.queries.append(query)
         if self.bomb is not None:
             return web.Response(body=self.bomb, headers={"Content-Encoding": "gzip"})
-        if self.refused and self.refused in query:
-            return web.json_response({"status": "error", "errorType": "execution"}, status=422)
         result = [
             {
                 "metric": {"__name__": "up", "weir_app": app, "partition": str(number)},
@@ -72,80 +68,36 @@ def ask(server, app, *, start=100.0, end=160.0):
     return source.window(start=start, end=end)
 
 
-async def test_questions_of_one_moment_are_one_query_and_each_gets_its_own(connected):
+async def test_each_streamapp_asks_for_its_own_series(connected):
     answering = Answering("one", "two")
     server = await connected(answering)
 
     one, two = await asyncio.gather(ask(server, "one"), ask(server, "two"))
 
-    assert len(answering.queries) == 1
-    assert 'weir_app=~"one|two"' in answering.queries[0]
-    assert [each.labels["weir_app"] for each in one.series] == ["one"]
-    assert [each.labels["weir_app"] for each in two.series] == ["two"]
+    assert [each.labels["weir_app"] for each in (*one.series, *two.series)] == ["one", "two"]
+    assert all(query.count("weir_app=") == 1 for query in answering.queries)
 
 
-async def test_a_joint_answer_is_cut_to_the_window_of_each(connected):
-    server = await connected(Answering("one", "two"))
+async def test_an_answer_is_cut_to_the_window(connected):
+    window = await ask(await connected(Answering("one")), "one")
 
-    one, two = await asyncio.gather(ask(server, "one"), ask(server, "two", start=90.0, end=170.0))
-
-    assert one.series[0].times == (105.0, 155.0)
-    assert two.series[0].times == (95.0, 105.0, 155.0, 165.0)
+    assert window.series[0].times == (105.0, 155.0)
 
 
-async def test_a_refusal_is_told_to_everybody_who_asked(connected):
-    server = await connected(Answering("one", status=503))
+@pytest.mark.parametrize("status", [422, 503])
+async def test_a_refusal_is_told(connected, status):
+    server = await connected(Answering("one", status=status))
 
-    told = await asyncio.gather(ask(server, "one"), ask(server, "two"), return_exceptions=True)
-
-    assert [type(each) for each in told] == [TemporaryError, TemporaryError]
-
-
-async def test_what_the_server_cannot_execute_for_one_is_executed_for_the_others(connected):
-    apps = [f"app{number}" for number in range(8)]
-    answering = Answering(*apps, refused="app5")
-    server = await connected(answering)
-
-    found = await asyncio.gather(*(ask(server, app) for app in apps), return_exceptions=True)
-
-    refused = {app for app, each in zip(apps, found, strict=True) if isinstance(each, Exception)}
-    assert refused == {"app5"}
-    assert "422" in str(found[5])
+    with pytest.raises(TemporaryError, match=f"status {status}"):
+        await ask(server, "one")
 
 
-async def test_questions_about_other_times_are_other_queries(connected):
-    answering = Answering("one", "two", "three")
-    server = await connected(answering)
-
-    found = await asyncio.gather(
-        ask(server, "one"), ask(server, "two", start=-3600.0), ask(server, "three", start=98.0)
-    )
-
-    assert sum("one|three" in query for query in answering.queries) == 1
-    assert not any("two" in query and "one" in query for query in answering.queries)
-    assert [window.series[0].times[-1] for window in found] == [155.0] * 3
-
-
-async def test_a_crowd_is_asked_about_in_several_queries(connected):
-    apps = [f"app{number}" for number in range(TOGETHER + 1)]
-    answering = Answering(*apps)
-    server = await connected(answering)
-
-    windows = await asyncio.gather(*(ask(server, app) for app in apps))
-
-    assert len(answering.queries) == 2
-    assert all(len(window.series) == 1 for window in windows)
-
-
-async def test_an_app_with_too_much_takes_nothing_from_those_that_were_asked_with_it(
-    connected, monkeypatch
-):
+async def test_an_app_with_too_much_takes_nothing_from_the_others(connected, monkeypatch):
     monkeypatch.setattr(
         "weir_operator.metrics.prometheus_server.PROMETHEUS_ANSWER", Limit(bytes=2000, values=2000)
     )
     apps = [f"app{number}" for number in range(8)]
-    answering = Answering(*apps, large="app5")
-    server = await connected(answering)
+    server = await connected(Answering(*apps, large="app5"))
 
     found = await asyncio.gather(*(ask(server, app) for app in apps), return_exceptions=True)
 
@@ -203,26 +155,3 @@ async def test_a_bomb_is_not_blown_up(connected):
     peak = await peak_memory_of(ask(server, "one"), TemporaryError, "more than 16 MiB")
 
     assert peak < 48 * 2**20
-
-
-async def test_letting_go_of_one_question_does_no_harm_to_the_others(connected):
-    server = await connected(Answering("one", "two"))
-    gone = asyncio.create_task(ask(server, "one"))
-    stays = asyncio.create_task(ask(server, "two"))
-    await asyncio.sleep(0)
-
-    gone.cancel()
-    window = await stays
-
-    assert len(window.series) == 1
-
-
-async def test_closing_lets_go_of_whoever_waits(connected):
-    server = await connected(Answering("one"))
-    waiting = asyncio.create_task(ask(server, "one"))
-    await asyncio.sleep(0)
-
-    await server.close()
-
-    with pytest.raises(asyncio.CancelledError):
-        await waiting

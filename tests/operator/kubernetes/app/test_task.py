@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from contextvars import ContextVar
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from tests.operator.rescale.fakes import FakeClock
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.app.opening import phase_of
 from weir_operator.kubernetes.app.task import (
     FIRST_PAUSE,
     LONGEST_MID_CHANGE,
@@ -23,7 +19,6 @@ from weir_operator.kubernetes.app.task import (
     has_stopped_the_job,
     is_mid_change,
 )
-from weir_operator.streamapp.quantities import Duration
 
 
 def pauses(kind, times, *, mid_change):
@@ -91,25 +86,6 @@ def test_whether_a_change_has_stopped_the_job_is_read_from_the_status(
     journal = {"kind": kind, "step": step, "direction": direction}
 
     assert has_stopped_the_job({"rescale": json.dumps(journal)}) is expected
-
-
-@pytest.mark.parametrize("after", [0.0, 7.0, 59.0])
-def test_the_next_tick_is_looked_for_from_when_the_job_will_have_been_brought_up(after):
-    resource = Resource.of(
-        {"metadata": {"namespace": "streams", "name": "trips", "uid": "u1"}, "spec": {}}
-    )
-    manager = SimpleNamespace(interval=Duration("1m"))
-    task = SimpleNamespace(
-        _app=SimpleNamespace(spec=SimpleNamespace(operator_manager=manager)),
-        _context=SimpleNamespace(clock=FakeClock(1000.0)),
-        resource=resource,
-    )
-
-    wait = AppTask._until_tick(cast(AppTask, task), after)
-
-    assert 0.0 <= wait < 60.0
-    tick = (1000.0 + after + wait) % 60.0
-    assert tick == pytest.approx(60.0 * phase_of(resource))
 
 
 EVENT = ContextVar("event", default="")
