@@ -278,7 +278,7 @@ class Controller:
             return self._leader.failure  # a standby is ready once it knows the leader
         return "" if self._ready.is_set() else "The watch has not started yet"
 
-    def _render_metrics(self, compressed: bool) -> bytearray:
+    def _render_metrics(self) -> bytes:
         self._telemetry.leader.set(self.leads)
         self._telemetry.lease_transitions.set(self._leader.transitions)
         self._telemetry.watch_age.set(self._canary.age)
@@ -286,7 +286,7 @@ class Controller:
             self._settings.namespaces or (EVERYWHERE,),
             self._listing.refused | (self._changes.refused if self._changes else frozenset()),
         )
-        return self._telemetry.render(compressed=compressed)
+        return self._telemetry.render()
 
 
 def compile_default_policy() -> None:

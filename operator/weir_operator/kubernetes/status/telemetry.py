@@ -4,10 +4,7 @@ Labels identify the StreamApp, names include the unit. Series of a deleted Strea
 
 Memory is the container's, from its cgroup: at the limit, the kernel ends the process. File pages
 that the kernel can reclaim, such as the mapped tables, do not count, although they are part of the
-process's resident memory.
-
-Series of StreamApps are plain numbers that become lines when the page is read (`app_series`); those
-of operators that are unknown are left out.
+process's resident memory. Values of operators that are unknown are left out.
 
 The sentence of a decision is not a metric: its numbers would create a series for each decision.
 `weir explain` shows the sentences; the metrics here show when to ask for them.
@@ -19,7 +16,7 @@ import asyncio
 import math
 import platform
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -34,19 +31,12 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from weir_operator.clock import Clock
 from weir_operator.kubernetes.api.objects import Key
-from weir_operator.kubernetes.status.app_series import (
-    APP,
-    AppSeries,
-    escape,
-    head,
-    number,
-    write_page,
-)
+from weir_operator.kubernetes.status.app_series import APP, AppSeries
 from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.run_recorder import gap_of
@@ -121,7 +111,7 @@ class _Numbers:
     scores: tuple[float, ...] = ()
 
 
-class OperatorSeries:
+class OperatorSeries(Collector):
     """The series of all operators of all StreamApps."""
 
     def __init__(self) -> None:
@@ -160,33 +150,30 @@ class OperatorSeries:
         """Take away the series of a StreamApp that is gone."""
         self._of.pop(key, None)
 
-    def lines(self) -> Iterator[str]:
-        """Yield what the page says of them, some lines at a time; unknown values have none."""
+    def collect(self) -> Iterable[Metric]:
+        """Return all series as they are now; unknown values have none."""
         for names, which in ((MEASURED, "measured"), (PREDICTED, "predicted")):
             for place, (name, text) in enumerate(names):
-                yield head(name, "gauge", text)
-                yield from self._lines(name, which, (place,), ("",))
+                found = GaugeMetricFamily(name, text, labels=(*APP, "operator"))
+                for key, operator, values in self._shown(which):
+                    if not math.isnan(values[place]):
+                        found.add_metric((*key, operator), values[place])
+                yield found
         name, text = SCORE
-        yield head(name, "gauge", text)
-        labels = [f'candidate="{each}",' for each in CANDIDATES]
-        yield from self._lines(name, "scores", range(len(CANDIDATES)), labels)
+        found = GaugeMetricFamily(name, text, labels=(*APP, "operator", "candidate"))
+        for key, operator, values in self._shown("scores"):
+            for candidate, value in zip(CANDIDATES, values, strict=True):
+                if not math.isnan(value):
+                    found.add_metric((*key, operator, candidate), value)
+        yield found
 
-    def _lines(
-        self, series: str, which: str, places: Iterable[int], labels: Sequence[str]
-    ) -> Iterator[str]:
+    def _shown(self, which: str) -> Iterator[tuple[tuple[str, str], str, tuple[float, ...]]]:
         # Copies: the page is written in another thread than the one that counts.
         for key, operators in [*self._of.items()]:
-            begin = f'{series}{{app="{escape(key.name)}",'
-            end = f'namespace="{escape(key.namespace)}",operator="'
-            written = []
-            for name, numbers in [*operators.items()]:
+            for operator, numbers in [*operators.items()]:
                 values: tuple[float, ...] = getattr(numbers, which)
-                written += [
-                    f'{begin}{label}{end}{escape(name)}"}} {number(values[place])}\n'
-                    for place, label in zip(places, labels, strict=True)
-                    if values and not math.isnan(values[place])
-                ]
-            yield "".join(written)
+                if values:
+                    yield (key.namespace, key.name), operator, values
 
 
 _DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
@@ -217,10 +204,10 @@ class Telemetry:
             return Gauge(name, text, labels, registry=self.registry)
 
         def counter_of_apps(name: str, text: str, *labels: str) -> AppSeries:
-            return AppSeries(name, "counter", text, labels)
+            return AppSeries(CounterMetricFamily, name, text, labels)
 
         def gauge_of_apps(name: str, text: str, *labels: str) -> AppSeries:
-            return AppSeries(name, "gauge", text, labels)
+            return AppSeries(GaugeMetricFamily, name, text, labels)
 
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
@@ -330,6 +317,8 @@ class Telemetry:
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
         self._of_apps = [each for each in vars(self).values() if isinstance(each, AppSeries)]
+        for each in (*self._of_apps, self.operators):
+            self.registry.register(each)
         self._histograms_of_apps = (self.rescale_duration, self.rescale_gap)
 
     def show_ages(self, ages: Ages) -> None:
@@ -433,10 +422,9 @@ class Telemetry:
         for histogram in self._histograms_of_apps:
             histogram.remove_by_labels({"namespace": key.namespace, "app": key.name})
 
-    def render(self, *, compressed: bool = False) -> bytearray:
-        """Return the page, on request as gzip compresses it."""
-        of_apps = [*(each.lines() for each in self._of_apps), self.operators.lines()]
-        return write_page(of_apps, generate_latest(self.registry), compressed=compressed)
+    def render(self) -> bytes:
+        """Return the page."""
+        return generate_latest(self.registry)
 
 
 class _Ages(Collector):
