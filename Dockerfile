@@ -80,7 +80,7 @@ COPY scripts/compile_kernels.py scripts/
 # What the usual policies compute with is compiled here, once, for any processor; the wheel takes it.
 RUN PYTHONPATH=policies:simulator /opt/weir/bin/python scripts/compile_kernels.py planner queueing
 RUN pip wheel --no-deps --wheel-dir /tmp/wheels . \
-    && pip install --no-deps --no-index --compile --prefix /overlay /tmp/wheels/weir-*.whl
+    && pip install --no-deps --no-index --compile --prefix /overlay /tmp/wheels/weir_flink-*.whl
 
 # Java, with the modules that Spark and Hadoop load.
 FROM ${DEBIAN} AS java

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from weir_cli.options import is_file
-from weir_policies.errors import MissingExtraError
+from weir_policies.errors import MissingExtraError, install_command
 from weir_simulator.errors import ExperimentError, FitError
 from weir_simulator.experiment import Experiment
 
@@ -114,6 +114,6 @@ def need_pyarrow() -> None:
     """
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtraError(
-            "Expected pyarrow, which --history needs, got no such package; run pip "
-            "install 'weir[history]'"
+            "Expected pyarrow, which --history needs, got no such package; run "
+            f"{install_command('history')}"
         )

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from weir_operator.errors import WeirError
 from weir_pipelines.errors import PipelineError
-from weir_policies.errors import WeirPolicyError
+from weir_policies.errors import DISTRIBUTION, WeirPolicyError, install_command
 from weir_simulator.errors import SimulatorError
 
 COMMANDS = {
@@ -117,7 +117,7 @@ class LazyGroup(TyperGroup):
             extra, image = EXTRAS[package]
             typer.echo(
                 f"Error: Expected the package {package}, which this command needs, got no such "
-                f"package; run pip install 'weir[{extra}]', or use {image}",
+                f"package; run {install_command(extra)}, or use {image}",
                 err=True,
             )
             raise typer.Exit(1) from error
@@ -142,7 +142,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"weir {version('weir')}")
+        typer.echo(f"weir {version(DISTRIBUTION)}")
         raise typer.Exit
 
 

@@ -24,6 +24,7 @@ from weir_policies.errors import (
     ParameterError,
     PolicyNotLoadedError,
     UnknownPolicyError,
+    install_command,
 )
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import ApplicationPolicy, Neighbourhood, OperatorModel, OperatorPolicy
@@ -140,7 +141,7 @@ def _deep(module: str, name: str) -> Registered:
                 raise
             raise MissingExtraError(
                 f"Expected torch, which the policy {name} needs, got no such package: "
-                "pip install 'weir[tune]'"
+                f"{install_command('tune')}"
             ) from error
         algorithm: DeepAlgorithm = found.define(values, name=name)
         return algorithm

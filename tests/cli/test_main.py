@@ -87,7 +87,7 @@ def test_a_package_that_only_an_extra_brings_is_named_with_the_extra_and_the_ima
     extra, image = main.EXTRAS[package]
     [line] = result.stderr.splitlines()
     assert result.exit_code == 1
-    assert {f"{package},", f"'weir[{extra}]',"} <= set(line.split())
+    assert {f"{package},", f"'weir-flink[{extra}]',"} <= set(line.split())
     assert line.endswith(image)
 
 
@@ -118,7 +118,7 @@ def test_without_their_extra_the_pipelines_say_what_to_install(arguments, tmp_pa
 
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "pip install 'weir[spark]'" in line
+    assert "pip install 'weir-flink[spark]'" in line
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_missing_source_is_named(tmp_path):
 def test_without_flink_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
-    with pytest.raises(PermanentError, match=r"pip install weir\[flink\]"):
+    with pytest.raises(PermanentError, match=r"pip install 'weir-flink\[flink\]'"):
         jars.flink_home()
 
 

@@ -30,7 +30,7 @@ def installed(root, tmp_path_factory):
     compiled.touch()
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source], check=True)
-    [wheel] = wheels.glob("weir-*.whl")
+    [wheel] = wheels.glob("weir_flink-*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
     return target
 

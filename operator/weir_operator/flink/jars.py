@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink_keys import OWN_NAMES, owned_keys
+from weir_policies.errors import install_command
 
 OLDEST_JAVA = 11
 """Flink 2 runs on Java 11 and newer."""
@@ -87,7 +88,7 @@ def flink_home() -> Path:
     for location in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(location) / "lib").is_dir():
             return Path(location)
-    raise PermanentError("Flink is not installed here: run `pip install weir[flink]`")
+    raise PermanentError(f"Flink is not installed here: run {install_command('flink')}")
 
 
 def class_path(home: Path | None = None) -> str:

@@ -288,5 +288,5 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", fail)
 
-    with pytest.raises(MissingExtraError, match=r"policy dqn.*pip install 'weir\[tune\]'"):
+    with pytest.raises(MissingExtraError, match=r"policy dqn.*pip install 'weir-flink\[tune\]'"):
         registry.build("dqn", rng=np.random.default_rng(1))

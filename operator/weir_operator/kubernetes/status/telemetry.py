@@ -43,6 +43,7 @@ from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.streamapp.status import StreamAppStatus
+from weir_policies.errors import DISTRIBUTION
 from weir_policies.model.cost import kind_of_change
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -315,7 +316,7 @@ class Telemetry:
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
-        build.labels(version("weir"), platform.python_version(), version("kopf")).set(1)
+        build.labels(version(DISTRIBUTION), platform.python_version(), version("kopf")).set(1)
         self._of_apps = [each for each in vars(self).values() if isinstance(each, AppSeries)]
         for each in (*self._of_apps, self.operators):
             self.registry.register(each)

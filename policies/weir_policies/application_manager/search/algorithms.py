@@ -18,7 +18,7 @@ from weir_policies.application_manager.search.protocol import (
 from weir_policies.application_manager.search.random_search import RandomSearch
 from weir_policies.application_manager.search.space import Space
 from weir_policies.application_manager.search.surrogate import Fit, Surrogate
-from weir_policies.errors import MissingExtraError
+from weir_policies.errors import MissingExtraError, install_command
 from weir_policies.model.arrays import Floats
 
 _PARTS = {
@@ -76,6 +76,6 @@ def _fit_botorch(rng: np.random.Generator) -> Fit:
             raise
         raise MissingExtraError(
             "Expected botorch for the surrogate botorch, and it is not installed: "
-            "pip install 'weir[tune]', or take the surrogate numpy"
+            f"{install_command('tune')}, or take the surrogate numpy"
         ) from error
     return seeded_fit(int(rng.integers(2**63)))
