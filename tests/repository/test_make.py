@@ -64,7 +64,7 @@ def test_a_missing_python_is_named_with_its_remedy(run):
     refused = run(["scripts/require", "python", "python-of-nowhere"])
 
     assert refused.returncode == 1
-    assert "'python-of-nowhere': install it, or name one" in refused.stderr
+    assert "'python-of-nowhere': install 3.11, 3.12 or 3.13, or name one" in refused.stderr
 
 
 def write_program(path, script):
