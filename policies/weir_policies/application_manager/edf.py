@@ -120,11 +120,7 @@ def drop_conflicts(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MigrationRules:
-    """When a node is one to leave.
-
-    Raises:
-        ParameterError: A number is out of its range.
-    """
+    """When a node is one to leave."""
 
     least_speed: float = 0.7
     """Speed relative to its pool below which a node is slow, V_min; in [0, 1], and 0 is never."""
@@ -203,11 +199,7 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRules:
-    """When a new token is created.
-
-    Raises:
-        ParameterError: A number is out of its range.
-    """
+    """When a new token is created."""
 
     low: float
     """Response time below which replicas may go, s."""

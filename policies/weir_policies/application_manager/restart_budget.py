@@ -22,11 +22,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestartBudget:
-    """How many restarts there may be.
-
-    Raises:
-        ParameterError: A number is out of its range.
-    """
+    """How many restarts there may be."""
 
     size: int = 3
     """Most tokens in the bucket."""

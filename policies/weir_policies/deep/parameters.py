@@ -16,9 +16,6 @@ class DeepParameters(LearningParameters):
 
     Sources of the defaults: Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, appendix B, and for
     what it leaves open (learning rate, memory, batch) the program behind its tables.
-
-    Raises:
-        ParameterError: One is out of its range.
     """
 
     encoding: Encoding = Encoding.REDUCED2

@@ -21,11 +21,7 @@ EPSILON_DECAY = 0.95
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningParameters:
-    """How a policy that learns or plans cuts the rate into levels, and weighs the future.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """How a policy that learns or plans cuts the rate into levels, and weighs the future."""
 
     levels: int = 30
     """Rate levels, L."""

@@ -51,11 +51,7 @@ from weir_policies.policy import Decision, Neighbourhood, Observation
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DqnParameters(DeepParameters):
-    """Settings of `dqn`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `dqn`."""
 
     least_epsilon: float = 0.01
     """Floor of the probability to explore, which starts at 1."""

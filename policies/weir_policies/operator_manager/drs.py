@@ -50,11 +50,7 @@ class DrsMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DrsParameters:
-    """Settings of the DRS policies.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of the DRS policies."""
 
     published: int = 0
     """1 takes the fewest replicas that keep up, whatever the budget."""

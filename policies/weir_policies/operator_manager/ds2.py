@@ -59,11 +59,7 @@ class Ds2Memory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ds2Parameters:
-    """Settings of `ds2`; the defaults are the paper.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `ds2`; the defaults are the paper."""
 
     target_utilisation: float = 1.0
     """Busy share to plan for; inside (0, 1]."""

@@ -84,11 +84,7 @@ class FlinkAutoscalerMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlinkAutoscalerParameters:
-    """Settings of `flink-autoscaler`; the defaults are those of the operator's options.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `flink-autoscaler`; the defaults are those of the operator's options."""
 
     target_utilisation: float = 0.7
     """Busy share to plan for: `utilization.target`."""

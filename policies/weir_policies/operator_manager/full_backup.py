@@ -62,11 +62,7 @@ class FullBackupPlan(HomogeneousPlan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FullBackupParameters(LearningParameters):
-    """Settings of `full-backup`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `full-backup`."""
 
     alpha: float = 0.1
     """Weight of a new observation of a state's violations."""

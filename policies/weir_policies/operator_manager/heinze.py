@@ -69,11 +69,7 @@ class HeinzeMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeinzeParameters:
-    """Settings of the Heinze policies.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of the Heinze policies."""
 
     utilisation: float = 0.75
     """Busy share of the worst replica to aim at, T; inside (0, 1]."""

@@ -86,11 +86,7 @@ class MdpPlan(HomogeneousPlan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MdpParameters(LearningParameters):
-    """Settings of `mdp`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `mdp`."""
 
     max_utilisation: float = 0.7
     """Utilisation above which an interval counts as violated; unused where centralised."""
@@ -115,11 +111,7 @@ class MdpParameters(LearningParameters):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MdpRlParameters(LearningParameters):
-    """Settings of `mdp-rl`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `mdp-rl`."""
 
     alpha: float = 0.1
     """Weight of a new observation of a state's violations."""

@@ -68,11 +68,7 @@ class ModelBasedPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelBasedParameters(LearningParameters):
-    """Settings of `model-based`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `model-based`."""
 
     least_alpha: float = 0.1
     """Floor of the learning rate of c, which starts at 1."""

@@ -70,11 +70,7 @@ class QLearningMemory(Table):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QLearningParameters(LearningParameters):
-    """Settings of `ql` and `ql-fa`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `ql` and `ql-fa`."""
 
     least_alpha: float = 0.1
     """Floor of the learning rate, which starts at 1."""

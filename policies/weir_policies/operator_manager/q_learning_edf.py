@@ -79,11 +79,7 @@ class EdfQLearningMemory(Table):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EdfQLearningParameters(LearningParameters):
-    """Settings of `ql-edf`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `ql-edf`."""
 
     alpha: float = 0.1
     """Learning rate: weight of what an interval taught."""

@@ -85,11 +85,7 @@ class PdsMemory(Table):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QLearningPdsParameters(LearningParameters):
-    """Settings of `ql-pds` and `ql-pds-plus`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `ql-pds` and `ql-pds-plus`."""
 
     least_alpha: float = 0.1
     """Floor of the learning rate."""

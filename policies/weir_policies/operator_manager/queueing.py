@@ -905,11 +905,7 @@ class QueueingMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueingParameters:
-    """Settings of `queueing`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `queueing`."""
 
     headroom: float = 0.1
     """Part by which the rate planned for exceeds the measured one."""

@@ -59,11 +59,7 @@ class ThresholdMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThresholdParameters:
-    """Settings of the threshold policies.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of the threshold policies."""
 
     utilisation: float = 0.75
     """Busy share of the worst replica above which one is added, T; inside (0, 1]."""

@@ -64,11 +64,7 @@ class ValueIterationPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValueIterationParameters(LearningParameters):
-    """Settings of `value-iteration`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `value-iteration`."""
 
     tolerance: float = 1e-4
     """Change of a value below which a sweep is the last."""

@@ -66,11 +66,7 @@ class WindowMaxMemory(Fields):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowMaxParameters:
-    """Settings of `window-max`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `window-max`."""
 
     window: int = 600
     """Intervals whose largest rate must be covered, the present one among them."""

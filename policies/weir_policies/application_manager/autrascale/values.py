@@ -129,11 +129,7 @@ class Transfer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AutrascaleSettings:
-    """Settings of `autrascale`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `autrascale`."""
 
     alpha: float = 0.8
     """Weight of the latency in the benefit score; follows from the scores that are published."""

@@ -746,11 +746,7 @@ WITHOUT_CANDIDATES = 1e-3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerParameters:
-    """Settings of `planner`.
-
-    Raises:
-        ParameterError: One is out of its range.
-    """
+    """Settings of `planner`."""
 
     reconfiguration_cost: float | None = None
     """Cost of a restart in units of the weights; `None` takes the operator's weight. Violations
