@@ -78,7 +78,7 @@ def frontier(
     experiment = fit_to_history(experiment, source, tables=history, app=history_app, out=out)
     experiment = _shorten(experiment, slots)
     name = experiment.policy.name if policy is None else policy
-    registry.neighbourhood(name)  # refuses an unknown name before anything runs
+    registry.find(name)  # refuses an unknown name before anything runs
     order = FrontierOrder(
         experiment=experiment,
         policy=name,

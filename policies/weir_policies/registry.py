@@ -64,6 +64,17 @@ class Registered:
     """Whether it stays where a change is not worth its restart, so that what it proposes is not
     what a job needs that is restarted anyway."""
 
+    @property
+    def sees_application(self) -> bool:
+        """Whether its operators count their costs and budgets as the application's.
+
+        Those that move one replica a decision are on their own, as published: equal budgets, and
+        costs relative to the most that the operator could cost. Others get budgets by service time,
+        and costs relative to the most that all operators together could: what their sum is judged
+        by.
+        """
+        return self.neighbourhood is Neighbourhood.ANY
+
 
 ENTRY_POINTS = "weir.policies"
 """Group of the entry points by which other packages declare policies."""
@@ -81,14 +92,7 @@ def compiled(
 ) -> Registered:
     """Return the line of a compiled policy, whose module is imported when it is asked for.
 
-    Args:
-        module: Below `package`; its function `define(values, name=...)` returns the algorithm.
-        name: Of the policy.
-        neighbourhood: See `Registered`.
-        package: Full name of the package.
-        learns_by_trying: See `Registered`.
-        from_objective: See `Registered`.
-        weighs_restarts: See `Registered`.
+    `module` is below `package`; its function `define(values, name=...)` returns the algorithm.
     """
 
     def define(values: Values) -> Algorithm:
@@ -116,18 +120,13 @@ def compiled(
 
 
 def _compile(
-    module: str, *names: str, neighbourhood: Neighbourhood, learns_by_trying: bool = False
+    module: str, neighbourhood: Neighbourhood, *names: str, learns_by_trying: bool = False
 ) -> dict[str, Registered]:
     """Return the lines of the policies that one module defines."""
     return {
         name: compiled(module, name, neighbourhood, learns_by_trying=learns_by_trying)
         for name in names
     }
-
-
-def _learn_deeply(module: str, *names: str) -> dict[str, Registered]:
-    """Return the lines of the policies with a network that one module defines."""
-    return {name: _deep(module, name) for name in names}
 
 
 def _deep(module: str, name: str) -> Registered:
@@ -161,69 +160,35 @@ def _build_autrascale(rng: np.random.Generator, values: Values) -> ApplicationPo
     return define(values, name="autrascale", rng=rng)
 
 
+_ONE, _ANY = Neighbourhood.ONE, Neighbourhood.ANY
+
 POLICIES: Mapping[str, Registered] = {
-    **_compile(
-        "threshold",
-        "threshold-cheapest",
-        "threshold-fastest",
-        "threshold-random",
-        neighbourhood=Neighbourhood.ONE,
-    ),
-    **_compile("ds2", "ds2", neighbourhood=Neighbourhood.ANY),
-    "queueing": compiled("queueing", "queueing", Neighbourhood.ANY, from_objective=("catch_up",)),
-    **_compile("hold", "hold", neighbourhood=Neighbourhood.ONE),
-    **_compile("window_max", "window-max", neighbourhood=Neighbourhood.ANY),
-    **_compile("flink_autoscaler", "flink-autoscaler", neighbourhood=Neighbourhood.ANY),
-    **_compile("q_learning", "ql", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
-    **_compile("q_learning_edf", "ql-edf", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
-    **_compile(
-        "q_learning_linear", "ql-fa", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
-    ),
-    **_compile(
-        "heinze",
-        "heinze-cheapest",
-        "heinze-fastest",
-        neighbourhood=Neighbourhood.ONE,
-        learns_by_trying=True,
-    ),
-    **_compile(
-        "lohrmann",
-        "lohrmann-cheapest",
-        "lohrmann-fastest",
-        "lohrmann-first",
-        neighbourhood=Neighbourhood.ANY,
-    ),
-    **_compile("drs", "drs-cheapest", "drs-fastest", "drs-first", neighbourhood=Neighbourhood.ANY),
-    **_compile("value_iteration", "value-iteration", neighbourhood=Neighbourhood.ONE),
-    **_compile(
-        "model_based", "model-based", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
-    ),
-    **_compile(
-        "full_backup", "full-backup", neighbourhood=Neighbourhood.ONE, learns_by_trying=True
-    ),
-    **_compile("mdp", "mdp", neighbourhood=Neighbourhood.ONE),
-    **_compile("mdp", "mdp-rl", neighbourhood=Neighbourhood.ONE, learns_by_trying=True),
+    **_compile("threshold", _ONE, "threshold-cheapest", "threshold-fastest", "threshold-random"),
+    **_compile("ds2", _ANY, "ds2"),
+    "queueing": compiled("queueing", "queueing", _ANY, from_objective=("catch_up",)),
+    **_compile("hold", _ONE, "hold"),
+    **_compile("window_max", _ANY, "window-max"),
+    **_compile("flink_autoscaler", _ANY, "flink-autoscaler"),
+    **_compile("q_learning", _ONE, "ql", learns_by_trying=True),
+    **_compile("q_learning_edf", _ONE, "ql-edf", learns_by_trying=True),
+    **_compile("q_learning_linear", _ONE, "ql-fa", learns_by_trying=True),
+    **_compile("heinze", _ONE, "heinze-cheapest", "heinze-fastest", learns_by_trying=True),
+    **_compile("lohrmann", _ANY, "lohrmann-cheapest", "lohrmann-fastest", "lohrmann-first"),
+    **_compile("drs", _ANY, "drs-cheapest", "drs-fastest", "drs-first"),
+    **_compile("value_iteration", _ONE, "value-iteration"),
+    **_compile("model_based", _ONE, "model-based", learns_by_trying=True),
+    **_compile("full_backup", _ONE, "full-backup", learns_by_trying=True),
+    **_compile("mdp", _ONE, "mdp"),
+    **_compile("mdp", _ONE, "mdp-rl", learns_by_trying=True),
     "planner": compiled(
-        "planner.policy",
-        "planner",
-        Neighbourhood.ANY,
-        from_objective=("catch_up",),
-        weighs_restarts=True,
+        "planner.policy", "planner", _ANY, from_objective=("catch_up",), weighs_restarts=True
     ),
-    **_compile(
-        "q_learning_pds",
-        "ql-pds",
-        "ql-pds-plus",
-        neighbourhood=Neighbourhood.ONE,
-        learns_by_trying=True,
-    ),
-    **_learn_deeply("dqn", "dqn"),
-    **_learn_deeply("dqn_pds", "dqn-pds", "dqn-pds-plus"),
+    **_compile("q_learning_pds", _ONE, "ql-pds", "ql-pds-plus", learns_by_trying=True),
+    "dqn": _deep("dqn", "dqn"),
+    "dqn-pds": _deep("dqn_pds", "dqn-pds"),
+    "dqn-pds-plus": _deep("dqn_pds", "dqn-pds-plus"),
     "autrascale": Registered(
-        _build_autrascale,
-        Neighbourhood.ANY,
-        joint=True,
-        from_objective=("catch_up", "event_time"),
+        _build_autrascale, _ANY, joint=True, from_objective=("catch_up", "event_time")
     ),
 }
 
@@ -253,7 +218,7 @@ def build(
             f"Expected a policy that decides for one operator, got {name}, which decides for all "
             "operators of an application: build it with build_joint"
         )
-    return cast(OperatorPolicy, _find(name).build(rng, {} if parameters is None else parameters))
+    return cast(OperatorPolicy, find(name).build(rng, {} if parameters is None else parameters))
 
 
 def build_joint(
@@ -271,7 +236,7 @@ def build_joint(
             f"Expected a policy that decides for all operators of an application, got {name}, "
             "which decides for one: build it with build"
         )
-    return cast(ApplicationPolicy, _find(name).build(rng, {} if parameters is None else parameters))
+    return cast(ApplicationPolicy, find(name).build(rng, {} if parameters is None else parameters))
 
 
 def is_joint(name: str, parameters: Values | None = None) -> bool:
@@ -281,7 +246,7 @@ def is_joint(name: str, parameters: Values | None = None) -> bool:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    declared = _find(name).joint
+    declared = find(name).joint
     if isinstance(declared, bool):
         return declared
     return declared({} if parameters is None else parameters)
@@ -295,7 +260,7 @@ def refuse_parameters(name: str, parameters: Values) -> None:
         MissingExtraError: It needs a library that is not installed.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    _find(name).build(np.random.default_rng(0), parameters)
+    find(name).build(np.random.default_rng(0), parameters)
 
 
 def refuse_operators(
@@ -332,7 +297,7 @@ def define(name: str, parameters: Values | None = None) -> Algorithm | None:
         UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is unknown, no number, or out of its range.
     """
-    kernels = _find(name).kernels
+    kernels = find(name).kernels
     return None if kernels is None else kernels({} if parameters is None else parameters)
 
 
@@ -344,71 +309,17 @@ def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | 
         MissingExtraError: torch is not installed.
         ParameterError: A parameter is unknown, of another kind, or out of its range.
     """
-    network = _find(name).network
+    network = find(name).network
     return None if network is None else network({} if parameters is None else parameters)
 
 
-def from_objective(name: str) -> tuple[str, ...]:
-    """Return the parameters that the objective of a job gives the policy; see `Registered`.
+def find(name: str) -> Registered:
+    """Return the policy of this name.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
+        UnknownPolicyError: There is none.
+        PolicyNotLoadedError: The package that declares it cannot be imported.
     """
-    return _find(name).from_objective
-
-
-def sees_application(name: str) -> bool:
-    """Return whether the policy's operators count their costs and budgets as the application's.
-
-    Those that move one replica a decision are on their own, as published: equal budgets, and costs
-    relative to the most that the operator could cost. Others get budgets by service time, and costs
-    relative to the most that all operators together could: what their sum is judged by.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
-    return neighbourhood(name) is Neighbourhood.ANY
-
-
-def learns_by_trying(name: str) -> bool:
-    """Return whether the policy has to make mistakes before it is of use.
-
-    Then it is trained in a simulator before it decides for a real job.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
-    return _find(name).learns_by_trying
-
-
-def neighbourhood(name: str) -> Neighbourhood:
-    """Return which targets the policy proposes: one replica away, or any.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
-    return _find(name).neighbourhood
-
-
-def is_deep(name: str) -> bool:
-    """Return whether the policy has a network, and so is simulated for many runs at once.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
-    return _find(name).network is not None
-
-
-def weighs_restarts(name: str) -> bool:
-    """Return whether the policy stays where a change is not worth its restart.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
-    return _find(name).weighs_restarts
-
-
-def _find(name: str) -> Registered:
     if name in POLICIES:
         return POLICIES[name]
     if name not in _entry_points():

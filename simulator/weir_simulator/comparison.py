@@ -55,7 +55,7 @@ def plan_runs(
         UnknownPolicyError: No policy has such a name.
     """
     for policy in policies:
-        registry.neighbourhood(policy)  # refuses an unknown name before anything runs
+        registry.find(policy)  # refuses an unknown name before anything runs
     return [
         PlannedRun(name=name, experiment=experiment, policy=policy, seed=seed)
         for name, experiment in experiments.items()

@@ -874,7 +874,9 @@ class Experiment(Section):
     def most_replicas(self, policy: str) -> dict[str, int]:
         """Return the number of replicas of each operator for the maximum cost."""
         own = {operator.name: operator.max_replicas for operator in self.operators}
-        return dict.fromkeys(own, sum(own.values())) if registry.sees_application(policy) else own
+        if registry.find(policy).sees_application:
+            return dict.fromkeys(own, sum(own.values()))
+        return own
 
     def share_bound(self, policy: str, models: Sequence[OperatorModel]) -> dict[str, float]:
         """Return seconds of mean response time granted to each operator.
@@ -895,7 +897,7 @@ class Experiment(Section):
             with suppress(InfeasibleObjectiveError):
                 rate = self.objective.profiled_at
                 shares = profile_budgets(dataflow, models, bound, rate=rate)
-        elif registry.sees_application(policy):
+        elif registry.find(policy).sees_application:
             minimum = {model.name: min_response_time(model) for model in models}
             with suppress(InfeasibleObjectiveError):
                 shares = share_budgets(dataflow, bound, least=minimum, sink_bounds=sinks)
@@ -917,7 +919,7 @@ class Experiment(Section):
         """
         if self.step is not None:
             return self.step == 1
-        return registry.neighbourhood(policy) is Neighbourhood.ONE
+        return registry.find(policy).neighbourhood is Neighbourhood.ONE
 
 
 def _join(operators: Sequence[Operator], edges: Sequence[Edge]) -> graph.Dataflow:

@@ -48,11 +48,11 @@ def simulate(
         TraceError: The trace cannot be read.
     """
     name = experiment.policy.name if policy is None else policy
-    registry.neighbourhood(name)  # refuses a name that does not exist
+    registry.find(name)  # refuses a name that does not exist
     if parameters is None:
         parameters = experiment.policy.parameters if name == experiment.policy.name else {}
     settings = settings_of(experiment, parameters)
-    if registry.is_deep(name):
+    if registry.find(name).network is not None:
         from weir_simulator.deep import (  # compiles when it is first imported
             can_batch,
             simulate_deep,

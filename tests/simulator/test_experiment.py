@@ -14,7 +14,7 @@ from weir_simulator.traces import TraceKind
 
 def test_the_step_is_the_policys_own_unless_the_experiment_says_otherwise():
     jumping = next(
-        name for name in registry.names() if registry.neighbourhood(name) is Neighbourhood.ANY
+        name for name in registry.names() if registry.find(name).neighbourhood is Neighbourhood.ANY
     )
 
     assert an_experiment().moves_by_one("ql-pds")

@@ -43,8 +43,8 @@ def test_the_same_seed_teaches_the_same():
 
 
 def test_policies_that_explore_are_trained_first_and_those_that_plan_are_not():
-    assert registry.learns_by_trying("ql")
-    assert not registry.learns_by_trying("planner")
+    assert registry.find("ql").learns_by_trying
+    assert not registry.find("planner").learns_by_trying
 
 
 def test_a_policy_for_all_operators_is_trained_once_and_goes_to_a_live_one():

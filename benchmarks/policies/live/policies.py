@@ -134,7 +134,7 @@ def run_policy(policy: str, known: Trace, rates: Trace, measured: Path) -> Polic
     learned = None
     if policy == PLANNER:
         learned = state_of(measured)
-    elif registry.learns_by_trying(policy):
+    elif registry.find(policy).learns_by_trying:
         learned = train(policy, known, measured)
     folder = FOLDER / "runs" / policy
     done = run_rates(

@@ -252,7 +252,7 @@ def external_app(
     pools = tuple(_with_sizes(pool, job.replicas) for pool in pools or app.spec.node_pools)
     flink = app.spec.flink.model_copy(update={"max_parallelism": job.max_parallelism})
     loops = app.spec.operator_manager
-    if app.spec.mode is not Mode.AUTO and registry.weighs_restarts(loops.policy.name):
+    if app.spec.mode is not Mode.AUTO and registry.find(loops.policy.name).weighs_restarts:
         loops = loops.model_copy(update={"policy": ASKED})
     spec = app.spec.model_copy(
         update={

@@ -217,7 +217,7 @@ def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
         "catch_up": objective.catch_up.seconds,
         "event_time": None if objective.event_time is None else objective.event_time.seconds,
     }
-    for name in registry.from_objective(policy):
+    for name in registry.find(policy).from_objective:
         if given[name] is not None:
             settings.setdefault(name, given[name])
     return settings
@@ -274,7 +274,7 @@ def operator_managers(
         )
     name = policy or app.spec.operator_manager.policy.name
     parameters = policy_settings(app, policy=name)
-    falls_back = trained_first and registry.learns_by_trying(name)
+    falls_back = trained_first and registry.find(name).learns_by_trying
     if registry.is_joint(name, parameters):
         return _joint_managers(app, name, parameters, falls_back=falls_back)
     managers: dict[str, OperatorManager] = {}
@@ -313,7 +313,7 @@ def _joint_managers(
     return JointManagers(
         operators,
         policy=registry.build_joint(name, rng=np.random.default_rng(0), parameters=parameters),
-        neighbourhood=registry.neighbourhood(name),
+        neighbourhood=registry.find(name).neighbourhood,
         fallback_policies={each: _build_fallback_policy(row) for row, each in enumerate(scaled)}
         if falls_back
         else None,
@@ -373,7 +373,7 @@ def _share_names(names: frozenset[str]) -> frozenset[str]:
 def _most_replicas(app: StreamApp, policy: str) -> int | None:
     """Return the replicas for an operator's maximum cost; `None` for its own maximum."""
     together = sum(operator.max_replicas for operator in world.operators(app))
-    return together if registry.sees_application(policy) else None
+    return together if registry.find(policy).sees_application else None
 
 
 def _build_fallback_policy(seed: int) -> OperatorPolicy:

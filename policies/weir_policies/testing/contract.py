@@ -278,7 +278,9 @@ class PolicyContract:
         for _ in range(3):
             policy.learn(a_transition(replace(previous, deployment=here, model=model), observation))
 
-        _check_bounds(policy.decide(observation), observation, registry.neighbourhood(self.name))
+        _check_bounds(
+            policy.decide(observation), observation, registry.find(self.name).neighbourhood
+        )
 
     @_FOR_EACH
     @given(observation=observations())
@@ -489,7 +491,7 @@ class ApplicationPolicyContract:
 
         assert decisions.keys() == days[-1].keys()
         for name, decision in decisions.items():
-            _check_bounds(decision, days[-1][name], registry.neighbourhood(self.name))
+            _check_bounds(decision, days[-1][name], registry.find(self.name).neighbourhood)
             _check_explanation(decision, days[-1][name])
 
     def test_a_parameter_that_does_not_exist_is_refused_by_name(self) -> None:

@@ -159,7 +159,7 @@ def _add_extras(
         seeds = range(order.seed, order.seed + (len(traffic) or FORECAST_SEEDS))
         expected = forecast(best, seeds=seeds, intervals=order.watch, traffic=traffic)
     learned = Trained({})
-    if order.train and registry.learns_by_trying(best.policy.name):
+    if order.train and registry.find(best.policy.name).learns_by_trying:
         stays = order.train_incumbent or not result.better
         chosen = apply_tuning(order.experiment, result.incumbent) if stays else best
         learned = train_policies(chosen, slots=order.train, seed=order.seed)
@@ -354,7 +354,7 @@ class _Search:
         return (
             self._judging_seeds >= MIN_SEEDS
             and MIN_SEEDS <= self._judging_slots <= MAX_RESAMPLED_SLOTS
-            and not registry.is_deep(order.experiment.policy.name)
+            and registry.find(order.experiment.policy.name).network is None
             and any(explain_doubt(each, theirs, limits) for each in candidates)
             and not any(
                 is_better(each, theirs, limits, confidence=order.confidence) for each in candidates
@@ -494,7 +494,7 @@ class _Search:
     def _judging_seeds(self) -> int:
         asked = self._order.judging_seeds
         if asked is None:
-            learns = registry.learns_by_trying(self._order.experiment.policy.name)
+            learns = registry.find(self._order.experiment.policy.name).learns_by_trying
             asked = JUDGING_SEEDS_OF_LEARNERS if learns else JUDGING_SEEDS
         return min(asked, MIN_SEEDS) if self._ended == "stopped" else asked
 

@@ -370,7 +370,7 @@ def test_the_live_managers_decide_as_the_simulator_on_the_same_observations(
             for each, seen in recorder.ticks[0][0].items()
         },
         policy=registry.build_joint(name, rng=np.random.default_rng(9), parameters=settings),
-        neighbourhood=registry.neighbourhood(name),
+        neighbourhood=registry.find(name).neighbourhood,
     )
     live.load_application_state({"policy": recorder.begun})
 
