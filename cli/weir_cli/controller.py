@@ -33,11 +33,7 @@ class TablesHistory:
         self._clock = clock
 
     def read(self, app: str, *, operators: Collection[str], node_types: Collection[str]) -> History:
-        """Return what is kept of an application.
-
-        Raises:
-            TemporaryError: Nothing is kept of it, it is too old, or it cannot be read.
-        """
+        """Return what is kept of an application."""
         from weir_pipelines.history import read_history
 
         with _temporarily():
@@ -50,11 +46,7 @@ class TablesHistory:
             )
 
     def seasons(self, app: str) -> Mapping[str, Season]:
-        """Return what usually arrives at its operators.
-
-        Raises:
-            TemporaryError: It is too old, or cannot be read.
-        """
+        """Return what usually arrives at its operators."""
         from weir_pipelines.history import read_seasons
         from weir_pipelines.store import Tables
 

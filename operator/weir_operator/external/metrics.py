@@ -86,9 +86,6 @@ class FlinkSampler:
         """Return what was counted in [start, end], and what came too late for the last window.
 
         A sample is gathered every period and asked for every period, so it is late by two at most.
-
-        Raises:
-            TemporaryError: The job offers more than is read.
         """
         if self._left_out >= start:
             raise TemporaryError(
@@ -289,11 +286,7 @@ class ExternalMetrics:
             self._flink.start()
 
     async def window(self, *, start: float, end: float) -> Window:
-        """Return the samples of [start, end].
-
-        Raises:
-            TemporaryError: Prometheus did not answer.
-        """
+        """Return the samples of [start, end]."""
         job = self._watch.job
         if job is None:
             return Window(start=start, end=end, series=())

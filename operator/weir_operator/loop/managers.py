@@ -413,11 +413,7 @@ class JointManagers(Managers):
         return state
 
     def load_application_state(self, state: State) -> None:
-        """Restore what the policy had learned.
-
-        Raises:
-            StateError: It is of another version, or damaged.
-        """
+        """Restore what the policy had learned."""
         with refusing_foreign_state():
             self._policy.load_state_dict(state["policy"])
         self._fallback_policies = None if state.get("trained") else self._new_fallback_policies

@@ -164,10 +164,6 @@ class FlinkJobs:
         A program that cannot be read is submitted as one that pins itself: it may need what the
         arguments say, and if it cannot run at all, its submission tells. A script gets no such
         arguments.
-
-        Raises:
-            PermanentError: The agent cannot pin them, or the script is not a job.
-            TemporaryError: They were found in the program, which cannot be read now.
         """
         plan = await self.read_plan(
             entry_class=entry_class, arguments=arguments, configuration=configuration
@@ -232,11 +228,7 @@ class FlinkJobs:
         operators: tuple[str, ...],
         whole_job: str | None,
     ) -> JobGraph:
-        """Return what the program would build, submitted so; nothing is submitted.
-
-        Raises:
-            PermanentError: It builds no job.
-        """
+        """Return what the program would build, submitted so; nothing is submitted."""
         if self._jar is None:
             await self.prepare()
         return await read_graph(
@@ -260,11 +252,7 @@ class FlinkJobs:
         restore_path: str | None,
         configuration: Mapping[str, str],
     ) -> None:
-        """Submit the job under this id, with the managed memory that its TaskManagers have.
-
-        Raises:
-            TemporaryError: An operator has no TaskManager that is registered.
-        """
+        """Submit the job under this id, with the managed memory that its TaskManagers have."""
         if self._jar is None:
             await self.prepare()
         if configuration:

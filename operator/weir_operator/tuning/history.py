@@ -80,11 +80,7 @@ class HistoryReader:
         self._keeper: asyncio.Task[None] | None = None
 
     async def seasons(self, app: str) -> Mapping[str, Season]:
-        """Return what usually arrives at an application's operators.
-
-        Raises:
-            TemporaryError: It cannot be read, or not in time.
-        """
+        """Return what usually arrives at an application's operators."""
         return await self._ask(partial(self._source.seasons, app))
 
     @asynccontextmanager
@@ -196,11 +192,7 @@ class Past:
             yield history
 
     async def seasons(self) -> Mapping[str, Season]:
-        """Return what usually arrives at its operators.
-
-        Raises:
-            TemporaryError: It cannot be read.
-        """
+        """Return what usually arrives at its operators."""
         return await self.reader.seasons(self.app)
 
 

@@ -175,11 +175,7 @@ class Leader:
         return renewed is not None and self._clock.now() - renewed < self._settings.renew_deadline
 
     def check(self) -> None:
-        """Return if this process holds the Lease now.
-
-        Raises:
-            LeaseLostError: It does not, or cannot know.
-        """
+        """Return if this process holds the Lease now."""
         if not self.holds:
             raise LeaseLostError(
                 f"Expected to renew the Lease {self._settings.name!r}, got no renewal "

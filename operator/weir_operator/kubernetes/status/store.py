@@ -102,11 +102,7 @@ class StatusClient:
         self._annotations = annotations
 
     def check(self) -> None:
-        """Return if this controller may act, as far as is known without asking.
-
-        Raises:
-            LeaseLostError: It may not.
-        """
+        """Return if this controller may act, as far as is known without asking."""
         try:
             self._fence.check()
             given = given_elsewhere(self._annotations, self._fence.home)

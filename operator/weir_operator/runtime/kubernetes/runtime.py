@@ -154,11 +154,7 @@ class KubernetesRuntime:
         return self._given.agent
 
     def use(self, revision: Revision) -> None:
-        """Make what is started from now on of `revision`.
-
-        Raises:
-            PermanentError: The revision names no image.
-        """
+        """Make what is started from now on of `revision`."""
         if revision != self._used:
             self._pods, self._used = self._given.with_revision(revision), revision
 
@@ -271,12 +267,7 @@ class KubernetesRuntime:
         return seen.replicas
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Start one TaskManager per spec, return their ids; does not wait for registration.
-
-        Raises:
-            PodsPendingError: The cluster makes no such pods now; none is left behind.
-            PermanentError: A pool is unknown, or its memory is not enough.
-        """
+        """Start one TaskManager per spec, return their ids; does not wait for registration."""
         async with self._changing:
             try:
                 return await self._task_managers.start(self._pods, wanted)
@@ -292,9 +283,6 @@ class KubernetesRuntime:
         """End these TaskManagers and wait until Flink counts on them no more.
 
         Their pods take some seconds longer to be cleared away, for which nobody needs to wait.
-
-        Raises:
-            TemporaryError: One did not get the signal to end, or Flink still lists it.
         """
         async with self._changing:
             try:
@@ -307,12 +295,7 @@ class KubernetesRuntime:
                 await wait_unregistered(rest, ids, timeout=limit)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Give replicas (by id) another size of their pool, in place.
-
-        Raises:
-            ResizeRefusedError: A node cannot give it; nothing was changed.
-            TemporaryError: A node does not say.
-        """
+        """Give replicas (by id) another size of their pool, in place."""
         async with self._changing:
             groups = {
                 each.id: (each.operator, each.pool)
@@ -344,31 +327,17 @@ class KubernetesRuntime:
         """Return the job's complete savepoints and checkpoints in the storage, oldest first.
 
         The folder itself is out of reach from here: the JobManager looks.
-
-        Raises:
-            TemporaryError: The JobManager does not answer.
-            PermanentError: It cannot look.
         """
         async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             return await list_snapshots(rest, job_id, self._pods.storage)
 
     async def savepoint_stopped_job(self, path: str) -> bool | None:
-        """Return whether a savepoint was taken to stop its job; `None` where it does not say.
-
-        Raises:
-            TemporaryError: The JobManager does not answer, or cannot read it.
-            PermanentError: It cannot look.
-        """
+        """Return whether a savepoint was taken to stop its job; `None` where it does not say."""
         async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             return await savepoint_stopped_job(rest, path)
 
     async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
-        """Remove the folders that ended jobs left in the storage, where nothing is in them.
-
-        Raises:
-            TemporaryError: The JobManager does not answer.
-            PermanentError: It cannot look.
-        """
+        """Remove the folders that ended jobs left in the storage, where nothing is in them."""
         async with FlinkRest(self.rest_url, guard=self._guard) as rest:
             await remove_empty_folders(rest, job_ids, self._pods.storage)
 

@@ -71,11 +71,7 @@ class TaskManagerPods:
         )
 
     async def start(self, pods: FlinkPods, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Start one per spec and return their ids, once the cluster has made the pods.
-
-        Raises:
-            PodsPendingError: It does not make them; none is left behind.
-        """
+        """Start one per spec and return their ids, once the cluster has made the pods."""
         if not wanted:
             return ()
         before = {pod["metadata"]["name"] for pod in await self._alive()}
@@ -112,11 +108,7 @@ class TaskManagerPods:
             await self._mark_first_to_go(await self._members(group), chosen)
 
     async def stop(self, pods: FlinkPods, ids: Iterable[str]) -> None:
-        """End these through their ReplicaSets, and wait until they are ending.
-
-        Raises:
-            TemporaryError: One did not get the signal to end in time.
-        """
+        """End these through their ReplicaSets, and wait until they are ending."""
         chosen = set(ids)
         alive = await self._alive()
         groups = {_group(pod) for pod in alive if pod["metadata"]["name"] in chosen}

@@ -145,11 +145,7 @@ class LocalRuntime:
         return self._task_managers.replicas()
 
     async def start(self, wanted: Sequence[ReplicaSpec]) -> tuple[str, ...]:
-        """Start one TaskManager per spec, return their ids; does not wait for registration.
-
-        Raises:
-            PermanentError: A node type is unknown, or there would be too many processes.
-        """
+        """Start one TaskManager per spec, return their ids; does not wait for registration."""
         async with self._changing:
             return await self._task_managers.start(
                 wanted, address=self._job_manager.address, storage=self._job_manager.storage
@@ -163,9 +159,6 @@ class LocalRuntime:
 
         Their processes take a moment longer to be gone, for which only the next change and the end
         of the runtime wait.
-
-        Raises:
-            TemporaryError: One did not end, or Flink does not forget it.
         """
         async with self._changing:
             await self._task_managers.end(ids)
@@ -177,12 +170,7 @@ class LocalRuntime:
             await wait_unregistered(rest, ids, timeout=limit)
 
     async def resize(self, sizes: Mapping[str, str]) -> None:
-        """Give replicas (by id) another size of their pool, in place.
-
-        Raises:
-            ResizeRefusedError: A replica is not alive; nothing was changed.
-            PermanentError: A pool has no such size; nothing was changed.
-        """
+        """Give replicas (by id) another size of their pool, in place."""
         async with self._changing:
             self._task_managers.resize(sizes)
 

@@ -103,11 +103,7 @@ class LocalTaskManagers:
     async def start(
         self, wanted: Sequence[ReplicaSpec], *, address: ClusterAddress, storage: Storage
     ) -> tuple[str, ...]:
-        """Start one per spec for the JobManager at an address; return their ids.
-
-        Raises:
-            PermanentError: A node type is unknown, or there would be too many processes.
-        """
+        """Start one per spec for the JobManager at an address; return their ids."""
         await self.until_ended()
         for spec in wanted:
             self._check(spec)
@@ -137,12 +133,7 @@ class LocalTaskManagers:
         )
 
     def resize(self, sizes: Mapping[str, str]) -> None:
-        """Give replicas (by id) another size of their pool, by their speed files.
-
-        Raises:
-            ResizeRefusedError: A replica is not alive; nothing was changed.
-            PermanentError: A pool has no such size; nothing was changed.
-        """
+        """Give replicas (by id) another size of their pool, by their speed files."""
         claimed = {folder.id: (folder, record) for folder, record in self._claimed()}
         missing = sorted(set(sizes) - set(claimed))
         if missing:
