@@ -147,11 +147,6 @@ class Account:
     async def work_on(self, raw: Raw, most: int, work: Callable[[bytes], T]) -> T:
         """Decompress a body and return what `work` makes of it: a large one in a thread, in turn.
 
-        Args:
-            raw: The body.
-            most: Bytes that it may have.
-            work: Is done once.
-
         Raises:
             TooLargeError: It has more.
             ValueError: It is compressed in a way that was not asked for, or damaged.

@@ -15,9 +15,6 @@ BUSY = 0.5
 def find_problems(arrivals: DataFrame) -> DataFrame:
     """Return what is wrong with each operator's day.
 
-    Args:
-        arrivals: As the table `arrivals`.
-
     Returns:
         As the table `quality`, with `app` and `day`; nothing of an operator without a problem.
     """

@@ -57,12 +57,6 @@ _RANGES: Mapping[str, tuple[str, float, float]] = {
 def refuse_damaged(file: Path, table: ParquetTable, day: date, rows: pa.Table) -> None:
     """Refuse rows that cannot be of a table's day.
 
-    Args:
-        file: Where they were read.
-        table: Whose rows they are.
-        day: Of the partition.
-        rows: Some of its columns, of the types that are declared.
-
     Raises:
         InputError: A value is missing that must be there, or cannot be; names file and column.
     """
@@ -205,11 +199,6 @@ class Store(Tables):
         self, table: ParquetTable, written: Path, *, may_replace: bool = True
     ) -> tuple[Partition, ...]:
         """Move the partitions in a staging folder into the table; return them.
-
-        Args:
-            table: Where they belong.
-            written: The staging folder.
-            may_replace: Whether a partition may be there with other rows.
 
         Raises:
             InputError: One is there, and may not.

@@ -398,13 +398,7 @@ class Command:
 
 
 def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> tuple[Command, ...]:
-    """Return the commands that move the job by a savepoint, in their order.
-
-    Args:
-        deployment: The FlinkDeployment.
-        manifest: Of the StreamApp, without the savepoint.
-        file: Path of the file that has this manifest.
-    """
+    """Return the commands that move the job by a savepoint, in their order."""
     place, file = f"--namespace {deployment.namespace}", shlex.quote(file)
     this, app = f"{deployment.name} {place}", f"{manifest['metadata']['name']} {place}"
     no_savepoint = ["empty", "KUBERNETES_OPERATOR_LAST_STATE"]
@@ -445,12 +439,7 @@ def commands_of_move(deployment: FlinkDeployment, manifest: Body, file: str) -> 
 
 
 def commands_of_way_back(deployment: FlinkDeployment, app: str) -> tuple[Command, ...]:
-    """Return the commands that move the job back, in their order.
-
-    Args:
-        deployment: The FlinkDeployment, as it was before the move.
-        app: Name of the StreamApp.
-    """
+    """Return the commands that move the job back, in their order."""
     job = deployment.job or {}
     place = f"--namespace {deployment.namespace}"
     this, app = f"{deployment.name} {place}", f"{app} {place}"
@@ -493,13 +482,7 @@ def commands_of_way_back(deployment: FlinkDeployment, app: str) -> tuple[Command
 
 
 def describe_move(deployment: FlinkDeployment, manifest: Body, file: str) -> str:
-    """Return the commands of the move and of the way back, with what they do as comments.
-
-    Args:
-        deployment: The FlinkDeployment.
-        manifest: Of the StreamApp, without the savepoint.
-        file: Path of the file that has this manifest.
-    """
+    """Return the commands of the move and of the way back, with what they do as comments."""
     this = f"flinkdeployment {deployment.name} --namespace {deployment.namespace}"
     run = """--type merge -p '{"spec": {"job": {"state": "running"}}}'"""
     move = commands_of_move(deployment, manifest, file)

@@ -59,14 +59,7 @@ class InPlace:
     def __init__(
         self, api: ClusterWriter, watch: JobWatch, *, guard: Guard | None, clock: Clock
     ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            api: The API server, asked as the controller may.
-            watch: Knows the job as it runs.
-            guard: Asked before each request to Flink that changes something.
-            clock: The time.
-        """
+        """Prepare; nothing is asked yet."""
         self._api = api
         self._watch = watch
         self._guard = guard

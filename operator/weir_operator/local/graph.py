@@ -81,12 +81,6 @@ async def read_operators(
 ) -> Plan:
     """Return the operators of a StreamApp's job.
 
-    Args:
-        app: From `program.load_app`.
-        manifest: Its file; paths are relative to its folder.
-        entry_class: Replaces the manifest's.
-        arguments: Of the program, after the manifest's.
-
     Raises:
         PermanentError: Java, Flink or the agent is missing, or the program builds no job that Weir
             can run.

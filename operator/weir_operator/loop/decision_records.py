@@ -188,10 +188,6 @@ class RecordStore:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open or make the file.
 
-        Args:
-            path: The file.
-            read_only: Whether nothing is to be written, and no file made.
-
         Raises:
             PermanentError: Another version of Weir wrote it, or it is no database.
             TemporaryError: The disk does not take it.

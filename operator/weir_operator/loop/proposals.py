@@ -149,12 +149,7 @@ def _added(proposal: Proposal) -> dict[str, int]:
 
 
 def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:
-    """Return the proposal with no more new replicas in a pool than it has room for.
-
-    Args:
-        proposal: Of a manager.
-        room: Replicas that may be added, by pool that has a limit.
-    """
+    """Return the proposal with no more new replicas in a pool than it has room for."""
     types = proposal.observation.model.node_types
     target = proposal.decision.target
     counts = list(target)

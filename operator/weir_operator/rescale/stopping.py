@@ -149,13 +149,6 @@ async def find_newest(
 ) -> str | None:
     """Return the newest complete savepoint or checkpoint that the job wrote.
 
-    Args:
-        job: The job.
-        jobs: Flink.
-        runtime: Knows the storage.
-        clock: Where to wait for a savepoint that is listed late.
-        stop_asked: Weir asked for a stop of it.
-
     Returns:
         Its path; `None` where it wrote none, or Flink deleted them because the job came to its end.
 
@@ -189,14 +182,6 @@ async def find_restore_point(
     job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
 ) -> str | None:
     """Return from where the ended `job` should resume; `None` starts it with empty state.
-
-    Args:
-        job: The job.
-        status: What is known of it.
-        jobs: Flink.
-        runtime: Knows the storage.
-        clock: Where to wait for a savepoint that is listed late.
-        stop_asked: Weir asked for a stop of it.
 
     Raises:
         StateMissingError: It had state of its own, which is not in the storage.

@@ -112,11 +112,7 @@ class Quantity:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration(Quantity):
-    """A time between a millisecond and a year, such as `200ms`, `5s` or `1h30m`.
-
-    Raises:
-        PydanticCustomError: The text is no duration.
-    """
+    """A time between a millisecond and a year, such as `200ms`, `5s` or `1h30m`."""
 
     text: str = field(compare=False)
     seconds: float = field(init=False)
@@ -144,11 +140,7 @@ class Duration(Quantity):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Cpu(Quantity):
-    """A share of CPU above zero: cores (`"1"`, `"1.5"`, at most 1024) or thousandths (`250m`).
-
-    Raises:
-        PydanticCustomError: The text is no CPU quantity.
-    """
+    """A share of CPU above zero: cores (`"1"`, `"1.5"`, at most 1024) or thousandths (`250m`)."""
 
     text: str = field(compare=False)
     cores: float = field(init=False)
@@ -176,11 +168,7 @@ class Cpu(Quantity):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Memory(Quantity):
-    """An amount of memory above zero and at most 16Ti, with its unit, such as `512Mi` or `1Gi`.
-
-    Raises:
-        PydanticCustomError: The text is no amount of memory.
-    """
+    """An amount of memory above zero and at most 16Ti, with its unit, such as `512Mi` or `1Gi`."""
 
     text: str = field(compare=False)
     bytes: int = field(init=False)
@@ -207,11 +195,7 @@ class Memory(Quantity):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Percentage(Quantity):
-    """A share between `0%` and `100%`.
-
-    Raises:
-        PydanticCustomError: The text is no percentage.
-    """
+    """A share between `0%` and `100%`."""
 
     text: str = field(compare=False)
     share: float = field(init=False)

@@ -75,11 +75,6 @@ def answer_file(path: Path, folder: Path, *, printed: bool, stop: threading.Even
 def run_tuning(request: TuningRequest, folder: Path, *, stop: threading.Event) -> TuningResult:
     """Return the result of a request that includes its rates.
 
-    Args:
-        request: What to tune.
-        folder: Where the trace and the study are kept.
-        stop: Ends the search with the best so far.
-
     Raises:
         SimulatorError: The tuning cannot be made.
         WeirPolicyError: The policy cannot take the experiment.

@@ -46,12 +46,7 @@ class Request:
 
 
 def count_added(current: Mapping[str, int], target: Mapping[str, int]) -> dict[str, int]:
-    """Return how many replicas a change adds, by pool that grows.
-
-    Args:
-        current: Replicas per pool now.
-        target: Replicas per pool afterwards.
-    """
+    """Return how many replicas a change adds, by pool that grows."""
     return {
         pool: count - current.get(pool, 0)
         for pool, count in target.items()

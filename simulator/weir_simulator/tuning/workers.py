@@ -27,13 +27,7 @@ _task: tuple[Experiment, Trace]
 
 
 class Workers:
-    """Evaluates runs, in this process where one worker is asked for, else in others.
-
-    Args:
-        experiment: What to simulate, but for weights and budgets.
-        trace: Its rates.
-        count: Processes at most.
-    """
+    """Evaluates runs, in this process where one worker is asked for, else in others."""
 
     def __init__(self, experiment: Experiment, trace: Trace, *, count: int) -> None:
         self._experiment, self._trace, self._count = experiment, trace, count

@@ -32,14 +32,7 @@ HEALTHY_AFTER = 300.0
 async def keep_running(
     name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, count: Callable[[str], None]
 ) -> None:
-    """Run `work`, which never ends, and restart it after every failure.
-
-    Args:
-        name: Of the task, for the log.
-        work: Begins the task; called again after each failure.
-        clock: Measures pauses; it cannot be set.
-        count: Told the name at each failure.
-    """
+    """Run `work`, which never ends, and restart it after every failure."""
     pause = FIRST_PAUSE
     while True:
         began = clock.now()

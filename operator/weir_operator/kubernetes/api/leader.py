@@ -137,13 +137,7 @@ class Leader:
     """Seeks, keeps and gives back the Lease."""
 
     def __init__(self, api: ObjectApi, settings: LeaseSettings, *, clock: Clock) -> None:
-        """Begin without the Lease.
-
-        Args:
-            api: The API server.
-            settings: Which Lease.
-            clock: A `BootClock`.
-        """
+        """Begin without the Lease."""
         self._api = api
         self._settings = settings
         self._clock = clock

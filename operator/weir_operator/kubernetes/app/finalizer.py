@@ -54,11 +54,6 @@ async def finalize_app(
     What keeps it is posted as an event at each try. A defect of Weir does not keep it for ever:
     after that time, its pods go with it, as its dependents.
 
-    Args:
-        context: The controller's parts.
-        resource: The StreamApp, with a deletion timestamp.
-        deleted_for: Seconds since then.
-
     Raises:
         WeirError: It must be retried.
     """

@@ -82,17 +82,7 @@ async def open_loops(
     directives: Callable[[], Directives],
     plan: Plan | None = None,
 ) -> AsyncIterator[Loops]:
-    """Put the loops of `app` together; in the end, its job keeps running.
-
-    Args:
-        context: What all StreamApps share.
-        app: The StreamApp, as written.
-        resource: Its object.
-        stores: What is remembered of it.
-        reporter: Told what happens.
-        directives: Read at every check and tick.
-        plan: What its program builds; `None` if that was not read.
-    """
+    """Put the loops of `app` together; in the end, its job keeps running."""
     async with AsyncExitStack() as stack:
         stack.enter_context(context.health_checks.joined(resource.key))
         runtime = context.dependencies.runtime(app, resource, stores.guard)

@@ -141,11 +141,6 @@ async def run_terms(
 ) -> None:
     """Run a controller, and another one whenever its term is over, until `stop` is set.
 
-    Args:
-        make: Returns a controller that has not begun.
-        stop: Ends the work in order.
-        claim_signals: See `Controller.run`.
-
     Raises:
         DeadControllerError: Passes or watch have stopped.
         WeirError: The API server refuses for good.

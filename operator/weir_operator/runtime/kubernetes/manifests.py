@@ -189,17 +189,7 @@ def task_managers(
     config_map: str,
     avoid: Sequence[str] = (),
 ) -> Body:
-    """Return the ReplicaSet of an operator in a pool.
-
-    Args:
-        pods: What the StreamApp's pods are made of.
-        operator: Whose replicas.
-        pool: Where.
-        size: What new replicas get.
-        replicas: How many there are to be.
-        config_map: Name of the ConfigMap with their configuration.
-        avoid: Names of nodes that new replicas must not run on.
-    """
+    """Return the ReplicaSet of an operator in a pool."""
     identity = {"operator": operator, "pool": pool}
     selector = pods.selector(TASK_MANAGER, **identity)
     template = pod_template(

@@ -122,12 +122,7 @@ class NodeNotices:
 
 
 def explain_misfit(nodes: Sequence[Body], place: Place) -> str:
-    """Return why none of the nodes takes a pod of this place; empty where one does. Pure.
-
-    Args:
-        nodes: All of the cluster; none where nothing is known of them.
-        place: What the pod asks of its node.
-    """
+    """Return why none of the nodes takes a pod of this place; empty where one does. Pure."""
     wanted = place.node_selector.items()
     labels = ", ".join(f"{key}={value}" for key, value in sorted(wanted)) or "of any kind"
     named = [node for node in nodes if wanted <= (node["metadata"].get("labels") or {}).items()]

@@ -183,12 +183,6 @@ class FlinkPods:
     ) -> Self:
         """Return what a StreamApp asks for.
 
-        Args:
-            app: The manifest.
-            uid: Of the StreamApp, which owns everything.
-            controller_namespace: Where the controller runs.
-            agent: Where its pods get Weir's agent from.
-
         Raises:
             PermanentError: It names no image.
         """

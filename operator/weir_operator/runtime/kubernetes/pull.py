@@ -29,10 +29,6 @@ log = structlog.get_logger()
 async def find_unpulled(objects: AppObjects, pods: FlinkPods) -> str:
     """Return which image of a StreamApp a node cannot pull, one sentence; empty if none is known.
 
-    Args:
-        objects: The StreamApp's objects at the API server.
-        pods: What its pods would be made of.
-
     Raises:
         TemporaryError: The API server does not answer.
     """

@@ -43,16 +43,7 @@ MAX_PROMOTED = 0.2
 
 
 class JointSearch:
-    """Searches the whole cube at once.
-
-    Args:
-        space: What to search.
-        limits: What a solution must keep.
-        starts: Points to begin with, each of shape `(d,)`; the first is what is in force.
-        evaluations: How many full evaluations it may ask for.
-        fit: Makes a surrogate.
-        rng: The only source of randomness.
-    """
+    """Searches the whole cube at once."""
 
     def __init__(
         self,

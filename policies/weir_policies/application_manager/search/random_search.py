@@ -15,13 +15,7 @@ from weir_policies.model.arrays import Floats
 
 
 class RandomSearch:
-    """Draws points.
-
-    Args:
-        space: What to search.
-        starts: Points to begin with, each of shape `(d,)`.
-        rng: The only source of randomness.
-    """
+    """Draws points."""
 
     def __init__(self, space: Space, *, starts: Sequence[Floats], rng: np.random.Generator) -> None:
         self._starts, self._dimensions, self._rng = list(starts), space.dimensions, rng

@@ -35,12 +35,7 @@ NOTICEABLE = 0.001
 
 
 class TrustRegion:
-    """The box's edge, by what came of the trials in it.
-
-    Args:
-        dimensions: Of the cube.
-        limits: What a solution must keep.
-    """
+    """The box's edge, by what came of the trials in it."""
 
     def __init__(self, dimensions: int, limits: Limits) -> None:
         self._patience, self._limits = max(MIN_FAILURES, dimensions), limits
