@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from weir_operator.loop.run_record import RecordedRun, read_run
+from benchmarks.policies.live.weir_local import read_run
+from weir_operator.loop.run_record import RecordedRun
 
 QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}
 """The first compiler alone: JVMs that live for a minute, on few cores."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.policies.live.weir_local import read_run
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
-from weir_operator.loop.run_record import read_run
 
 pytestmark = pytest.mark.flink
 

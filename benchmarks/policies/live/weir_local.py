@@ -6,10 +6,11 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.loop.run_record import RecordedRun, read_run
+from weir_operator.loop.run_record import RECORDS, RecordedRun
 
 
 def run_weir_local(
@@ -47,3 +48,11 @@ def _tells_of(line: str, reason: str) -> bool:
     """Return whether a line of the record is an event with this reason."""
     record = json.loads(line)
     return record["type"] == "event" and str(record["message"]).startswith(f"{reason}:")
+
+
+def read_run(lines: Iterable[str]) -> RecordedRun:
+    """Return the run of which these are the lines of JSON."""
+    run = RecordedRun()
+    for line in lines:
+        run = run.with_record(RECORDS.validate_json(line))
+    return run

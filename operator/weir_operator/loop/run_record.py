@@ -11,17 +11,11 @@ an unlimited one (the response time of an operator that cannot keep up) is `"Inf
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter, ValidationError
-
-from weir_operator.errors import PermanentError
-
-
-class RunRecordError(PermanentError):
-    """A line that is not a record of a run."""
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 
 def _nan_where_null(value: object) -> object:
@@ -209,12 +203,13 @@ class RunSummary:
 
 Record = TickRecord | RescaleRecord | EventRecord | RunSummary
 
-_RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="type")])
+RECORDS: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="type")])
+"""Reads and writes records."""
 
 
 def to_json_line(record: Record) -> str:
     """Return the record as one line of JSON, without the line's end."""
-    return _RECORDS.dump_json(record).decode()
+    return RECORDS.dump_json(record).decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,26 +236,3 @@ class RecordedRun:
             case RunSummary():
                 summary = record
         return RecordedRun(ticks=ticks, rescales=rescales, events=events, summary=summary)
-
-
-def read_run(lines: Iterable[str]) -> RecordedRun:
-    """Read a run from JSON lines; empty lines are skipped.
-
-    Raises:
-        RunRecordError: A line is no record.
-    """
-    run = RecordedRun()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = _RECORDS.validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "line"
-            raise RunRecordError(
-                f"Line {number} is not part of a run: {where}: {first['msg']}; use the "
-                "unchanged output of `weir local --json`"
-            ) from error
-        run = run.with_record(record)
-    return run

@@ -3,16 +3,14 @@ import math
 
 import pytest
 
+from benchmarks.policies.live.weir_local import read_run
 from tests.operator.reporting.builders import a_run, a_tick
 from weir_operator.loop.run_record import (
-    EventRecord,
     Record,
     RecordedRun,
     RescaleRecord,
-    RunRecordError,
     RunSummary,
     Step,
-    read_run,
     to_json_line,
 )
 
@@ -72,27 +70,6 @@ def test_a_change_written_several_times_counts_once_with_its_last_record():
     run = RecordedRun().with_record(begun).with_record(done)
 
     assert run.rescales == (done,)
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("no json", "Line 1 is not part of a run"),
-        ('{"type": "tock"}', "tock"),
-        ('{"type": "event", "time": 1}', "message"),
-    ],
-)
-def test_a_line_that_is_no_record_is_named_with_what_is_wrong(line, expected):
-    with pytest.raises(RunRecordError, match=expected):
-        read_run([line])
-
-
-def test_empty_lines_are_skipped():
-    event = EventRecord(time=1.0, message="Hello.")
-
-    run = read_run(["", to_json_line(event), "\n"])
-
-    assert run.events == (event,)
 
 
 def test_what_cannot_be_proven_is_null_in_the_summary():
