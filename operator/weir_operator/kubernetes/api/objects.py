@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from weir_operator.limits import Json
+from weir_operator.streamapp.loading import MOST_VALUES, has_too_many_values
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -16,6 +17,9 @@ PREFIX = f"{GROUP}/"
 """Of annotations that are Weir's to read."""
 CANARY_LABEL = "weir.dev/canary"
 """Marks the StreamApp that proves the watch to be alive; nothing is run for it."""
+_OVERSIZED: Mapping[str, Any] = {"values": [None] * MOST_VALUES}
+"""Stands for a spec of too many values, which is refused for just that: copying one of a megabyte
+at each change would hold up everybody."""
 
 Body = dict[str, Any]
 """An object of the API server as plain JSON values."""
@@ -127,6 +131,8 @@ class Resource:
 
     def detached(self) -> Resource:
         """Return it to be kept: kopf's view of a spec keeps the whole object, status and all."""
+        if has_too_many_values(self.spec):
+            return replace(self, spec=_OVERSIZED)
         return replace(self, spec=_plain(self.spec))
 
     @property

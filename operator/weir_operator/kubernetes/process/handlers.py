@@ -36,7 +36,6 @@ from typing import Any
 import kopf
 
 from weir_operator.errors import WeirError
-from weir_operator.kubernetes.api.client import PAGE
 from weir_operator.kubernetes.api.objects import CANARY_LABEL, GROUP, PLURAL, VERSION, Key, Resource
 from weir_operator.kubernetes.process.reconcile import Reconciler
 
@@ -50,6 +49,9 @@ TRY_DELETION_AGAIN = 10.0
 """Seconds until a deletion that could not be done is tried again."""
 WATCH_LASTS = 300
 """Seconds after which the API server ends a watch: a whole number, or it refuses."""
+LISTED_AT_ONCE = 5
+"""StreamApps in one answer of the list before a watch: kopf reads it whole, however large it is.
+The API server stores objects of 1.5 MiB, which take up to ten times that once they are read."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between tries of a request of kopf's that failed or was refused; then always the last."""
 
@@ -102,7 +104,7 @@ def operator_settings(
     settings.watching.connect_timeout = 10.0
     settings.watching.server_timeout = WATCH_LASTS
     settings.watching.inactivity_timeout = 70.0
-    settings.watching.chunk_size = PAGE  # kopf would list all at once before it watches
+    settings.watching.chunk_size = LISTED_AT_ONCE
     settings.execution.max_workers = 4
     settings.execution.default_backoff = 15.0
     settings.queueing.worker_limit = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.operator.streamapp.builders import a_manifest, a_stream_app
@@ -177,3 +179,25 @@ def test_what_any_step_refuses_is_told_as_it_says_it_and_never_called_a_defect(s
         read_app(a_resource(**a_policy(catch_up=60.0), flink={"image": "trips:1"}))
 
     assert str(refusal.value) == "spec.nodePools: expected another size; change it"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"podTemplate": {"spec": {"x": [{"a": {}} for _ in range(100_000)]}}},
+        {"podTemplate": {"metadata": {"labels": {f"l{n}": "v" for n in range(90_000)}}}},
+        {"podTemplate": {"spec": {f"k{n}": n for n in range(90_000)}}},
+    ],
+    ids=["objects", "labels", "fields"],
+)
+def test_a_spec_of_very_many_values_is_refused_before_it_is_copied(fields):
+    manifest = a_manifest(flink={"image": "trips:1", **fields})
+    manifest["metadata"] |= {"namespace": "streams", "uid": "u"}
+    shown = Resource.of(manifest)
+    began = time.thread_time()
+
+    kept = shown.detached()
+    with pytest.raises(InvalidStreamAppError, match="at most 10000 values"):
+        read_app(kept)
+
+    assert time.thread_time() - began < 0.05
