@@ -32,6 +32,8 @@ _EXPECTED_NAME = f"a name of at most {LONGEST_NAME} lower-case letters, digits a
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` was probably meant to be, if any is close."""
+    if len(word) > LONGEST_NAME:
+        return None  # no known word is as long, and the search takes time with the word's length
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
     return close[0] if close else None
 

@@ -12,10 +12,13 @@ from pydantic_core import ErrorDetails
 from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.section import nearest, suggest
+from weir_operator.streamapp.status import shorten
 from weir_simulator import validation
 from weir_simulator.validation import Mistake
 
 _LONGEST_VALUE = 80
+_LONGEST_PATH = 300
+"""Characters: keys of settings and of Flink's configuration have no limit of their own."""
 _MISLEADING = {
     "parallelism": "remove it: Weir chooses the replicas of each operator, and where it begins is "
     "in operators[].initial",
@@ -90,7 +93,8 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 def _join(path: Sequence[str | int], expected: str, got: str, remedy: str) -> str:
-    return f"{written_path(path)}: expected {expected}, got {got}; {remedy}"
+    where = shorten(written_path(path), _LONGEST_PATH)
+    return f"{where}: expected {expected}, got {got}; {remedy}"
 
 
 def _shown(path: Sequence[str | int], value: object) -> str:

@@ -1,5 +1,7 @@
 """Every mistake is refused with its field, its value and a remedy."""
 
+import time
+
 import pytest
 
 from tests.operator.streamapp.bad_manifests import LARGE, SMALL, TABLE, TWO_POOLS, Bad, a_flink
@@ -132,3 +134,23 @@ def test_a_mistake_in_a_section_hides_the_checks_that_would_have_to_guess_at_it(
 
     (sentence,) = refusal.value.mistakes
     assert sentence.startswith("spec.nodePools[1].price")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"operatorManager": {"policy": {"name": "planner" * 100_000}}},
+        {"objective": {"x" * 1_000_000: 1}},
+        {"flink": {"image": "trips:1", "config": {"x" * 1_000_000: 1}}},
+        {"x" * 1_000_000: 1},
+    ],
+    ids=["policy", "inner field", "key of Flink", "field"],
+)
+def test_a_long_name_is_told_in_a_short_sentence_and_soon(spec):
+    began = time.thread_time()
+
+    with pytest.raises(InvalidStreamAppError) as raised:
+        parse_manifest(a_manifest(**spec))
+
+    assert all(len(each) < 1000 for each in raised.value.mistakes)
+    assert time.thread_time() - began < 0.1

@@ -106,7 +106,7 @@ class EventPoster:
         Raises:
             UndeclaredReasonError: The reason is in no list of `loop.events`.
         """
-        level = severity_of(reason)
+        level, message = severity_of(reason), message[:LONGEST_NOTE]
         stamp, now = self._clock.now(), self._clock.monotonic()
         key = (resource.uid, reason, message)
         known = self._posted.pop(key, None)
@@ -153,7 +153,7 @@ class EventPoster:
                     counted = {
                         "count": note.posted.count,
                         "lastTimestamp": last,
-                        "message": note.message[:LONGEST_NOTE],
+                        "message": note.message,
                     }
                     await self._api.patch(f"{events}/{note.posted.event}", counted)
                     return
@@ -173,7 +173,7 @@ class EventPoster:
             "involvedObject": note.resource.reference,
             "type": note.level,
             "reason": note.reason,
-            "message": note.message[:LONGEST_NOTE],
+            "message": note.message,
             "count": note.posted.count,
             "firstTimestamp": _stamp(note.posted.first),
             "lastTimestamp": last,

@@ -167,3 +167,12 @@ async def test_a_long_message_is_cut_to_what_kubernetes_takes(api, poster):
     await poster.flush()
 
     assert len(told(api)[0]["message"]) == 1024
+
+
+async def test_of_long_messages_only_what_is_shown_is_remembered(api, poster):
+    for number in range(3):
+        poster.post(an_app(), "InvalidSpec", f"{'x' * 1_000_000}{number}")
+
+    await poster.flush()
+
+    assert len(told(api)) == 1
