@@ -46,6 +46,10 @@ class AppSeries(Collector):
         values = self._values.setdefault(key, {})
         values[labels] = values.get(labels, 0.0) + amount
 
+    def replace(self, key: Key, values: Mapping[tuple[str, ...], float]) -> None:
+        """Set all series of a StreamApp by their further labels; it has no others any more."""
+        self._values[key] = dict(values)
+
     def of(self, key: Key) -> Mapping[tuple[str, ...], float]:
         """Return the values of a StreamApp by their further labels."""
         return self._values.get(key, {})

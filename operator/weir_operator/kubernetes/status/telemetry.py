@@ -120,12 +120,13 @@ class OperatorSeries(Collector):
 
     def note_tick(self, key: Key, tick: Tick) -> None:
         """Show what an interval measured."""
-        there = self._of.setdefault(key, {})
+        known = self._of.get(key, {})
+        there = self._of[key] = {name: known.get(name, _Numbers()) for name in tick.deployments}
         measured = tick.snapshot.app.operators if tick.snapshot.app else {}
         for name in tick.deployments:
             found = measured.get(name)
             busy = [each for each in found.utilisation if not math.isnan(each)] if found else []
-            there.setdefault(name, _Numbers()).measured = (
+            there[name].measured = (
                 found.arrival_rate if found else math.nan,
                 found.response_time if found else math.nan,
                 tick.budgets.get(name, math.nan),
@@ -350,15 +351,19 @@ class Telemetry:
         for problem in tick.snapshot.problems:
             self.problems.add(key, str(problem.kind))
         self.operators.note_tick(key, tick)
-        shown = {
-            (name, node_type): count
-            for name, counts in tick.deployments.items()
-            for node_type, count in counts.items()
-        }
-        for labels in {*self.replicas.of(key)} - shown.keys():
-            self.replicas.set(key, 0, *labels)
-        for labels, count in shown.items():
-            self.replicas.set(key, count, *labels)
+        # The owner of a job names its operators, perhaps differently at each tick.
+        self.replicas.replace(
+            key,
+            {
+                (name, node_type): count
+                for name, counts in tick.deployments.items()
+                for node_type, count in counts.items()
+            },
+        )
+        counted = self.decisions.of(key).items()
+        self.decisions.replace(
+            key, {labels: count for labels, count in counted if labels[0] in tick.deployments}
+        )
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:
         """Show size and free space of the state's volume, bytes; `None` if unknown."""

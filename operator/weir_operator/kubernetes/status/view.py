@@ -105,6 +105,7 @@ def note_tick(facts: Facts, tick: Tick) -> Facts:
         facts,
         tick=replace(tick, proposals={}),  # they live on in `decisions`, as far as they are shown
         deployments=dict(tick.deployments),
+        decisions={n: each for n, each in facts.decisions.items() if n in tick.deployments},
         guards=tick.guards,
         model=judge_model(tick, facts.model),
     )

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -186,3 +187,23 @@ def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):
         {("trips", "streams"): 5.0},
         {("trips", "streams"): 35.0},
     )
+
+
+def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
+    settings = SimpleNamespace(statistic="mean", bound=1.0, max_violations=0.1)
+    nothing = SimpleNamespace(
+        app=None, problems=(), healthy=True, response=lambda statistic: math.nan
+    )
+    seen = an_observation()
+
+    for number in range(20):
+        name = f"renamed-{number}"
+        telemetry.note_decision(KEY, replace(a_record(seen, stay(seen, "calm")), operator=name))
+        tick = SimpleNamespace(
+            deployments={name: {"small/1": 1}}, budgets={name: 1.0}, snapshot=nothing,
+            violated=None, restarts_left=math.nan,
+        )  # fmt: skip
+        telemetry.note_tick(KEY, tick, settings, cost=1.0)
+
+    page = telemetry.render().decode()
+    assert set(re.findall(r'operator="([^"]+)"', page)) == {"renamed-19"}

@@ -28,11 +28,13 @@ from weir_operator.kubernetes.status.view import (
     job_runs,
     note_change,
     note_decisions,
+    note_tick,
     note_trouble,
     render_status,
 )
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
+from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.streamapp.managers import Allowed
@@ -445,3 +447,16 @@ def test_the_decision_of_an_operator_with_the_longest_name_is_shown(facts):
 
     assert status.operators[0].decision is not None
     assert status.operators[0].decision.id == record.id
+
+
+def test_decisions_of_operators_that_the_job_has_no_more_are_forgotten(facts):
+    for number in range(20):
+        name = f"renamed-{number}"
+        facts = note_decisions(facts, [a_record(f"t-{name}", operator=name)])
+        tick = Tick(
+            snapshot=None, violated=None, deployments={name: {"small/1": 1}}, budgets={},
+            proposals={}, verdicts={}, held="",
+        )  # fmt: skip
+        facts = note_tick(facts, tick)
+
+    assert [*facts.decisions] == ["renamed-19"]
