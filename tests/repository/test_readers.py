@@ -24,6 +24,7 @@ READERS = frozenset(
         "model_validate_json",
         "open",
         "read",
+        "read1",
         "read_bytes",
         "read_text",
         "readline",

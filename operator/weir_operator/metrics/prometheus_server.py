@@ -14,7 +14,8 @@ import asyncio
 import json
 import math
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -25,15 +26,19 @@ import requests
 import structlog
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
+from urllib3.exceptions import HTTPError
 from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_operator.accounts import current_account
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import (
+    FLINK_ANSWER,
     LOGGED,
     PROMETHEUS_ANSWER,
+    Raw,
     TooLargeError,
+    decompress,
     join_pieces,
     read_json,
 )
@@ -81,6 +86,9 @@ async def keep_targets(
 
 AT_ONCE = 4
 """Queries that are answered at once."""
+PATIENCE = 6.0
+"""How many times as long as an answer may take a StreamApp waits for its own, while others are
+asked for: a tick must not wait for all of those to fail."""
 
 _PIECE = 65536  # bytes
 _REFUSALS = (
@@ -125,7 +133,7 @@ class PrometheusServer:
     ) -> None:
         session = requests.Session()
         session.verify = verify
-        session.headers.update(headers or {})
+        session.headers.update({"Accept-Encoding": "gzip", **(headers or {})})
         if token is not None:
             session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
         if password is not None:
@@ -159,36 +167,40 @@ class PrometheusServer:
         """Release the connections."""
         await asyncio.to_thread(self._session.close)
 
-    async def _query(self, query: str, time: float) -> Sequence[Series]:
+    async def _query(self, query: str, at: float) -> Sequence[Series]:
         """Return what a query gets at a Unix time; in a thread, as the client is synchronous."""
         try:
-            async with self._places:
-                # requests bounds each read, not the whole answer: a dripping server needs the
-                # second.
-                content = await asyncio.wait_for(
-                    asyncio.to_thread(self._fetch, query, time), 2 * self._timeout
-                )
-                return await current_account().parse(partial(self._parse, content))
+            async with asyncio.timeout(PATIENCE * self._timeout), self._places:
+                content = await asyncio.to_thread(self._fetch, query, at)
+            return await current_account().parse(partial(self._parse, content))
         except (requests.Timeout, TimeoutError) as error:
             raise TemporaryError(
                 f"Prometheus at {self.host} did not answer within {self._timeout:g} s"
             ) from error
-        except requests.RequestException as error:
+        except (requests.RequestException, HTTPError) as error:
             raise TemporaryError(
                 f"Prometheus at {self.host} cannot be reached: {type(error).__name__}"
             ) from error
 
-    def _fetch(self, query: str, time: float) -> bytes:
+    def _fetch(self, query: str, at: float) -> bytes:
         """Return the answer that a query gets at a Unix time; blocks."""
+        ends = time.monotonic() + 2 * self._timeout
         with self._session.get(
             self._url,
-            params={"query": query, "time": repr(time)},
+            params={"query": query, "time": repr(at)},
             verify=self._session.verify,  # else the environment's bundle would go before it
             timeout=self._timeout,
             stream=True,
             allow_redirects=False,
         ) as response:
-            content = join_pieces(response.iter_content(_PIECE), PROMETHEUS_ANSWER.bytes)
+            raw = Raw(
+                join_pieces(_pieces(response, ends), PROMETHEUS_ANSWER.bytes),
+                response.headers.get("Content-Encoding", "").lower(),
+            )
+        try:
+            content = decompress(raw, PROMETHEUS_ANSWER.bytes)
+        except ValueError as error:
+            raise TemporaryError(f"{self.host} does not answer like a Prometheus server") from error
         if response.status_code != HTTPStatus.OK:
             raise TemporaryError(self._describe_refusal(response.status_code, content))
         return content
@@ -222,11 +234,22 @@ class PrometheusServer:
     def _describe_refusal(self, status: int, content: bytes) -> str:
         log.info("Prometheus refused", host=self.host, answer=repr(content[:LOGGED]))
         try:
-            kind = read_json(content, PROMETHEUS_ANSWER)["errorType"]
+            kind = read_json(content, FLINK_ANSWER)["errorType"]
         except (LookupError, RecursionError, TypeError, ValueError, TooLargeError):
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""
         return f"Prometheus at {self.host} rejected the query: status {status}{reason}; see the log"
+
+
+def _pieces(response: requests.Response, ends: float) -> Iterator[bytes]:
+    """Yield a body as it comes, still compressed, until a time of the monotonic clock.
+
+    requests bounds each read only, and a server that drips would keep its thread for ever.
+    """
+    while piece := response.raw.read1(_PIECE, decode_content=False):
+        if time.monotonic() > ends:
+            raise requests.Timeout
+        yield piece
 
 
 class _Bearer(AuthBase):

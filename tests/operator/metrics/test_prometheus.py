@@ -117,6 +117,27 @@ async def test_a_server_that_does_not_answer_is_left_after_the_time_limit(a_serv
     released.set()
 
 
+async def test_a_server_that_drips_is_left_for_good(a_server):
+    left = asyncio.Event()
+
+    async def drip(request):
+        answer = web.StreamResponse(headers={"Content-Length": "100000"})
+        await answer.prepare(request)
+        try:
+            while True:
+                await answer.write(b"[")
+                await asyncio.sleep(0.05)
+        finally:
+            left.set()
+
+    url = await a_server(drip)
+
+    with pytest.raises(TemporaryError, match=r"0\.1 s"):
+        await asked(url, timeout=0.1)
+
+    await asyncio.wait_for(left.wait(), 5.0)
+
+
 @pytest.mark.parametrize("text", ["<html>sign in</html>", "{}", '{"data": 1}'])
 async def test_an_answer_that_is_not_prometheus_is_an_error(a_server, text):
     async def answer(_):

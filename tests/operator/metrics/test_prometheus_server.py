@@ -155,3 +155,22 @@ async def test_a_bomb_is_not_blown_up(connected):
     peak = await peak_memory_of(ask(server, "one"), TemporaryError, "more than 16 MiB")
 
     assert peak < 48 * 2**20
+
+
+async def test_nobody_waits_for_all_the_others_at_a_server_that_hangs():
+    asked = 0
+
+    async def hang(_):
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(60.0)
+
+    async with serving(hang) as url:
+        server = PrometheusServer(url, timeout=0.1)
+        told = await asyncio.gather(
+            *(ask(server, f"app{number}") for number in range(200)), return_exceptions=True
+        )
+        await server.close()
+
+    assert {type(each) for each in told} == {TemporaryError}
+    assert asked < 100
