@@ -54,6 +54,10 @@ MAX_MEASURED = 150_000
 few hundred bytes of objects, and a controller has many jobs and little memory. Three operators of
 three replicas come to 12,000 intervals; ten of five to 2,500, of minutes nearly two days."""
 
+MOST_BYTES = 512 * 2**20
+"""Bytes of all records. The volume has the files of all StreamApps, and one of a hundred operators
+that decide every second would take ten times that."""
+
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
 a file. SQLite would take 2,000."""
@@ -271,6 +275,9 @@ class RecordStore:
             "SELECT ifnull((SELECT time FROM ticks ORDER BY time DESC LIMIT 1 OFFSET ?), -9e18)",
             (MOST_INTERVALS - 1,),
         ).fetchone()
+        if self._used > MOST_BYTES:  # two go where one comes, until the rest has room
+            oldest = "SELECT time FROM ticks ORDER BY time LIMIT 1 OFFSET 2"
+            [longest_ago] = self._cursor.execute(oldest).fetchone() or [now]
         for table in _TABLES.values():
             if table.kept is not None:
                 oldest = max(now - table.kept, longest_ago)
@@ -280,6 +287,15 @@ class RecordStore:
             "DELETE FROM starts WHERE time <"
             " (SELECT max(time) FROM starts WHERE time <= (SELECT min(time) FROM ticks))"
         )
+
+    @property
+    def _used(self) -> int:
+        """Bytes of pages that hold records: those that are free are used again."""
+        counts = ("page_size", "page_count", "freelist_count")
+        size, pages, free = (
+            self._cursor.execute(f"PRAGMA {each}").fetchone()[0] for each in counts
+        )
+        return int(size * (pages - free))
 
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions and changes stay."""

@@ -152,6 +152,21 @@ def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypat
     assert [each.time for each in reversed(store.decisions(limit=20))] == newest
 
 
+def test_records_of_many_operators_and_short_intervals_leave_room_for_others(
+    store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 200_000)
+
+    for number in range(100):
+        at = 10.0 + number
+        each = [a_record(f"{at}-{n}", time=at, operator=f"o{n}") for n in range(10)]
+        store.write([*each, a_tick(at)])
+
+    assert (tmp_path / "records.sqlite").stat().st_size < 300_000
+    assert store.ticks()[-1].time == 109.0
+    assert len(store.decisions(limit=1)) == 10
+
+
 def test_the_start_that_the_oldest_tick_follows_stays(store):
     starts = [LoopStart(time=time, app={}, policy="hold") for time in (1.0, 2.0, 3.0)]
     store.write([*starts, a_tick(time=2.5), a_tick(time=4.0)])
