@@ -37,6 +37,7 @@ from weir_operator.fence import Guard
 from weir_operator.limits import (
     ERROR_TEXT,
     KUBERNETES_ANSWER,
+    KUBERNETES_LIST,
     LOGGED,
     TooLargeError,
     read_content,
@@ -305,13 +306,31 @@ class KubernetesApi:
             path: Of the collection.
             labels: A label selector, such as `weir.dev/app=trips`.
             fields: A field selector, such as `spec.nodeName=large`.
+
+        Raises:
+            TooLargeError: They are more than anybody may keep at once.
         """
-        return tuple([each async for page in self.pages(path, labels, fields) for each in page])
+        found: list[Body] = []
+        size = 0
+        async for page, page_size in self._sized_pages(path, labels, fields):
+            size += page_size
+            if size > KUBERNETES_LIST:
+                limit = f"it has more than {KUBERNETES_LIST / 2**20:g} MiB"
+                raise TooLargeError(f"Weir cannot read the list at {path}: {limit}")
+            found += page
+        return tuple(found)
 
     async def pages(
         self, path: str, labels: str = "", fields: str = ""
     ) -> AsyncIterator[Sequence[Body]]:
-        """Yield the same page by page: thousands of objects are never in memory at once."""
+        """Yield the same page by page, without a limit: they are never in memory at once."""
+        async for page, _ in self._sized_pages(path, labels, fields):
+            yield page
+
+    async def _sized_pages(
+        self, path: str, labels: str, fields: str
+    ) -> AsyncIterator[tuple[Sequence[Body], int]]:
+        """Yield pages of a list and how many characters each had."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         selected = tuple((name, text) for name, text in selectors.items() if text)
         token, most = "", PAGE
@@ -319,7 +338,7 @@ class KubernetesApi:
             page = (("limit", str(most)), *((("continue", token),) if token else ()))
             request = Request(method="GET", path=path, query=(*selected, *page))
             try:
-                answer = await self._ask(request)
+                answer, size = await self._ask_for(request)
             except TooLargeError:
                 if most == 1:
                     raise
@@ -330,7 +349,7 @@ class KubernetesApi:
                     f"Expected a list of objects from the API server for {request}, got "
                     f"{str(list(answer))[:80]}"
                 )
-            yield answer["items"]
+            yield answer["items"], size
             token = (answer.get("metadata") or {}).get("continue") or ""
             if not token:
                 return
@@ -433,6 +452,11 @@ class KubernetesApi:
             return
 
     async def _ask(self, request: Request) -> Body:
+        found, _ = await self._ask_for(request)
+        return found
+
+    async def _ask_for(self, request: Request) -> tuple[Body, int]:
+        """Return the object that is answered, and how many characters it had."""
         answer = await self._answered(request)
         try:
             found = _json(answer.content)
@@ -443,7 +467,7 @@ class KubernetesApi:
                 f"Expected a JSON object from the API server for {request}, got"
                 f" {answer.content[:80]!r}; is something else listening there?"
             )
-        return found
+        return found, len(answer.content)
 
     async def _answered(self, request: Request, *, most: int = KUBERNETES_ANSWER.bytes) -> _Answer:
         """Return the first answer that is neither an error nor worth another attempt."""

@@ -11,7 +11,7 @@ from pydantic.types import JsonValue
 
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.kubernetes.api.client import RefusedByKubernetesError
-from weir_operator.kubernetes.api.objects import Body, ClusterReader, Key
+from weir_operator.kubernetes.api.objects import Body, Key, PagedReader
 from weir_operator.runtime.kubernetes.manifests import TASK_MANAGER
 from weir_operator.runtime.kubernetes.pod_states import is_alive, is_held, node_is_going
 from weir_operator.runtime.kubernetes.pods import APP, COMPONENT, MANAGED_BY
@@ -31,7 +31,7 @@ _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
 class NodeNotices:
     """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
 
-    def __init__(self, api: ClusterReader, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, api: PagedReader, namespaces: Sequence[str] = ()) -> None:
         """Begin with nothing known."""
         self._api = api
         self._namespaces = tuple(namespaces) or (None,)
@@ -85,21 +85,24 @@ class NodeNotices:
     async def _find(self, namespace: str | None, going: Collection[str]) -> frozenset[Key]:
         place = "" if namespace is None else f"/namespaces/{namespace}"
         try:
-            found = [
-                pod["metadata"]
-                for node in going
-                for pod in await self._api.list(
-                    f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
-                )
-                if is_alive(pod) or is_held(pod, time.time())
-            ]
+            found = frozenset(
+                [
+                    Key(pod["metadata"]["namespace"], pod["metadata"]["labels"][APP])
+                    for node in going
+                    async for page in self._api.pages(
+                        f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
+                    )
+                    for pod in page
+                    if is_alive(pod) or is_held(pod, time.time())
+                ]
+            )
         except (TemporaryError, PermanentError) as error:
             if namespace not in self._unread:
                 log.warning("replicas not seen", namespace=namespace, failure=str(error))
                 self._unread.add(namespace)
             return self._threatened.get(namespace, frozenset())
         self._unread.discard(namespace)
-        return frozenset(Key(meta["namespace"], meta["labels"][APP]) for meta in found)
+        return found
 
     async def _ask(self) -> None:
         await self._read()
@@ -107,7 +110,7 @@ class NodeNotices:
 
     async def _read(self) -> None:
         try:
-            nodes = await self._api.list("/api/v1/nodes")
+            nodes = [each async for page in self._api.pages("/api/v1/nodes") for each in page]
         except RefusedByKubernetesError as error:
             # A controller of one namespace may not look at nodes; drains then come unannounced.
             log.warning("nodes are not watched", reason=str(error))

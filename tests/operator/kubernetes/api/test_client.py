@@ -27,6 +27,7 @@ from weir_operator.kubernetes.api.client import (
     find_proxy,
 )
 from weir_operator.kubernetes.api.leader import LeaseLostError
+from weir_operator.limits import TooLargeError
 
 PODS = "/api/v1/namespaces/streams/pods"
 
@@ -163,6 +164,24 @@ async def test_objects_too_large_for_one_answer_are_listed_a_few_at_once(connect
         found = await api.list(PODS)
 
     assert [each["n"] for each in found] == list(range(10))
+
+
+async def test_a_list_that_nobody_may_keep_is_left_and_can_be_read_page_by_page(connected):
+    asked = []
+
+    async def list_for_ever(request):
+        asked.append(request)
+        meta = {"continue": "more"} if len(asked) < 100 else {}
+        return web.json_response({"items": [{"data": "x" * 2**20}], "metadata": meta})
+
+    async with connected(Server(list_for_ever)) as api:
+        with pytest.raises(TooLargeError, match=f"list at {PODS}: it has more than 32 MiB"):
+            await api.list(PODS)
+        asked_then = len(asked)
+        pages = [page async for page in api.pages(PODS)]
+
+    assert asked_then == 32
+    assert len(pages) == 100 - 32
 
 
 @pytest.mark.parametrize(

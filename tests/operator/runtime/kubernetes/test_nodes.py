@@ -35,6 +35,9 @@ class Cluster:
     async def get(self, path):
         raise AssertionError(f"nobody asks for {path}")
 
+    async def pages(self, path, labels="", fields=""):
+        yield await self.list(path, labels, fields)
+
     async def list(self, path, labels="", fields=""):
         self.asked.append(path)
         if path == "/api/v1/nodes":
