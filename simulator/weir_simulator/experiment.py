@@ -16,7 +16,6 @@ sections that it reads, so that it can be checked even if other sections have mi
 from __future__ import annotations
 
 import difflib
-import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,7 +65,7 @@ from weir_simulator.section import (
     Probability,
 )
 from weir_simulator.traces import TraceKind
-from weir_simulator.validation import Mistake, Section, refusal, refuse
+from weir_simulator.validation import Mistake, Section, judge, refusal, refuse
 
 
 def initial_counts(
@@ -115,20 +114,6 @@ def find_overfull(
         if held > limit:
             return pool, limit, held
     return None
-
-
-def judge(sections: Mapping[str, object]) -> list[Mistake]:
-    """Return what the rules find whose sections are all given.
-
-    Args:
-        sections: Sections of an experiment that are right in themselves, by their Python names.
-    """
-    mistakes: list[Mistake] = []
-    for rule in _RULES:
-        needed = inspect.signature(rule).parameters
-        if needed.keys() <= sections.keys():
-            mistakes += rule(**{name: sections[name] for name in needed})
-    return mistakes
 
 
 def judge_trace(trace: TraceSource) -> Iterator[Mistake]:
@@ -443,7 +428,7 @@ def _joint_policy_fits_operators(
         )
 
 
-_RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
+RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _operators_once,
     _node_types_once,
     _something_has_a_price,
@@ -856,7 +841,7 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        refuse(judge({name: getattr(self, name) for name in type(self).model_fields}))
+        refuse(judge(RULES, {name: getattr(self, name) for name in type(self).model_fields}))
         return self
 
     @property

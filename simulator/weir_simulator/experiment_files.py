@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 from weir_simulator import validation
 from weir_simulator.arrivals import arrival_rates, whole_trace
 from weir_simulator.errors import ExperimentError, TraceError
-from weir_simulator.experiment import Experiment, TraceSource, judge, suggest
+from weir_simulator.experiment import RULES, Experiment, TraceSource, suggest
 
 _LONGEST_VALUE = 80
 
@@ -213,7 +213,7 @@ def _judge_trace(name: str, source: TraceSource) -> Iterator[tuple[Place, str]]:
 
 def _judge_right_sections(document: object) -> Iterator[tuple[Place, str]]:
     """Yield what the rules find in those sections that are right in themselves."""
-    for each in judge(validation.read_right_fields(Experiment, document)):
+    for each in validation.judge(RULES, validation.read_right_fields(Experiment, document)):
         yield each.path, join(each.path, each.expected, each.got, each.remedy)
 
 

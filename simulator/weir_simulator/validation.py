@@ -8,9 +8,10 @@ worded, and what it shows of a value, is decided where the file is read.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -59,6 +60,23 @@ def refuse(mistakes: Iterable[Mistake]) -> None:
     ]
     if details:
         raise ValidationError.from_exception_data("file", details)
+
+
+def judge(
+    rules: Iterable[Callable[..., Iterable[Mistake]]], sections: Mapping[str, object]
+) -> list[Mistake]:
+    """Return what the rules find whose sections are all given.
+
+    Args:
+        rules: Their parameters name the sections that they read.
+        sections: Those that are right in themselves, by their Python names.
+    """
+    mistakes: list[Mistake] = []
+    for rule in rules:
+        needed = inspect.signature(rule).parameters
+        if needed.keys() <= sections.keys():
+            mistakes += rule(**{name: sections[name] for name in needed})
+    return mistakes
 
 
 def refusal(expected: str, remedy: str) -> PydanticCustomError:

@@ -28,7 +28,7 @@ class JobSpec:
     arguments: tuple[str, ...]
     """The job's own arguments."""
     parallelism_arguments: Mapping[str, str]
-    """Program argument per operator, `--weir.parallelism.match` unless the job names its own."""
+    """Program argument per operator, such as `--weir.parallelism.match`."""
     max_parallelism: int
     whole_job: str | None = None
     """Name of the single operator of a job that was not written for Weir."""

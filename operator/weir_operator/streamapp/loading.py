@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from weir_operator.errors import InvalidStreamAppError
 from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import API_VERSION, KIND, Spec, StreamApp
-from weir_operator.streamapp.rules import judge
+from weir_operator.streamapp.rules import RULES
 from weir_operator.streamapp.sentences import sentence, sentences, written_path
-from weir_simulator.validation import Mistake, read_right_fields
+from weir_simulator.validation import Mistake, judge, read_right_fields
 
 MOST_LEVELS = 32
 """Of nesting, from the top of a manifest; a pod's fields take a dozen."""
@@ -202,7 +202,7 @@ def _judge_right_sections(spec: object) -> list[str]:
     """Return what the rules find in those sections that are right in themselves."""
     return [
         sentence(Mistake(("spec", *each.path), each.got, each.expected, each.remedy))
-        for each in judge(read_right_fields(Spec, spec))
+        for each in judge(RULES, read_right_fields(Spec, spec))
     ]
 
 

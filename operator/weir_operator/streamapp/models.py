@@ -24,9 +24,9 @@ from weir_operator.streamapp.managers import (
 from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.rules import CEL_RULES, judge
+from weir_operator.streamapp.rules import CEL_RULES, RULES
 from weir_operator.streamapp.section import Name, map_list_by, validations
-from weir_simulator.validation import Section, refusal, refuse
+from weir_simulator.validation import Section, judge, refusal, refuse
 
 API_VERSION: Final = "weir.dev/v1alpha1"
 KIND: Final = "StreamApp"
@@ -147,7 +147,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:
-        refuse(judge({name: getattr(self, name) for name in type(self).model_fields}))
+        refuse(judge(RULES, {name: getattr(self, name) for name in type(self).model_fields}))
         return self
 
 

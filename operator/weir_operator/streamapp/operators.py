@@ -89,12 +89,6 @@ class Operator(Section):
     `taskmanager.memory.managed.size` or `.fraction` of `flink.config`, otherwise to Flink's share
     in the operator's smallest pool. Format: memory quantity."""
 
-    parallelism_argument: str | None = Field(
-        default=None, min_length=1, max_length=128, examples=["--parse"]
-    )
-    """Program argument for the operator's parallelism; Weir writes the number after it. If unset,
-    defaults to `--weir.parallelism.` and the operator's name."""
-
     fixed: Replicas | None = Field(
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 1}]
     )

@@ -9,8 +9,7 @@ that a vertex is in one operator, which costs the API server's estimator too muc
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from weir_operator.streamapp.flink import Flink
@@ -189,20 +188,6 @@ class _Named(Protocol):
     def name(self) -> str: ...
 
 
-def judge(sections: Mapping[str, object]) -> list[Mistake]:
-    """Return what the checks find whose sections are all given.
-
-    Args:
-        sections: Sections of the spec that are right in themselves, by their Python names.
-    """
-    mistakes: list[Mistake] = []
-    for rule in _RULES:
-        needed = inspect.signature(rule).parameters
-        if needed.keys() <= sections.keys():
-            mistakes += rule(**{name: sections[name] for name in needed})
-    return mistakes
-
-
 def each_name_once(
     node_pools: Sequence[NodePool], operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
@@ -369,7 +354,7 @@ def tuning_is_slower_than_deciding(
         )
 
 
-_RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
+RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     each_name_once,
     each_vertex_once,
     each_window_once,

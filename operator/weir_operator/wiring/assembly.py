@@ -74,7 +74,6 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
     Raises:
         PermanentError: There are more arguments for a SQL script, which takes none.
     """
-    operators = world.operators(app)
     entry_class, arguments = _program(app.spec.flink.job, beside)
     if extra and entry_class == scripts.SQL:
         raise PermanentError(
@@ -84,8 +83,7 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
         entry_class=entry_class,
         arguments=(*arguments, *extra),
         parallelism_arguments={
-            each.name: each.parallelism_argument or f"--weir.parallelism.{each.name}"
-            for each in operators
+            name: f"--weir.parallelism.{name}" for name in world.operator_names(app)
         },
         max_parallelism=app.spec.flink.max_parallelism,
         whole_job=None if app.spec.operators else world.WHOLE_JOB,
