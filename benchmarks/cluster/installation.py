@@ -29,9 +29,7 @@ async def apply_definition(api: KubernetesApi) -> None:
     await api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
 
 
-def install_chart(
-    namespace: str, *, watched: str, values: Mapping[str, Any], helm: str | Path = "helm"
-) -> None:
+def install_chart(namespace: str, *, watched: str, values: Mapping[str, Any]) -> None:
     """Install the chart without the definition, and wait until its controller is ready."""
     repository, _, tag = IMAGE.rpartition(":")
     given = {
@@ -48,7 +46,6 @@ def install_chart(
             *("install", RELEASE, str(REPOSITORY / "helm/weir"), "-f", file.name),
             *("--create-namespace", "--wait", "--timeout", "3m"),
             namespace=namespace,
-            helm=helm,
         )
 
 

@@ -71,9 +71,7 @@ async def run_autoscaler(
 
 
 @asynccontextmanager
-async def run_program(
-    command: Sequence[str], folder: Path, *, grace: float = GRACE
-) -> AsyncIterator[Callable[[], None]]:
+async def run_program(command: Sequence[str], folder: Path) -> AsyncIterator[Callable[[], None]]:
     """Run a program until the block is left; give a check, which raises where it ended before."""
     identity = processes.spawn(
         [*command, "--configDir", str(folder)], environment={}, output=folder / "output.txt"
@@ -86,4 +84,4 @@ async def run_program(
     try:
         yield check
     finally:
-        await processes.end({folder: identity}, grace=grace)
+        await processes.end({folder: identity}, grace=GRACE)

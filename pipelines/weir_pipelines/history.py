@@ -84,8 +84,6 @@ def read_fitting_samples(
     store: Tables,
     partitions: Sequence[Partition],
     node_types: Collection[str],
-    *,
-    interval: int = INTERVAL,
 ) -> FittingSamples:
     """Return what was measured of one application, intervals without any operator left out.
 
@@ -93,7 +91,6 @@ def read_fitting_samples(
         store: Where the tables are.
         partitions: Its days.
         node_types: Names of the node types, `pool/size`.
-        interval: Seconds of one sample, a multiple of 60 of which a day has a whole number.
 
     Raises:
         InputError: A table cannot be read.
@@ -104,8 +101,8 @@ def read_fitting_samples(
     pools: set[str] = set()
     unsettled = False
     for partition in sorted(partitions):
-        arrivals = _read_day(store, ARRIVALS, _ARRIVALS, partition, interval)
-        work = _read_day(store, WORK, _WORK, partition, interval)
+        arrivals = _read_day(store, ARRIVALS, _ARRIVALS, partition)
+        work = _read_day(store, WORK, _WORK, partition)
         pools.update(work["pool"].unique().to_pylist())
         operators = _operators(arrivals, _served(work, types))
         response_times = _response_times(work)
@@ -116,8 +113,8 @@ def read_fitting_samples(
                 continue
             intervals.append(
                 IntervalSample(
-                    time=begin + interval,
-                    seconds=interval,
+                    time=begin + INTERVAL,
+                    seconds=INTERVAL,
                     operators=operators[begin],
                     response_time=response_times.get(begin, math.nan),
                     disturbed=before or unsettled,
@@ -158,7 +155,7 @@ class _Types:
 
 
 def _read_day(
-    store: Tables, table: ParquetTable, columns: Sequence[str], partition: Partition, interval: int
+    store: Tables, table: ParquetTable, columns: Sequence[str], partition: Partition
 ) -> pa.Table:
     """Return some columns of a day's rows, and the Unix seconds `begin` of each one's interval.
 
@@ -167,7 +164,7 @@ def _read_day(
     rows = pa.schema([arrow_schema(table).field(name) for name in columns]).empty_table()
     for file in store.paths(table, [partition]):  # one, or none
         rows = read_columns(file, columns)
-    begins = rows["minute"].to_numpy() // interval * interval
+    begins = rows["minute"].to_numpy() // INTERVAL * INTERVAL
     return rows.append_column("begin", pa.array(begins))
 
 

@@ -33,19 +33,18 @@ _EMBEDDED: Mapping[str, str] = {
 
 
 def open_session(
-    *, master: str = EMBEDDED, name: str = "weir", options: Mapping[str, str] | None = None
+    *, master: str = EMBEDDED, options: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Return a Spark session; the caller stops it.
 
     Args:
         master: As Spark has it: `local[*]`, or `k8s://https://kubernetes.default.svc`.
-        name: What Spark's own pages and pods call it.
         options: Spark's configuration, which wins over what is set here.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Spark says the same things about its platform at every start.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    builder = SparkSession.builder.master(master).appName(name)
+    builder = SparkSession.builder.master(master).appName("weir")
     settings = {**_ALWAYS, **(_EMBEDDED if master.startswith("local") else {}), **(options or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)

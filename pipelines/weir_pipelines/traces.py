@@ -30,12 +30,15 @@ class RebuiltTrace:
     """Share of the minutes that were filled in, in [0, 1]."""
 
 
+COMPLETE_ENOUGH = 0.5
+"""Completeness of a minute from which on its rate is used."""
+
+
 def read_arrival_trace(
     store: Tables,
     partitions: Sequence[Partition],
     operator: str,
     *,
-    completeness: float = 0.5,
     most_filled: float = 0.1,
 ) -> RebuiltTrace:
     """Return what arrived at an operator over some days, from the first minute to the last.
@@ -44,7 +47,6 @@ def read_arrival_trace(
         store: Where the tables are.
         partitions: Days of one application; one that is missing between them is not covered.
         operator: Whose arrivals.
-        completeness: Of a minute, from which on its rate is used.
         most_filled: Share of minutes that may be filled in.
 
     Raises:
@@ -60,7 +62,7 @@ def read_arrival_trace(
         table = read_columns(file, ("operator", "minute", "arrived", "completeness"))
         known.update(table["operator"].unique().to_pylist())
         chosen = table.filter(
-            (pc.field("operator") == operator) & (pc.field("completeness") >= completeness)
+            (pc.field("operator") == operator) & (pc.field("completeness") >= COMPLETE_ENOUGH)
         )
         slots = (chosen["minute"].to_numpy() - start) / 60
         rates[slots.astype(np.int64)] = chosen["arrived"].to_numpy()  # null becomes NaN

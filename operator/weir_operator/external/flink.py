@@ -44,8 +44,8 @@ class SubtaskCounters:
 class ExternalFlink(FlinkRest):
     """A client that sends nothing but GET."""
 
-    def __init__(self, base_url: str, *, timeout: float = 10.0) -> None:
-        super().__init__(base_url, timeout=timeout, guard=_refuse_changes)
+    def __init__(self, base_url: str) -> None:
+        super().__init__(base_url, timeout=10.0, guard=_refuse_changes)
 
     async def configuration(self) -> dict[str, str]:
         """Return the JobManager's configuration, without what Flink hides."""

@@ -41,13 +41,13 @@ def digest_of(jar: Path) -> str:
     return hashlib.sha256(jar.read_bytes()).hexdigest()
 
 
-def build_agent(folder: Path = JARS) -> Path:
+def build_agent() -> Path:
     """Build the agent with Maven, unless its jar is already made of these sources; return the jar.
 
     Raises:
         PermanentError: Maven is missing, or the build or one of the agent's tests fails.
     """
-    jar, stamp = folder / JAR, folder / _STAMP
+    jar, stamp = JARS / JAR, JARS / _STAMP
     digest = _digest()
     if jar.is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
         return jar
@@ -55,9 +55,9 @@ def build_agent(folder: Path = JARS) -> Path:
     if maven is None:
         raise PermanentError("No mvn on PATH: install Maven (on Debian maven)")
     [dist] = (flink_home() / "lib").glob("flink-dist-*.jar")
-    folder.mkdir(parents=True, exist_ok=True)
+    JARS.mkdir(parents=True, exist_ok=True)
     # A folder of its own: several tests may find the jar stale at once.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".agent-") as outputs:
+    with tempfile.TemporaryDirectory(dir=JARS, prefix=".agent-") as outputs:
         options = ["--quiet", "--batch-mode", f"-Dflink.dist={dist}", f"-Doutputs={outputs}"]
         try:
             built = subprocess.run(

@@ -240,14 +240,8 @@ def flink_environment(installation: Installation) -> Mapping[str, str]:
     }
 
 
-def render_log4j(log_file: Path, *, megabytes: int = 5, kept: int = 2) -> str:
-    """Return a log4j2 file that writes at most `(kept + 1) * megabytes` MB.
-
-    Args:
-        log_file: Where to write.
-        megabytes: Size at which a file is put aside.
-        kept: Older files that stay.
-    """
+def render_log4j(log_file: Path) -> str:
+    """Return a log4j2 file that writes into `log_file` and two older ones, at most 15 MB."""
     return f"""\
 rootLogger.level = INFO
 rootLogger.appenderRef.file.ref = File
@@ -260,9 +254,9 @@ appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1.}} - %m%n
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = {megabytes}MB
+appender.file.policies.size.size = 5MB
 appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = {kept}
+appender.file.strategy.max = 2
 """
 
 

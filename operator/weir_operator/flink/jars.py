@@ -205,14 +205,14 @@ def build_programs(folder: Path = JARS) -> Path:
     return build_jar(PROGRAMS, folder / "weir-programs.jar", resources=KEYS)
 
 
-def build_all(folder: Path = JARS) -> tuple[Path, ...]:
+def build_all() -> tuple[Path, ...]:
     """Build the repository's own jars: the helper, the example jobs, and one without the helper."""
     foreign = sorted((REPOSITORY / "examples/foreign").glob("*.java"))
     return (
-        build_jar([HELPER], folder / "weir.jar"),
-        build_programs(folder),
-        *(build_example(name, folder) for name in EXAMPLES),
-        build_jar(foreign, folder / "foreign.jar", entry_class="example.Foreign"),
+        build_jar([HELPER], JARS / "weir.jar"),
+        build_programs(),
+        *(build_example(name) for name in EXAMPLES),
+        build_jar(foreign, JARS / "foreign.jar", entry_class="example.Foreign"),
     )
 
 

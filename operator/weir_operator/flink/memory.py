@@ -190,15 +190,8 @@ def split_memory(configuration: Mapping[str, str]) -> MemorySplit:
     )
 
 
-def split_job_manager(
-    user: Mapping[str, str], *, process: int, field: str = JOB_MANAGER_MEMORY
-) -> JobManagerSplit:
-    """Return the split of a JobManager's memory.
-
-    Args:
-        user: The user's keys for Flink.
-        process: MiB of its container.
-        field: What an error calls the size.
+def split_job_manager(user: Mapping[str, str], *, process: int) -> JobManagerSplit:
+    """Return the split of a JobManager's memory, by the user's keys and MiB of its container.
 
     Raises:
         PermanentError: A key cannot be read, gives a second total, or no JobManager can run in so
@@ -216,7 +209,7 @@ def split_job_manager(
     if heap_of(process) < minimum:
         enough = _least(lambda mib: heap_of(mib) >= minimum, above=process)
         raise PermanentError(
-            f"{field}: expected at least {enough}Mi for a JobManager (including "
+            f"{JOB_MANAGER_MEMORY}: expected at least {enough}Mi for a JobManager (including "
             f"{metaspace // _MIB} MiB of metaspace and {MIN_JOB_MANAGER_HEAP} of "
             f"heap), got {process}Mi; raise it"
         )

@@ -2,7 +2,7 @@
 
 Knows nothing of replicas or queues. Response time is source to sink over the slowest path
 (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 3); rates spread with the edges'
-selectivities, and where capacities are given no operator passes on more than it can process.
+selectivities.
 
 Longest paths are found by dynamic programming in topological order. `paths` lists them all and is
 for small graphs: a chain of n diamonds has 2^n.
@@ -172,15 +172,8 @@ class Dataflow:
             through[name] = behind[name] + onward[name]
         return through
 
-    def spread_rates(
-        self, source_rates: Mapping[str, float], capacities: Mapping[str, float] | None = None
-    ) -> dict[str, float]:
-        """Return the records/s that arrive at each operator.
-
-        Args:
-            source_rates: Records/s at each source.
-            capacities: Records/s each operator can process at most; an operator passes on no more
-                than that. `None` passes on everything.
+    def spread_rates(self, source_rates: Mapping[str, float]) -> dict[str, float]:
+        """Return the records/s that arrive at each operator, by those at each source.
 
         Raises:
             DataflowError: A source has no rate.
@@ -194,10 +187,7 @@ class Dataflow:
             if not feeding:
                 rates[name] = source_rates[name]
                 continue
-            rates[name] = sum(
-                _passed_on(rates[edge.source], edge.source, capacities) * edge.selectivity
-                for edge in feeding
-            )
+            rates[name] = sum(rates[edge.source] * edge.selectivity for edge in feeding)
         return rates
 
     def _longest_from(self, lengths: Mapping[str, float]) -> dict[str, float]:
@@ -207,10 +197,6 @@ class Dataflow:
             onward = (reached[edge.target] for edge in self.out_of(name))
             reached[name] = lengths[name] + max(onward, default=0.0)
         return reached
-
-
-def _passed_on(rate: float, operator: str, capacities: Mapping[str, float] | None) -> float:
-    return rate if capacities is None else min(rate, capacities[operator])
 
 
 def _refuse_doubles(what: str, names: tuple[str, ...]) -> None:

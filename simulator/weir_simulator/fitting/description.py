@@ -38,7 +38,6 @@ def describe_experiment(
     slot: float,
     weights: CostWeights,
     policy: PolicyChoice,
-    budgets: Mapping[str, float],
 ) -> Experiment:
     """Return the experiment.
 
@@ -50,7 +49,6 @@ def describe_experiment(
         slot: Seconds.
         weights: How much each part of the cost matters.
         policy: Which one scales.
-        budgets: Seconds by operator.
 
     Raises:
         FitError: No operator is scaled, or one gets records both from a scaled operator and
@@ -74,7 +72,6 @@ def describe_experiment(
             network_time=models[name].network_time
             + (calibration.unmodelled_latency.value if name in graph.sources else 0.0),
             pools=_limit_pools(models[name], types),
-            budget=budgets.get(name),
         )
         for name in graph.operators
     )

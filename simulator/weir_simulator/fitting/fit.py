@@ -23,7 +23,7 @@ from weir_simulator.fitting.cleaning import Cleaned, clean
 from weir_simulator.fitting.description import common_rates, contract, describe_experiment
 from weir_simulator.fitting.estimate import Estimate, estimate_mean
 from weir_simulator.fitting.flow import ArrivalTrace, fit_flow, trace_arrivals
-from weir_simulator.fitting.quality import TOLERANCE, Quality, judge_fit, split_blocks
+from weir_simulator.fitting.quality import Quality, judge_fit, split_blocks
 from weir_simulator.fitting.samples import ChangeSample, IntervalSample, Samples
 from weir_simulator.fitting.service import fit_services, fit_sharing
 from weir_simulator.fitting.structure import Structure
@@ -73,7 +73,6 @@ class Fit:
         trace: Path,
         weights: CostWeights | None = None,
         policy: PolicyChoice | None = None,
-        budgets: Mapping[str, float] | None = None,
     ) -> Experiment:
         """Return the job as an experiment, ready to be simulated and tuned.
 
@@ -82,7 +81,6 @@ class Fit:
             trace: Where `rates` were written with `write_trace`; it is not opened here.
             weights: `None` is the experiment's default.
             policy: `None` is the experiment's default.
-            budgets: Seconds by operator; who is left out gets a share of the objective.
 
         Raises:
             BadFitError: The fit is not good.
@@ -98,7 +96,6 @@ class Fit:
             slot=self.slot,
             weights=weights or CostWeights(),
             policy=policy or PolicyChoice(name="planner"),
-            budgets=budgets or {},
         )
 
     @property
@@ -121,7 +118,6 @@ def fit(
     structure: Structure,
     *,
     slot: float,
-    tolerance: float = TOLERANCE,
 ) -> Fit:
     """Fit a job to what was measured of it.
 
@@ -129,8 +125,6 @@ def fit(
         samples: Of one job whose work has not changed meanwhile (see `drift`).
         structure: The job as specified.
         slot: Seconds between two decisions in the experiment.
-        tolerance: Median error of the held-out hours, and its standard error, up to which the fit
-            is good.
 
     Raises:
         TooFewSamplesError: There are fewer intervals, or an operator was hardly measured.
@@ -146,7 +140,7 @@ def fit(
         )
     fitted, held_out, block = split_blocks(intervals)
     judged = calibrate(fitted, (), structure)
-    quality = judge_fit(judged, held_out, block=block, tolerance=tolerance)
+    quality = judge_fit(judged, held_out, block=block)
     graph = contract(structure)
     arrivals = {name: trace_arrivals(intervals, name, slot=slot) for name in graph.sources}
     if unknown := sorted(name for name, trace in arrivals.items() if trace is None):

@@ -75,16 +75,6 @@ def test_rates_spread_with_the_selectivities():
     }
 
 
-def test_an_operator_at_its_capacity_passes_on_no_more():
-    capacities = dict.fromkeys(FORK.operators, math.inf) | {"count": 80.0}
-
-    rates = FORK.spread_rates({"source": 100.0}, capacities)
-
-    assert rates["count"] == 200.0
-    assert rates["archive"] == 80.0
-    assert rates["alert"] == pytest.approx(50.0 + 8.0)
-
-
 def test_what_leads_to_a_sink_is_its_own_dataflow():
     part = FORK.leading_to("archive")
 

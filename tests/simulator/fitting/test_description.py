@@ -57,7 +57,6 @@ def describe(calibration, objective=OBJECTIVE):
         slot=60.0,
         weights=CostWeights(),
         policy=PolicyChoice(name="queueing"),
-        budgets={},
     )
 
 

@@ -77,13 +77,11 @@ def test_the_fit_is_an_experiment_that_runs(chain, tmp_path):
         objective=Objective(response_time=0.2),
         trace=tmp_path / "rates.txt",
         weights=CostWeights(violation=0.5),
-        budgets={"sum": 0.08},
     )
     result = simulate(experiment, seed=1, policy="queueing")
 
     assert result.slots == fitted.rates.size == 80
     assert [each.name for each in experiment.operators] == ["match", "sum"]
-    assert [each.budget for each in experiment.operators] == [None, 0.08]
     assert experiment.operators[0].aggregation is Aggregation.AVERAGE
     assert experiment.weights.violation == 0.5
     assert result.violations < 20

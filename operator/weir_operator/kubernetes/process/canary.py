@@ -31,22 +31,18 @@ INTRODUCTION = "None: a canary with which Weir tests its watch"
 """What `kubectl get streamapps` says of it, which lists it among the others."""
 
 
+EVERY = 30.0
+"""Seconds between two writings."""
+
+
 class Canary:
     """Writes to the canary, and hears it from the watch."""
 
-    def __init__(self, api: ObjectApi, key: Key, *, clock: Clock, every: float = 30.0) -> None:
-        """Take a place for the canary.
-
-        Args:
-            api: The API server.
-            key: Which StreamApp it is.
-            clock: A `BootClock`.
-            every: Seconds between two writings.
-        """
+    def __init__(self, api: ObjectApi, key: Key, *, clock: Clock) -> None:
+        """Take a place for the canary."""
         self._api = api
         self._key = key
         self._clock = clock
-        self._every = every
         self._written: dict[str, float] = {}  # writings that were not heard yet, and when
         self._heard = clock.now()
         self._told = ""
@@ -80,7 +76,7 @@ class Canary:
                 if str(error) != self._told:
                     log.warning("canary not written", failure=str(error))
                 self._told = str(error)
-            await self._clock.sleep(self._every)
+            await self._clock.sleep(EVERY)
 
     async def beat(self) -> None:
         """Write once.

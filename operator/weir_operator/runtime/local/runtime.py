@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -37,7 +37,6 @@ class LocalRuntime:
         *,
         app: AppFolder,
         lock: AppLock | None,
-        now: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._job_jar = str(settings.job_jar)
@@ -45,7 +44,7 @@ class LocalRuntime:
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
-        self._task_managers = LocalTaskManagers(settings, app, now=now)
+        self._task_managers = LocalTaskManagers(settings, app, now=time.time)
         # One change at a time: numbers, folders and ports are read and then written.
         self._changing = asyncio.Lock()
 
@@ -55,7 +54,6 @@ class LocalRuntime:
         settings: LocalSettings,
         *,
         lock: AppLock | None = None,
-        now: Callable[[], float] = time.time,
     ) -> Self:
         """Open the StreamApp: adopt what an earlier Weir left, end what has no valid record.
 
@@ -63,7 +61,6 @@ class LocalRuntime:
             settings: What to run and where.
             lock: The right to manage the StreamApp, which its holder releases; `None` takes it,
                 and releases it at the end.
-            now: Unix time in seconds.
 
         Raises:
             AlreadySteeredError: Another Weir manages it.
@@ -73,7 +70,7 @@ class LocalRuntime:
         app.create()
         own = AppLock(app.lock, app=settings.app) if lock is None else None
         try:
-            runtime = cls(settings, app=app, lock=own, now=now)
+            runtime = cls(settings, app=app, lock=own)
             await runtime._adopt()
         except BaseException:
             if own is not None:
