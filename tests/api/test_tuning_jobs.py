@@ -141,14 +141,3 @@ async def test_a_job_is_made_followed_and_removed_with_the_charts_rights(kube, t
     assert work.body["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
     volumes = job["spec"]["template"]["spec"]["volumes"]
     assert {"weir-work", "tmp"} == {each["name"] for each in volumes}
-
-
-async def test_a_cancelled_tuning_leaves_no_job(kube, tuner_of):
-    tuning = asyncio.create_task(tuner_of("").tune(a_request(), name="v1"))
-    path, _ = await the_job(kube)
-
-    tuning.cancel()
-    await asyncio.wait({tuning})
-
-    assert tuning.cancelled()
-    assert (await kube.get(path)).body["items"] == []
