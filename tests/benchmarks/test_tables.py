@@ -25,10 +25,6 @@ def a_result(**fields):
     return {**values, **fields}
 
 
-def test_the_committed_pages_are_what_the_results_say():
-    assert tables.main(["--check"]) == 0
-
-
 def test_a_page_that_differs_and_one_of_no_result_fail_and_are_written_anew(tmp_path, capsys):
     results, pages = tmp_path / "results", tmp_path / "pages"
     results.mkdir()

@@ -21,12 +21,6 @@ def references(monkeypatch):
     sys.modules.pop("references", None)
 
 
-def test_no_page_is_stale(references, capsys):
-    code = references.main(["--check"])
-
-    assert (code, capsys.readouterr().out) == (0, "")
-
-
 def test_a_stale_page_is_named_with_its_remedy(references, tmp_path, monkeypatch, capsys):
     page = tmp_path / "streamapp.md"
     page.write_text("of yesterday")
