@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from typing import Self
 from unittest.mock import patch
 
@@ -65,9 +64,7 @@ def chain(pipeline: Experiment) -> Experiment:
     )
 
 
-def time_tuning(
-    experiment: Experiment, *, workers: int = 2, clock: Callable[[], float] = time.monotonic
-) -> float:
+def time_tuning(experiment: Experiment) -> float:
     """Return the seconds of a whole tuning, final comparison included, on warm processes."""
     began: list[float] = []
 
@@ -80,15 +77,13 @@ def time_tuning(
             short = SimulationRun(point=naive_tuning(experiment), slots=1, seed=0)
             # All wait for work, and the first run takes long enough for each to get one.
             self.evaluate([short] * self._count, should_stop=never)
-            began.append(clock())
+            began.append(time.monotonic())
             return self
 
-    order = TuningRequest(
-        experiment=experiment, evaluations=EVALUATIONS, slots=SLOTS, workers=workers
-    )
+    order = TuningRequest(experiment=experiment, evaluations=EVALUATIONS, slots=SLOTS, workers=2)
     with patch("weir_simulator.tuning.tune.Workers", WarmWorkers):
         tune(order)
-    return clock() - began[0]
+    return time.monotonic() - began[0]
 
 
 def _linger() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import benchmarks.policies.tune
 from benchmarks.papers.applications import applications
 from benchmarks.papers.reproduce_am import (
     JUDGED_ON,
@@ -13,11 +12,7 @@ from benchmarks.papers.reproduce_am import (
     Judged,
     summarise,
 )
-from benchmarks.policies.tune import time_tuning
-from tests.simulator.builders import an_experiment
 from weir_policies.application_manager.search import protocol
-from weir_simulator.tuning import evaluation, workers
-from weir_simulator.tuning.tune import JUDGING_SEEDS
 
 
 def a_case(**fields):
@@ -76,27 +71,6 @@ def test_a_naive_baseline_that_breaks_the_limits_is_no_fair_price():
     ]
 
     assert (fair.value, fair.unit) == (2, "of 2")
-
-
-def test_what_is_timed_is_every_simulation_of_a_tuning_as_shipped_but_the_warming_up(monkeypatch):
-    simulated = []
-
-    def evaluate(experiment, trace, run):
-        simulated.append(run)
-        return evaluation.evaluate(experiment, trace, run)
-
-    monkeypatch.setattr(workers, "evaluate", evaluate)
-    monkeypatch.setattr(benchmarks.policies.tune, "EVALUATIONS", 4)
-    monkeypatch.setattr(benchmarks.policies.tune, "SLOTS", 10)
-
-    timed = time_tuning(
-        an_experiment(policy={"name": "hold"}, world={"noise": 0.01}),
-        workers=1,
-        clock=lambda: float(len(simulated)),
-    )
-
-    assert timed == len(simulated) - 1
-    assert len({run.seed for run in simulated[1:]}) == 1 + JUDGING_SEEDS
 
 
 def test_no_slot_that_judges_was_tuned_on():
