@@ -86,6 +86,9 @@ class OperatorModel:
     key_groups: int | None = None
     """Max parallelism M of a keyed operator: the worst of p replicas carries ceil(M/p)/M of the
     records. `None` shares without that rounding."""
+    hot_share: float = 0.0
+    """Part of the records that one replica gets beyond its key groups, however many there are,
+    because many records share a key; measured. Only the worst replica is predicted with it."""
     network_time: float = 0.0
     """Seconds per record spent in buffers and on the wire before the operator; measured."""
 

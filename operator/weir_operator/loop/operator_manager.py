@@ -27,6 +27,7 @@ from weir_policies.model.estimation import (
     ServiceMeasurement,
     believe,
     believed_network_time,
+    learn_hot_share,
     learn_network_time,
     learn_services,
     without_network,
@@ -191,13 +192,17 @@ class ObservedOperator:
                 if replica.served > 0
             ],
         )
+        belief = learn_hot_share(
+            belief, [each.served for each in measurement.replicas], self._specified
+        )
         believed = believe(belief, self._specified, given=self.given)
         [(predicted, busiest)] = predict_few(without_network(believed), [deployment], passing)
         self._belief = learn_network_time(
             belief,
             response_time=measurement.response_time,
             predicted=predicted,
-            utilisation=busiest,
+            # The prediction is of an even share, and the replica of a hot key is busier.
+            utilisation=max(busiest, *measurement.utilisation) if believed.hot_share else busiest,
         )
         # Nothing else of the model changes with the network time.
         self._believed = replace(

@@ -345,6 +345,7 @@ def fill_queue(view: View, o: int, model: OperatorModel) -> None:
         model.service_scv,
         model.arrival_scv,
         model.network_time,
+        model.hot_share,
         *kept,
         model.max_replicas,
         SHARING_CODES[model.sharing],

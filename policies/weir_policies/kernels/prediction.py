@@ -94,7 +94,9 @@ def share_of(
         groups = view.model[o].key_groups
         if view.model[o].keyed == 0 or groups == NO_LIMIT:
             return 1 / size
-        return (groups + size - 1) // size / groups
+        even = (groups + size - 1) // size / groups
+        hot = view.model[o].hot_share if view.model[o].aggregation == WORST else 0.0
+        return hot + (1 - hot) * even
     if view.model[o].sharing == BY_LOAD and level < np.inf:
         if rate == 0:
             return 1 / size

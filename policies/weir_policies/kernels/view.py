@@ -71,6 +71,7 @@ class Model:
     service_scv: float
     arrival_scv: float
     network_time: float
+    hot_share: float
     top_cost: float
     """The most that the operator could cost per hour."""
     weight_violation: float

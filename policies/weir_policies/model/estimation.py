@@ -1,7 +1,7 @@
-"""Estimates an operator's service times, speedups and network time from measured intervals.
+"""Estimates an operator's service times, speedups, hot key and network time from intervals.
 
-Three things are learned: the moments of the service time per node type, from them the speedups that
-are not given, and the network time.
+Four things are learned: the moments of the service time per node type, from them the speedups that
+are not given, the part of the records that one key brings, and the network time.
 
 - Means of a node type are pooled by records. Old records fade: no more than `MEMORY` count beside
   a new interval, so that a job whose work per record changes is followed.
@@ -13,6 +13,9 @@ are not given, and the network time.
   queues are short; a busy operator would mix errors of the queueing model into it. Less is believed
   at once, more slowly: the records of a calm interval may still have waited in an earlier backlog,
   and seconds of that, taken for the wire's, would put every objective out of reach.
+- How unevenly keys share the records is seen in the rates of the replicas. The most that one has
+  beyond its key groups stays with one replica, however many there are. Less than `HOT` is the
+  chance of many keys, and is left out.
 
 The measured variability is that within intervals; a mean that drifts is no variability.
 """
@@ -36,6 +39,8 @@ CALM = 0.5
 """Utilisation below which the network time is learned."""
 SLOWLY = 0.1
 """Weight of a new interval that raises the network time, once there were ten."""
+HOT = 0.1
+"""Part of the records from which a key, or a few on one replica, matter."""
 VERSION = 1
 
 
@@ -74,6 +79,8 @@ class OperatorBelief:
     """Seconds in buffers and on the wire before the operator."""
     calm_intervals: int = 0
     """Intervals that the network time was learned from."""
+    hot_share: float = 0.0
+    """As in `OperatorModel`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, for `from_dict`."""
@@ -89,6 +96,7 @@ class OperatorBelief:
             },
             "network_time": self.network_time,
             "calm_intervals": self.calm_intervals,
+            "hot_share": self.hot_share,
         }
 
     @classmethod
@@ -112,6 +120,7 @@ class OperatorBelief:
             services=services,
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
+            hot_share=state["hot_share"],
         )
 
 
@@ -124,6 +133,24 @@ def learn_services(
         if measured.records > 0 and measured.mean > 0:
             learned[measured.node_type] = _pool(learned.get(measured.node_type), measured)
     return replace(belief, services=learned)
+
+
+def learn_hot_share(
+    belief: OperatorBelief, records: Sequence[float], model: OperatorModel
+) -> OperatorBelief:
+    """Return the belief with how unevenly an interval's records came; one replica says nothing.
+
+    Args:
+        belief: What was learned before.
+        records: Records that came to each replica; NaN anywhere teaches nothing.
+        model: Says whether records come by key.
+    """
+    taken, size = sum(records), len(records)
+    if model.key_groups is None or size < 2 or not taken >= ENOUGH_RECORDS:
+        return belief
+    even = math.ceil(model.key_groups / size) / model.key_groups
+    hot = max(max(records) / taken - even, 0.0) / (1 - even)
+    return replace(belief, hot_share=hot if hot >= HOT else 0.0)
 
 
 def without_network(believed: OperatorModel) -> OperatorModel:
@@ -193,6 +220,7 @@ def believe(
         node_types=node_types,
         service_mean=mean,
         service_scv=scv,
+        hot_share=0.0 if model.key_groups is None else belief.hot_share,
         network_time=believed_network_time(belief, model),
     )
 

@@ -3,13 +3,16 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from tests.operator.metrics.builders import Load, a_window
+from tests.operator.metrics.builders import Load, a_window, changed
 from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.runtime.protocol import Replica
+from weir_policies import registry
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Sharing
@@ -195,6 +198,57 @@ def test_the_sharing_rule_follows_the_edges(edges, sharing, key_groups):
 
     assert manager.model.sharing is sharing
     assert manager.model.key_groups == key_groups
+
+
+def test_a_hot_key_is_believed_and_the_policy_adds_what_helps_until_no_replica_does():
+    """A key brings 40 % of the records, and its replica alone is saturated."""
+    pool = replace(WIDE, pool_limit=7)
+    model = replace(a_model(node_types=(pool,), max_replicas=8), service_mean=math.nan)
+    manager = OperatorManager(
+        model=model,
+        given=[pool.name],
+        policy=registry.build("queueing", rng=np.random.default_rng(0)),
+        fixed=None,
+    )
+    manager.note_edges(keyed=True, balanced=False, sharing=None, key_groups=128)
+
+    def decided(rate, shares):
+        placed = [PlacedReplica(tm_id=f"m{i}", node_type=pool.name) for i in range(len(shares))]
+        source = PlacedReplica(tm_id="s", node_type=pool.name)
+        layout = JobLayout(
+            job_id="job1",
+            operators={
+                "source": OperatorLayout(replicas=(source,), upstream=()),
+                "match": OperatorLayout(replicas=tuple(placed), upstream=("source",)),
+            },
+        )
+        load = Load(rate=rate, busy=0.9, service_mean=0.0035, service_scv=0.1)
+
+        def reshare(series):
+            share = shares[int(series.labels["tm_id"].removeprefix("m"))] * len(shares)
+            counted = (names.RECORDS_IN, names.SERVICE_N, names.SERVICE_US, names.SERVICE_US2)
+            times = share if series.name in counted else 1.0
+            return replace(series, values=tuple(value * times for value in series.values))
+
+        window = changed(
+            a_window(layout, {"source": Load(rate=rate, back_pressure=0.35), "match": load}),
+            reshare,
+            where=lambda each: each.labels.get("weir_operator") == "match",
+        )
+        observation = observed(
+            manager,
+            measure(window, layout).operators["match"],
+            replicas=[a_replica(each.tm_id, "1") for each in placed],
+            deployment=Deployment((len(shares),)),
+        )
+        return manager.propose(observation).decision
+
+    more = decided(390, [0.7, 0.3])
+    most = decided(590, [0.49, *[0.51 / 6] * 6])
+
+    assert more.target.size > 2
+    assert most.target.size <= 7
+    assert "no deployment carries" in most.reason
 
 
 def test_the_policy_learns_what_was_enacted_beside_what_was_proposed():

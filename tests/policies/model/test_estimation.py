@@ -12,6 +12,7 @@ from weir_policies.model.estimation import (
     ServiceMeasurement,
     believe,
     estimate_speedups,
+    learn_hot_share,
     learn_network_time,
     learn_services,
     without_network,
@@ -191,6 +192,38 @@ def test_an_unknown_response_time_teaches_nothing():
     belief = learn(OperatorBelief(), model=a_model(), rate=60.0)
 
     assert belief == OperatorBelief()
+
+
+KEYED = a_model(keyed=True, key_groups=128)
+
+
+def test_the_part_that_a_hot_key_brings_is_seen_in_the_shares_of_the_replicas():
+    belief = learn_hot_share(OperatorBelief(), [700.0, 300.0], KEYED)
+
+    assert believe(belief, KEYED, given=()).hot_share == pytest.approx(0.4)
+    # On three replicas, 43 of 128 key groups are the even share of the fullest.
+    spread = learn_hot_share(belief, [43.0, 43.0, 42.0], KEYED)
+    assert believe(spread, KEYED, given=()).hot_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("records", "model"),
+    [
+        ([1000.0], KEYED),
+        ([9.0, 1.0], KEYED),
+        ([math.nan, 1000.0], KEYED),
+        ([900.0, 100.0], a_model()),
+    ],
+    ids=["one replica", "few records", "not known", "no keys"],
+)
+def test_shares_that_say_nothing_of_keys_teach_nothing(records, model):
+    known = OperatorBelief(hot_share=0.3)
+
+    assert learn_hot_share(known, records, model) == known
+
+
+def test_many_keys_are_not_hot_by_chance():
+    assert learn_hot_share(OperatorBelief(), [530.0, 470.0], KEYED).hot_share == 0.0
 
 
 def test_a_belief_survives_storage_as_json():

@@ -66,6 +66,15 @@ def test_the_worst_of_p_keyed_replicas_carries_the_most_key_groups(replicas, wor
     assert utilisation[0] == pytest.approx(60.0 * worst * 0.01)
 
 
+@pytest.mark.parametrize(("replicas", "worst"), [(1, 1.0), (2, 0.7), (8, 0.475)])
+def test_a_hot_key_stays_with_one_replica_however_many_there_are(replicas, worst):
+    model = a_model(keyed=True, key_groups=128, hot_share=0.4)
+
+    utilisation = predict_utilisation(model, np.array([[0, replicas, 0]]), 60.0)
+
+    assert utilisation[0] == pytest.approx(60.0 * worst * 0.01)
+
+
 def test_key_groups_leave_some_replicas_with_less_than_the_average():
     keys = a_model(keyed=True, key_groups=4, aggregation=Aggregation.AVERAGE)
     three = np.array([[0, 3, 0]])
