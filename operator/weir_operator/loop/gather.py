@@ -193,12 +193,12 @@ def measure_job(
         run_since: Unix time since when the present run processes records; what its replicas did
             before (restoring, working off the gap's first moment) does not tell how they serve.
         settled: Whether the run is old enough to be judged; before, samples are naturally few.
-        previous: The last measurement judged.
+        previous: The last measurement.
         now: Unix seconds.
         set_by: Seconds by which the clock was set in the interval.
         quality: Where the gate draws its lines.
     """
-    measured = measure(_cut(window, run_since), layout)
+    measured = measure(_cut(window, run_since), layout, previous)
     if not settled:
         return measured, ()
     return measured, judge(measured, previous, layout, now, quality, set_by=set_by)

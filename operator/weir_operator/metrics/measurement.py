@@ -38,18 +38,23 @@ __all__ = [
 ]
 
 
-def measure(window: Window, layout: JobLayout) -> AppMeasurement:
+def measure(
+    window: Window, layout: JobLayout, previous: AppMeasurement | None = None
+) -> AppMeasurement:
     """Measure one run of a job.
 
     Args:
         window: Samples of the StreamApp; those of other runs in it are ignored.
         layout: The run that is measured, and who serves what in it.
+        previous: What was measured last, of this run or of one before: what waits at a source may
+            have arrived then.
 
     Returns:
         Every operator and replica of the layout, NaN for what the window does not show.
     """
     series = job_series(window, layout)
-    operators = measure_operators(layout, series)
+    arrivals = {} if previous is None else previous.arrivals
+    operators = measure_operators(layout, series, window, arrivals)
     missed = Flow(
         layout=layout,
         service_means={name: each.service_mean for name, each in operators.items()},
@@ -91,7 +96,7 @@ def _job_value(job: Scope, name: str) -> float:
     return math.nan if value < 0 else value
 
 
-_STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N}
+_STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N, names.AGE_N: names.TASK_AGE_N}
 """What the agent reports where there is no helper."""
 
 

@@ -49,6 +49,9 @@ TASK_SERVICE_US2 = f"{TASK}weir_service_us2_sum"
 """The agent's, of records that it timed, which need not be all."""
 TASK_OTHER_US = f"{TASK}weir_other_us_sum"
 """The agent's, of work that belongs to no record: watermarks, timers."""
+TASK_AGE_N = f"{TASK}weir_age_n"
+TASK_AGE_US = f"{TASK}weir_age_us_sum"
+"""The agent's: records that a task took in, and their age by the latency markers among them."""
 AGE_N = f"{OPERATOR}weir_age_n"
 AGE_US = f"{OPERATOR}weir_age_us_sum"
 """Age of records, since their event time, when the operator took them in."""
@@ -81,6 +84,8 @@ NAMES = frozenset(
         TASK_SERVICE_US,
         TASK_SERVICE_US2,
         TASK_OTHER_US,
+        TASK_AGE_N,
+        TASK_AGE_US,
         AGE_N,
         AGE_US,
         LATENCY_N,

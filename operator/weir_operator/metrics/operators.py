@@ -1,9 +1,16 @@
-"""Every operator of the dataflow, from its replicas and its neighbours."""
+"""Every operator of the dataflow, from its replicas and its neighbours.
+
+How long records waited at a source is not said by any metric. The records that wait are the last
+that arrived, so the one that is read next came when what arrived since then was as much as waits
+now. Little's law, the backlog over the rate at which it is read, would be the wait of a record that
+comes now: in a backlog that grows much more, and in one that is worked off less. It stands in for
+the time before the first measurement.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from weir_operator.metrics import names
 from weir_operator.metrics.layout import JobLayout, OperatorLayout
@@ -19,11 +26,14 @@ from weir_operator.metrics.rates import (
 )
 from weir_operator.metrics.replica import measure_replica
 from weir_operator.metrics.scope import JobSeries, Scope
-from weir_operator.metrics.values import OperatorMeasurement, ReplicaMeasurement
+from weir_operator.metrics.source import Window
+from weir_operator.metrics.values import Arrivals, OperatorMeasurement, ReplicaMeasurement
 
 
-def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, OperatorMeasurement]:
-    """Measure every operator, in the order of the dataflow.
+def measure_operators(
+    layout: JobLayout, series: JobSeries, window: Window, before: Mapping[str, Arrivals]
+) -> dict[str, OperatorMeasurement]:
+    """Measure every operator, in the order of the dataflow; `before` arrived until the window.
 
     Sums over replicas are NaN where one of them is unknown: half of the traffic is not the
     traffic. Means and worst cases are taken over those that are known.
@@ -60,10 +70,16 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
         emitted=emitted,
     )
     service_means = {name: average for name, (average, _) in services.items()}
-    source_waits = {
-        name: _source_wait(() if operator.upstream else series.operators[name], processed[name])
-        for name, operator in layout.operators.items()
+    came = {
+        name: _add_arrivals(before.get(name, ()), window.start, arrivals[name])
+        for name in layout.sources
     }
+    source_waits = dict.fromkeys(layout.operators, 0.0)
+    for name in came:
+        pending = _mean_backlog(series.operators[name])
+        middle = (window.start + window.end) / 2
+        source_waits[name] = waited(pending, middle, came[name], read=processed[name])
+        came[name] = _reaching(came[name], middle - source_waits[name])
     flow = Flow(
         layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
     )
@@ -85,6 +101,7 @@ def measure_operators(layout: JobLayout, series: JobSeries) -> dict[str, Operato
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
             source_wait=source_waits[name],
+            arrivals=came.get(name, ()),
             upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
             splits=_splits(layout.operators[name], series.operators[name]),
         )
@@ -109,15 +126,50 @@ def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
     return _total(map(last_value, pending)), _total(map(slope, pending))
 
 
-def _source_wait(scopes: Sequence[Scope], read: float) -> float:
-    """Seconds that a record waits at a source, by Little's law; 0 where nobody knows.
+def _mean_backlog(scopes: Sequence[Scope]) -> float:
+    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+    return _total(map(mean_value, pending))
+
+
+MOST_ARRIVALS = 1000
+"""Rates of arrival that are kept of a source, so that one which is never caught up with cannot fill
+the memory."""
+
+
+def _add_arrivals(before: Arrivals, start: float, rate: float) -> Arrivals:
+    """Add what arrived since `start`; while nobody knows, as before."""
+    known = tuple(each for each in before if each[0] < start)
+    return known if math.isnan(rate) else (*known, (start, rate))[-MOST_ARRIVALS:]
+
+
+def _reaching(arrivals: Arrivals, since: float) -> Arrivals:
+    """Leave out what was over before a time."""
+    first = max((place for place, (start, _) in enumerate(arrivals) if start <= since), default=0)
+    return arrivals[first:]
+
+
+def waited(pending: float, now: float, arrivals: Arrivals, *, read: float) -> float:
+    """Return since when the oldest record that is pending has waited, s; 0 where nobody knows.
 
     Nor does a source that reads nothing say how long its records will wait: nothing comes out then,
     which is a violation by itself.
+
+    Args:
+        pending: Records; NaN where the source does not report them.
+        now: Unix time at which they were.
+        arrivals: What arrived before.
+        read: Records/s that the source reads.
     """
-    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
-    wait = ratio(_total(map(mean_value, pending)), read)
-    return wait if wait > 0 else 0.0
+    if not pending > 0:
+        return 0.0
+    until = now
+    for start, rate in reversed(arrivals):
+        if until > start:
+            came = rate * (until - start)
+            if came >= pending:
+                return now - until + pending / rate
+            pending, until = pending - came, start
+    return now - until + (pending / read if read > 0 else 0.0)
 
 
 def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:

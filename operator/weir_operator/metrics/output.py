@@ -12,9 +12,10 @@ Response times of operators come from the ages of records on the way. A record's
 an operator, minus its age when the operators before had finished it, is its wait in between
 (buffers and network included); with the service time, that is the operator's response time. Ages
 count from the event time, so nothing is subtracted behind a source: the first operator also
-includes the wait at the source, where records pile up if it is too slow. Sources stamp latency
-markers when they emit them, so a record is older than its marker by that wait, which is the records
-that are pending over the rate at which they are read (Little's law). Markers queue among the
+includes the wait at the source, where records pile up if it is too slow. Without the helper, the
+agent counts how old records are by the latency markers among them, and where there is no agent,
+Flink's own median of the last markers has to do. Sources stamp markers when they emit them, so a
+record is older than its marker by its wait at the source (`operators`). Markers queue among the
 records but bypass the functions, so a record is older, too, by the work done on it. These are
 differences of means over one window: exact in a steady state, and late by the time in between when
 the load changes. A source that does not say what is pending has no wait that can be seen.
@@ -71,26 +72,20 @@ class Flow:
         missed: dict[str, float] = {}
         for name in self.layout.order:
             fed = self.layout.operators[name].upstream
-            missed[name] = self.left_feeders(name, missed, self.source_waits) if fed else 0.0
+            missed[name] = self.left_feeders(name, missed) if fed else self.source_waits[name]
         return missed
 
-    def left_feeders(
-        self,
-        name: str,
-        entered: Mapping[str, float],
-        left_sources: Mapping[str, float] | None = None,
-    ) -> float:
+    def left_feeders(self, name: str, entered: Mapping[str, float]) -> float:
         """Return a time at which records left an operator's feeders, from that when they entered.
 
-        It is the mean over the feeders, by how much each gave out; `left_sources`, by default 0,
-        behind a source. One that gave out nothing, whose service nobody knows then, does not count
-        beside others.
+        It is the mean over the feeders, by how much each gave out. One that gave out nothing, whose
+        service nobody knows then, does not count beside others.
         """
+        operators = self.layout.operators
         left = {
-            feeder: entered[feeder] + self.service_means[feeder]
-            if self.layout.operators[feeder].upstream
-            else (left_sources or {}).get(feeder, 0.0)
-            for feeder in self.layout.operators[name].upstream
+            feeder: entered[feeder]
+            + (self.service_means[feeder] if operators[feeder].upstream else 0.0)
+            for feeder in operators[name].upstream
         }
         if len(left) > 1:
             giving = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0}
@@ -107,9 +102,11 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
     layout, missed = flow.layout, flow.missed_by_markers()
+    at_sources = dict.fromkeys(layout.sources, 0.0)
     kinds = (
-        {name: mean_age(own) for name, own in series.operators.items()},
-        {name: marker_age(own) + missed[name] for name, own in series.operators.items()},
+        {name: mean_age(own) for name, own in series.operators.items()} | at_sources,
+        {name: marker_age(own) + missed[name] for name, own in series.operators.items()}
+        | at_sources,
     )
     found = dict.fromkeys(layout.operators, NO_RESPONSE)
     for ages in kinds:
@@ -130,31 +127,37 @@ def mean_age(scopes: Sequence[Scope]) -> float:
 
     Where several functions of a chain report, the youngest age is that at the entry.
     """
-    counted: dict[str, list[tuple[float, float]]] = {}
+    return min(_counted_ages(scopes, names.AGE_N, names.AGE_US), default=math.nan)
+
+
+def _counted_ages(scopes: Sequence[Scope], n: str, us: str) -> list[float]:
+    """Mean age of records at each function that counts it, or task, seconds."""
+    counted: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for scope in scopes:
-        sums = {_place(series): series for series in scope.get(names.AGE_US, ())}
-        for series in scope.get(names.AGE_N, ()):
-            n = counter_rise(series).amount
-            us = counter_rise(sums.get(_place(series))).amount
-            if n > 0:
-                counted.setdefault(_function(series), []).append((n, us))
-    return min(
-        (
-            ratio(sum(us for _, us in pairs) * US, sum(n for n, _ in pairs))
-            for pairs in counted.values()
-        ),
-        default=math.nan,
-    )
+        sums = {_place(series): series for series in scope.get(us, ())}
+        for series in scope.get(n, ()):
+            records = counter_rise(series).amount
+            if records > 0:
+                age = counter_rise(sums.get(_place(series))).amount
+                counted.setdefault(_place(series), []).append((records, age))
+    return [
+        ratio(sum(age for _, age in pairs) * US, sum(records for records, _ in pairs))
+        for pairs in counted.values()
+    ]
 
 
 def marker_age(scopes: Sequence[Scope], pick: Callable[[list[float]], float] = min) -> float:
-    """Return the time of latency markers from the source, seconds: means of medians, by records.
+    """Return the time of latency markers from the source, seconds.
+
+    The agent counts it. Without the agent, it is the mean of Flink's medians, by records.
 
     Args:
         scopes: Series of all replicas of an operator.
         pick: Which of its functions is meant: the least age is that at its entry, the greatest that
             at its last function, which in an operator of several vertices lies far behind.
     """
+    if counted := _counted_ages(scopes, names.TASK_AGE_N, names.TASK_AGE_US):
+        return pick(counted)
     medians: dict[str, list[tuple[float, float]]] = {}
     for scope in scopes:
         taken = sum(counter_rise(each).amount for each in scope.get(names.RECORDS_IN, ()))

@@ -59,6 +59,10 @@ class ReplicaMeasurement:
         return self.span > 0
 
 
+Arrivals = tuple[tuple[float, float], ...]
+"""Rates of arrival, records/s, each with the Unix time since when it was so, oldest first."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorMeasurement:
     """One operator, all its replicas together."""
@@ -91,8 +95,10 @@ class OperatorMeasurement:
     backlog_growth: float
     """Records/s by which `backlog` grew."""
     source_wait: float
-    """Seconds that a record waits before a source reads it: the mean backlog over the rate at which
-    it is read. 0 where the source reports no backlog, and at other operators."""
+    """Seconds that records had waited when a source read them, mean. 0 where the source reports no
+    backlog, and at other operators."""
+    arrivals: Arrivals
+    """At a source, as far back as the oldest record that waits; empty at other operators."""
     upstream_backlog: float
     """Of the records that wait at sources upstream, how many will reach it; 0 at a source, NaN
     where one of those sources reports no backlog."""
@@ -146,3 +152,8 @@ class AppMeasurement:
     """Restarts of this run since it was submitted."""
     missing: tuple[str, ...]
     """Optional metrics that the job does not report, such as `match: weir_service_n`."""
+
+    @property
+    def arrivals(self) -> dict[str, Arrivals]:
+        """What arrived at each source so far."""
+        return {name: each.arrivals for name, each in self.operators.items() if each.arrivals}

@@ -30,7 +30,7 @@ class Load:
     age: float = 0.05
     """Seconds since the event time at its entry."""
     marker: float | None = None
-    """Seconds that latency markers say; `None` has no markers."""
+    """Seconds that latency markers say, to the agent where there is one; `None` has no markers."""
     queue: float = 3.0
     pending: float | None = None
     """Records pending at the start (a source); `None` reports none."""
@@ -172,7 +172,11 @@ def _replica_series(
         )
     if load.marker is not None:
         labels = function | {"quantile": "0.5", "source_id": "s"}
-        found.append(a_gauge(names.LATENCY_MARKER, labels, load.marker * 1e3, times))
+        if load.agent:
+            found.append(a_counter(names.TASK_AGE_N, task, taken, times))
+            found.append(a_counter(names.TASK_AGE_US, task, taken * load.marker * 1e6, times))
+        else:
+            found.append(a_gauge(names.LATENCY_MARKER, labels, load.marker * 1e3, times))
     if load.latency is not None:
         found += _latency_series(function, taken, load.latency, times)
     return found

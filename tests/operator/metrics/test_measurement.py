@@ -14,7 +14,9 @@ from tests.operator.metrics.builders import (
     is_of,
 )
 from weir_operator.metrics import names
+from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.operators import waited
 from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import ServiceFrom
 
@@ -262,14 +264,81 @@ def test_a_record_that_waits_at_the_source_is_late_though_markers_do_not_wait():
 
     measured = measure(a_window(layout, loads), layout)
 
-    # 1,000 records at the start and 19,000 after a minute, of which 500 are read each second.
-    wait = 10_000 / 500
+    # 10,000 records wait in the middle of the minute, and 800 arrive each second.
+    wait = 10_000 / 800
     work = (0.8 + 0.3 + 0.1) / 500
     assert measured.operators["gen"].source_wait == pytest.approx(wait)
     assert measured.end_to_end.mean == pytest.approx(wait + 0.060 + work)
     match, count = measured.operators["match"], measured.operators["count"]
     assert match.response_time == pytest.approx(wait + 0.020 + 0.8 / 500)
     assert count.response_time == pytest.approx(0.050 - 0.020 + 0.3 / 500)
+
+
+def test_records_have_waited_since_as_many_arrived_as_wait_now():
+    layout = a_layout()
+
+    def measured(start, previous, *, pending, growth):
+        loads = {
+            "gen": Load(rate=500, helper=False, pending=pending, pending_growth=growth),
+            "match": Load(rate=500, busy=0.8, helper=False, marker=0.020),
+            "count": Load(rate=500, busy=0.3, helper=False),
+            "out": Load(rate=500, busy=0.1, helper=False),
+        }
+        return measure(a_window(layout, loads, start=start, end=start + 60), layout, previous)
+
+    first = measured(1000, None, pending=0, growth=300)
+    second = measured(1060, first, pending=18_000, growth=300)
+    third = measured(1120, second, pending=36_000, growth=-400)
+
+    # 27,000 records of 800 a second wait in the middle, and 24,000 of them came in this minute.
+    assert second.operators["gen"].source_wait == pytest.approx(27_000 / 800)
+    # 24,000 wait; 3,000 of them came in 30 s at 100 a second, those before at 800.
+    assert third.operators["gen"].source_wait == pytest.approx(30 + 21_000 / 800)
+    # What came 56 s before 1150 is in the window that began at 1060.
+    assert [start for start, _ in third.operators["gen"].arrivals] == [1060, 1120]
+
+
+def test_what_came_before_the_first_measurement_has_waited_as_long_as_it_takes_to_read():
+    assert waited(1000, 60, ((0, 10),), read=100) == pytest.approx(60 + (1000 - 600) / 100)
+
+
+def test_a_job_of_one_operator_has_the_wait_at_its_source():
+    layout = JobLayout(
+        job_id="job1",
+        operators={
+            "gen": OperatorLayout(
+                replicas=(PlacedReplica(tm_id="app-gen-small-0", node_type="small/250m"),)
+            )
+        },
+    )
+    loads = {"gen": Load(rate=500, busy=0.5, helper=False, marker=0.020, pending=1000)}
+
+    measured = measure(a_window(layout, loads), layout)
+
+    assert measured.end_to_end.mean == pytest.approx(1000 / 500 + 0.020 + 0.001)
+
+
+def test_the_agent_counts_the_age_of_records_by_markers():
+    layout = a_layout(replicas={"match": 2})
+    loads = {name: Load(rate=100, helper=False, agent=True, marker=0.060) for name in STEADY}
+    loads["match"] = replace(loads["match"], marker=0.020)
+    hot = layout.operators["match"].replicas[0].tm_id
+
+    def reshare(series):
+        factor = {names.TASK_AGE_N: 1.4, names.TASK_AGE_US: 1.4 * 20}.get(series.name, 1.0)
+        if names.mangle(hot) != series.labels["tm_id"]:
+            factor = 0.6 if series.name in (names.TASK_AGE_N, names.TASK_AGE_US) else 1.0
+        return replace(series, values=tuple(value * factor for value in series.values))
+
+    window = changed(a_window(layout, loads), reshare, where=is_of("match"))
+
+    measured = measure(window, layout)
+
+    # 70 of 100 records take 400 ms to the hot replica, the others 20 ms to the other.
+    entered = 0.7 * 0.4 + 0.3 * 0.02
+    assert measured.operators["match"].response_time == pytest.approx(entered + 0.02)
+    assert measured.end_to_end.mean == pytest.approx(0.060 + 3 * 0.02)
+    assert "match: weir_age_n" not in measured.missing
 
 
 def test_a_replica_counts_in_the_time_of_markers_by_its_records():

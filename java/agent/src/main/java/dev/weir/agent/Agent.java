@@ -3,6 +3,7 @@ package dev.weir.agent;
 import dev.weir.agent.hooks.BufferHook;
 import dev.weir.agent.hooks.Hook;
 import dev.weir.agent.hooks.JobGraphHook;
+import dev.weir.agent.hooks.MarkerHook;
 import dev.weir.agent.hooks.RecordHook;
 import dev.weir.agent.hooks.SourcePollHook;
 import dev.weir.agent.hooks.SourceRecordHook;
@@ -14,7 +15,7 @@ import java.util.List;
 
 /**
  * {@code -javaagent:weir-agent.jar} in the JVMs of a Flink cluster: jobs that know nothing of Weir
- * are scaled operator by operator, and their service times measured.
+ * are scaled operator by operator, and the times of their records measured.
  *
  * <p>In the JobManager, {@link Rewriter} gives each future vertex slots and a parallelism of its own.
  * In TaskManagers, {@link Meter} times records. Both touch only jobs that are submitted with {@code
@@ -39,6 +40,7 @@ public final class Agent {
                 new TimerHook(),
                 new RecordHook(),
                 new WatermarkHook(),
+                new MarkerHook(),
                 new SourcePollHook(),
                 new SourceRecordHook(),
                 new BufferHook());

@@ -4,19 +4,26 @@ import java.util.Locale;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.streaming.api.graph.StreamConfig;
+import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.runtime.tasks.StreamTask;
 
 /**
- * The service times of one task, without the time that it waits for empty buffers. Written by the
- * task's thread alone, read by reporters.
+ * The service times of one task, without the time that it waits for empty buffers, and the age at
+ * which records reach it. Written by the task's thread alone, read by reporters.
  *
  * <p>A measurement takes some 80 ns. Tasks whose records take 8 us or more are timed at every record;
  * quicker ones as rarely as keeps the cost near 1 %, after gaps of random length, so that a pattern
- * in the stream is not met again and again. Gauges of the task, all of which rise from 0:
+ * in the stream is not met again and again.
+ *
+ * <p>Records bear no time at which they left their source, but latency markers that wait among them
+ * do. The records since the last marker count as old as the next: so a replica counts by its records,
+ * and what Flink keeps of markers, a median of the last ones, is not needed. Gauges of the task, all
+ * of which rise from 0:
  *
  * <pre>
  * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
  * weir_other_us_sum                   work that belongs to no record: watermarks, timers
+ * weir_age_n, _us_sum                 records that came before a marker, and their age by it
  * weir_agent_stepped_back             what the agent could not do in this JVM
  * </pre>
  */
@@ -38,6 +45,9 @@ public final class Meter {
     private double sumMicros;
     private double sumSquaredMicros;
     private long otherNanos;
+    private long sinceMarker;
+    private long agedCount;
+    private double agedMicros;
 
     Meter() {}
 
@@ -66,6 +76,8 @@ public final class Meter {
         }
         MetricGroup group = task.getEnvironment().getMetricGroup();
         group.gauge("weir_agent_stepped_back", (Gauge<Integer>) () -> StepBack.reasons().size());
+        group.gauge("weir_age_n", (Gauge<Long>) () -> agedCount);
+        group.gauge("weir_age_us_sum", (Gauge<Double>) () -> agedMicros);
         if (returnsEarly(task)) {
             return;
         }
@@ -93,6 +105,7 @@ public final class Meter {
 
     /** Returns when a record comes in, 0 where it is not timed. */
     public long begin() {
+        sinceMarker++;
         if (!measures || --left > 0) {
             return 0;
         }
@@ -116,6 +129,7 @@ public final class Meter {
 
     /** Take a source's record that has passed. */
     public void endPolled() {
+        sinceMarker++;
         if (!measures) {
             return;
         }
@@ -124,6 +138,11 @@ public final class Meter {
             left = nextGap();
         }
         beginPoll();
+    }
+
+    /** Take a latency marker; the functions behind the first of a chain find no records left. */
+    public static void takeMarker(LatencyMarker marker) {
+        CURRENT.get().age(System.currentTimeMillis() - marker.getMarkedTime());
     }
 
     /** Returns when work that belongs to no record begins. */
@@ -148,8 +167,22 @@ public final class Meter {
         measures = true;
     }
 
+    void age(long millis) {
+        agedCount += sinceMarker;
+        agedMicros += sinceMarker * millis * 1e3;
+        sinceMarker = 0;
+    }
+
     long count() {
         return count;
+    }
+
+    long agedCount() {
+        return agedCount;
+    }
+
+    double agedMicros() {
+        return agedMicros;
     }
 
     private void add(long nanos) {

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.weir.agent.hooks.BufferHook;
 import dev.weir.agent.hooks.Hook;
 import dev.weir.agent.hooks.JobGraphHook;
+import dev.weir.agent.hooks.MarkerHook;
 import dev.weir.agent.hooks.RecordHook;
 import dev.weir.agent.hooks.SourcePollHook;
 import dev.weir.agent.hooks.SourceRecordHook;
@@ -33,6 +34,8 @@ import net.bytebuddy.jar.asm.MethodVisitor;
 import net.bytebuddy.jar.asm.Opcodes;
 import net.bytebuddy.pool.TypePool;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.runtime.jobgraph.OperatorID;
+import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.api.watermark.Watermark;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -121,6 +124,27 @@ class HooksTest {
                         });
 
         assertEquals(0, timed);
+    }
+
+    @Test
+    void aMarkerTellsTheAgeOfTheRecordsBeforeIt() throws Exception {
+        Object records = woven(new RecordHook(), Output.class);
+        Object markers = woven(new MarkerHook(), Output.class);
+        LatencyMarker marker =
+                new LatencyMarker(System.currentTimeMillis() - 60_000, new OperatorID(), 0);
+
+        double[] aged = new double[2];
+        onOwnThread(
+                () -> {
+                    call(records, "emitRecord");
+                    call(records, "emitRecord");
+                    call(markers, "reportLatency", marker);
+                    aged[0] = Meter.current().agedCount();
+                    aged[1] = Meter.current().agedMicros();
+                });
+
+        assertEquals(2, aged[0]);
+        assertEquals(60e6, aged[1] / aged[0], 10e6);
     }
 
     @Test
@@ -298,6 +322,8 @@ class HooksTest {
         void emitNext() {}
 
         void emitWatermark(Watermark watermark) {}
+
+        void reportLatency(LatencyMarker marker) {}
 
         void invokeProcessingTimeCallback() {}
 

@@ -39,4 +39,19 @@ class MeterTest {
 
         assertEquals(100, meter.count());
     }
+
+    @Test
+    void recordsBetweenTwoMarkersAreAsOldAsTheSecond() {
+        Meter meter = new Meter();
+        meter.begin();
+        meter.age(100);
+        meter.age(100);
+        for (int record = 0; record < 9; record++) {
+            meter.endPolled();
+        }
+        meter.age(200);
+
+        assertEquals(10, meter.agedCount());
+        assertEquals((100 + 9 * 200) * 1e3, meter.agedMicros());
+    }
 }
