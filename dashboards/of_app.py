@@ -198,7 +198,6 @@ def _why() -> tuple[Panel, ...]:
                 f"topk(12, sum by (reason) (clamp_min(max by (reason) ({news}), 0)))",
                 "{{reason}}",
             ),
-            unit=COUNT,
             span=8,
         ),
         lines(

@@ -146,14 +146,12 @@ def _work() -> tuple[Panel, ...]:
             "a defect in Weir, `elsewhere` means that another installation manages "
             "the StreamApp.",
             Query("sum by (kind) (weir_reconcile_errors_total)", "{{kind}}"),
-            unit=COUNT,
         ),
         ranking(
             "Measurement problems",
             "Found since the controller started, by kind; Weir decides nothing in "
             "such an interval.",
             Query("sum by (problem) (weir_data_quality_problems_total)", "{{problem}}"),
-            unit=COUNT,
         ),
     )
 

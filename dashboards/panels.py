@@ -151,7 +151,7 @@ def number(
 
 
 def states(
-    title: str, about: str, query: Query, *, names: Mapping[int, tuple[str, str]], span: int = 24
+    title: str, about: str, query: Query, *, names: Mapping[int, tuple[str, str]]
 ) -> statetimeline.Panel:
     """Return states over time; `names` says what each value is called, and in which colour."""
     mapped = {
@@ -169,12 +169,12 @@ def states(
         .show_value(look.VisibilityMode.NEVER)
         .merge_values(True)
         .row_height(0.8)
-        .span(span)
+        .span(24)
         .height(8)
     )
 
 
-def ranking(title: str, about: str, query: Query, *, unit: str, span: int = 12) -> bargauge.Panel:
+def ranking(title: str, about: str, query: Query, *, span: int = 12) -> bargauge.Panel:
     """Return how often each of several things was so in the range that is shown."""
     return (
         bargauge.Panel()
@@ -182,7 +182,7 @@ def ranking(title: str, about: str, query: Query, *, unit: str, span: int = 12) 
         .description(about)
         .datasource(SOURCE)
         .targets([_now(query, 0)])
-        .unit(unit)
+        .unit(COUNT)
         .no_value("none")
         .display_mode(look.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
