@@ -188,22 +188,6 @@ def a_proposal(name, *, target, urgency=0.9):
     return Proposal(observation=seen, decision=decision)
 
 
-def test_all_that_is_granted_in_a_tick_shares_one_restart():
-    am = an_am()
-
-    ruling = ruled(
-        am,
-        {
-            "match": a_proposal("match", target=(2, 0, 0)),
-            "count": a_proposal("count", target=(0, 0, 1)),
-        },
-    )
-
-    assert set(ruling.granted) == {"match", "count"}
-    assert ruling.restart
-    assert ruling.tokens.tokens == am.restarts.size - 1
-
-
 def test_a_deployment_that_failed_before_is_denied_until_its_time_is_over():
     am = an_am()
     proposals = {"match": a_proposal("match", target=(2, 0, 0))}
