@@ -359,20 +359,6 @@ def test_a_change_is_learned_once():
     assert [lesson.cost.violation for lesson in student.lessons] == [1.0, 0.0]
 
 
-def test_what_was_learned_survives_a_new_controller():
-    student = Student()
-    manager = a_manager(student)
-    manager.propose(observed(manager, a_measurement()))
-    manager.propose(observed(manager, a_measurement()))
-    heir_policy = Student()
-    heir = a_manager(heir_policy)
-
-    heir.load_state_dict(manager.state_dict())
-
-    assert heir.model == manager.model
-    assert len(heir_policy.lessons) == 1
-
-
 def test_learned_state_of_another_version_is_refused():
     state = a_manager().state_dict()
     state["belief"]["version"] = 99
