@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule, wishing
+from tests.operator.loop.am_setting import TYPES, a_deployment
 from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import (
@@ -161,14 +161,6 @@ def test_what_is_left_of_a_target_beyond_the_partitions(now, target, splits, exp
         assert cut.kind is ChangeKind.NOTHING
         assert cut.decision.reason.startswith("Stays instead of")
         assert cut.decision.urgency == 0
-
-
-def test_a_target_that_was_cut_is_granted():
-    wish = wishing(4, urgency=0.5)
-
-    cut = cut_to_splits(wish, 3.0)
-
-    assert rule(an_am(restarts=3), match=cut).target["match"] == a_deployment(3).named(TYPES)
 
 
 def test_a_source_that_is_short_at_its_partitions_says_so():
