@@ -252,19 +252,6 @@ def account_of(workload):
     return spec["serviceAccountName"], spec["automountServiceAccountToken"]
 
 
-def test_a_taskmanager_may_only_read_who_leads():
-    pods = pods_of()
-
-    roles = {each["metadata"]["name"]: each for each in manifests.accounts(pods) if "rules" in each}
-    account, has_token = account_of(replica_set(pods))
-
-    assert (account, has_token) == ("trips-flink-taskmanager", True)
-    (rule,) = roles[account]["rules"]
-    assert rule["resourceNames"] == ["weir-trips-uid-1-cluster-config-map"]
-    assert not {*rule["verbs"]} & {"create", "update", "patch", "delete"}
-    assert account_of(manifests.job_manager(pods, "x")) == ("trips-flink", True)
-
-
 def test_where_nobody_is_elected_no_pod_has_a_token_or_a_right():
     pods = pods_of(storage=None)
 
