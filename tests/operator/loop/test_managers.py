@@ -94,24 +94,6 @@ async def test_a_joint_decision_rescales_two_operators_in_one_restart(
     assert sum(change.target["match"].values()) > 3
 
 
-async def test_what_one_operator_leaves_of_the_bound_the_other_may_use(stage_of):
-    stage = await stage_of(**by("drs-cheapest", {})).started()
-    stage.put_under(45, busy=0.3)
-    [tick] = await stage.ticks(1)
-    seen = {each: proposal.observation for each, proposal in tick.proposals.items()}
-    flow = Dataflow(operators=tuple(seen), edges=(Edge(source="match", target="count"),))
-    tight = {
-        "match": replace(seen["match"], budget=seen["match"].budget + seen["count"].budget),
-        "count": replace(seen["count"], budget=0.0),
-    }
-
-    moved = stage.managers.imagine(tight, flow, differing=["match", "count"])
-
-    assert {each: proposal.decision.target for each, proposal in moved.items()} == {
-        each: proposal.decision.target for each, proposal in tick.proposals.items()
-    }
-
-
 async def test_an_operator_without_a_measured_service_time_holds_all_and_says_so(stage_of):
     stage = await stage_of(**by("drs-cheapest", {})).started()
     silent = replace(stage.loads["count"], service_mean=float("nan"), rate=0.0, busy=0.0)
