@@ -94,18 +94,6 @@ async def test_a_joint_decision_rescales_two_operators_in_one_restart(
     assert sum(change.target["match"].values()) > 3
 
 
-async def test_an_operator_without_a_measured_service_time_holds_all_and_says_so(stage_of):
-    stage = await stage_of(**by("drs-cheapest", {})).started()
-    silent = replace(stage.loads["count"], service_mean=float("nan"), rate=0.0, busy=0.0)
-    stage.put_under(150, busy=1.0, count=silent)
-
-    [tick] = await stage.ticks(1)
-
-    if tick.held == "":
-        assert "of count is not known" in tick.proposals["match"].decision.reason
-    assert not tick.restarts
-
-
 async def test_what_was_learned_together_is_kept_once_and_restored(stage_of):
     stage = await stage_of(**by("mdp", PLANNED)).started()
     await stage.ticks(5)
