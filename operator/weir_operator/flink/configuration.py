@@ -71,11 +71,10 @@ RECOMMENDED: Mapping[str, str] = MappingProxyType(
         "taskmanager.network.memory.buffer-debloat.period": "50 ms",
         # On rebalance edges records follow speed; without it the slowest pool sets the pace.
         "taskmanager.network.adaptive-partitioner.enabled": "true",
-        # Markers sample how old records are, and share themselves among the replicas of the next
-        # operator. Flink's median is of the last ones: what is long past would hide a rise, and
-        # count as a violation after a fall. A hundred are ten seconds.
-        "metrics.latency.interval": "100",
-        "metrics.latency.history-size": "100",
+        # Flink keeps the last 128 markers of each source subtask, by default of two minutes: what
+        # is long past would hide a rise, and count as a violation after a fall.
+        "metrics.latency.interval": "500",
+        "metrics.latency.history-size": "20",
     }
 )
 """What Weir sets unless the user says otherwise."""

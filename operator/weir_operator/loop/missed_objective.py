@@ -79,7 +79,9 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
         )
     stays = proposal.kind is ChangeKind.NOTHING
     expected = proposal.decision.expectation.response_time
-    if stays and operator.response_time > WRONG * expected:
+    if max(each.source_wait for each in app.operators.values()) > bound:
+        said.append(f"{app.backlog:,.0f} records wait at the sources")
+    elif stays and operator.response_time > WRONG * expected:
         said.append(f"The model expects {format_time(expected)}, so it is wrong here")
     said.append(_describe_action(proposal, tick.verdicts.get(name, "")))
     return ". ".join(said)

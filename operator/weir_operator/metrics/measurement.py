@@ -54,6 +54,8 @@ def measure(
     """
     series = job_series(window, layout)
     arrivals = {} if previous is None else previous.arrivals
+    if len(layout.sources) == len(arrivals) == 1:  # the source may have left its operator since
+        arrivals = {layout.sources[0]: next(iter(arrivals.values()))}
     operators = measure_operators(layout, series, window, arrivals)
     missed = Flow(
         layout=layout,

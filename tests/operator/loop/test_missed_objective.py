@@ -95,3 +95,18 @@ async def test_a_model_that_expects_much_less_is_called_wrong(stage_of):
 
     assert told.startswith("7 intervals in a row missed the bound of 500 ms")
     assert "The model expects 5.6 ms, so it is wrong here" in told
+
+
+async def test_what_waits_at_the_sources_is_told_and_no_fault_of_the_model(stage_of):
+    stage = await stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}}).started()
+    waiting = Load(rate=20, pending=2000)
+    stage.put_under(20, latency=2.0, gen=waiting, count=Load(rate=20, busy=0.2, age=1.0))
+    [tick] = await stage.ticks(1)
+    count = tick.proposals["count"]
+    expected = replace(count.decision.expectation, response_time=0.0056)
+    hopeful = replace(count, decision=replace(count.decision, expectation=expected))
+
+    told = describe_missed(replace(tick, proposals={"count": hopeful}), bound=0.5, missed=7)
+
+    assert "2,000 records wait at the sources" in told
+    assert "wrong" not in told

@@ -298,6 +298,27 @@ def test_records_have_waited_since_as_many_arrived_as_wait_now():
     assert [start for start, _ in third.operators["gen"].arrivals] == [1060, 1120]
 
 
+def test_what_arrived_is_known_of_a_source_that_left_its_operator():
+    shared = JobLayout(
+        job_id="job1",
+        operators={
+            "job": OperatorLayout(
+                replicas=(PlacedReplica(tm_id="app-job-small-0", node_type="small/250m"),)
+            )
+        },
+    )
+    growing = Load(rate=500, helper=False, pending=0, pending_growth=300)
+    before = measure(a_window(shared, {"job": growing}, start=1000, end=1060), shared)
+    layout = a_layout("job2")
+    loads = {name: Load(rate=500, helper=False) for name in STEADY}
+    loads["gen"] = replace(growing, pending=18_000)
+
+    measured = measure(a_window(layout, loads, start=1060, end=1080), layout, before)
+
+    # 21,000 records wait at 1070, and 8,000 of them came since 1060.
+    assert measured.operators["gen"].source_wait == pytest.approx(21_000 / 800)
+
+
 def test_what_came_before_the_first_measurement_has_waited_as_long_as_it_takes_to_read():
     assert waited(1000, 60, ((0, 10),), read=100) == pytest.approx(60 + (1000 - 600) / 100)
 

@@ -290,6 +290,8 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     variance = measured["service_us2_sum"] / measured["service_n"] - mean**2
     assert 2000 <= mean < 6000
     assert variance >= 0
+    assert measured["age_n"] > 0
+    assert 0 <= measured["age_us_sum"] / measured["age_n"] < 30e6
     assert measured["agent_stepped_back"] == 0
 
 

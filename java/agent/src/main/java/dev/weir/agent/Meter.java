@@ -3,7 +3,9 @@ package dev.weir.agent;
 import java.util.Locale;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
+import org.apache.flink.runtime.jobgraph.OperatorID;
 import org.apache.flink.streaming.api.graph.StreamConfig;
+import org.apache.flink.streaming.runtime.io.PushingAsyncDataInput.DataOutput;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.runtime.tasks.StreamTask;
 
@@ -16,9 +18,10 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * in the stream is not met again and again.
  *
  * <p>Records bear no time at which they left their source, but latency markers that wait among them
- * do. The records since the last marker count as old as the next: so a replica counts by its records,
- * and what Flink keeps of markers, a median of the last ones, is not needed. Gauges of the task, all
- * of which rise from 0:
+ * do. The records since the last marker count as old as the next, so a replica counts by its records.
+ * A source sends a marker behind one of its records now and then. Flink sends its own by a timer,
+ * which a source that waits for room handles first when there is some: such a marker is the first in
+ * a buffer, and younger than the records behind it. Gauges of the task, all of which rise from 0:
  *
  * <pre>
  * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
@@ -31,6 +34,8 @@ public final class Meter {
     private static final long COST_NANOS = 80;
     private static final int SHARE = 100;
     private static final int MOST_GAP = 64;
+    private static final int MILLIS_PER_MARKER = 50;
+    private static final int MOST_MARKER_GAP = 1 << 20;
     private static final ThreadLocal<Meter> CURRENT = ThreadLocal.withInitial(Meter::new);
 
     private boolean attached;
@@ -45,6 +50,10 @@ public final class Meter {
     private double sumMicros;
     private double sumSquaredMicros;
     private long otherNanos;
+    private OperatorID source;
+    private double markerGap = 1;
+    private long untilMarker = 1;
+    private long markedAt;
     private long sinceMarker;
     private long agedCount;
     private double agedMicros;
@@ -76,6 +85,7 @@ public final class Meter {
         }
         MetricGroup group = task.getEnvironment().getMetricGroup();
         group.gauge("weir_agent_stepped_back", (Gauge<Integer>) () -> StepBack.reasons().size());
+        source = new StreamConfig(task.getEnvironment().getTaskConfiguration()).getOperatorID();
         group.gauge("weir_age_n", (Gauge<Long>) () -> agedCount);
         group.gauge("weir_age_us_sum", (Gauge<Double>) () -> agedMicros);
         if (returnsEarly(task)) {
@@ -127,15 +137,17 @@ public final class Meter {
         }
     }
 
-    /** Take a source's record that has passed. */
-    public void endPolled() {
+    /** Take a source's record that has passed to an output, and send a marker behind some. */
+    public void endPolled(Object output) throws Exception {
         sinceMarker++;
-        if (!measures) {
-            return;
-        }
-        if (--left <= 0) {
+        if (measures && --left <= 0) {
             add(System.nanoTime() - pollStart - blockedNanos);
             left = nextGap();
+        }
+        if (source != null && --untilMarker <= 0) {
+            long now = System.currentTimeMillis();
+            ((DataOutput<?>) output).emitLatencyMarker(new LatencyMarker(now, source, 0));
+            untilMarker = nextMarkerGap(now);
         }
         beginPoll();
     }
@@ -165,6 +177,10 @@ public final class Meter {
 
     void measure() {
         measures = true;
+    }
+
+    void mark(OperatorID from) {
+        source = from;
     }
 
     void age(long millis) {
@@ -199,7 +215,21 @@ public final class Meter {
             double own = Math.max(1, recentNanos);
             gap = (int) Math.max(1, Math.min(MOST_GAP, COST_NANOS * SHARE / own));
         }
-        if (gap == 1) {
+        return random(gap);
+    }
+
+    /** Returns after how many records the next marker is sent; a burst changes it little. */
+    private int nextMarkerGap(long now) {
+        double times = MILLIS_PER_MARKER / (double) Math.max(1, now - markedAt);
+        markedAt = now;
+        markerGap *= Math.max(0.5, Math.min(2, times));
+        markerGap = Math.max(1, Math.min(MOST_MARKER_GAP, markerGap));
+        return random((int) markerGap);
+    }
+
+    /** Returns 1 to 2 mean - 1. */
+    private int random(int mean) {
+        if (mean == 1) {
             return 1;
         }
         long x = seed;
@@ -207,6 +237,6 @@ public final class Meter {
         x ^= x >>> 7;
         x ^= x << 17;
         seed = x;
-        return 1 + (int) ((x >>> 33) % (2 * gap - 1));
+        return 1 + (int) ((x >>> 33) % (2 * mean - 1));
     }
 }

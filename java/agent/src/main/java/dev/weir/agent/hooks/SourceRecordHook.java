@@ -4,7 +4,7 @@ import dev.weir.agent.Meter;
 import java.util.List;
 import net.bytebuddy.asm.Advice;
 
-/** A source's record has passed through its chain: the time of the next begins. */
+/** A source's record has passed through its chain: a marker may follow, and the time of the next. */
 public final class SourceRecordHook extends EmitRecordHook {
     @Override
     public List<String> types() {
@@ -12,10 +12,13 @@ public final class SourceRecordHook extends EmitRecordHook {
     }
 
     @Advice.OnMethodExit(suppress = Throwable.class)
-    static void exit(@Advice.FieldValue(value = METER, readOnly = false) Meter meter) {
+    static void exit(
+            @Advice.This Object output,
+            @Advice.FieldValue(value = METER, readOnly = false) Meter meter)
+            throws Exception {
         if (meter == null) {
             meter = Meter.current();
         }
-        meter.endPolled();
+        meter.endPolled(output);
     }
 }
