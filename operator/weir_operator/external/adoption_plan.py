@@ -261,6 +261,13 @@ def _stops(
             "cluster"
         )
         return
+    if deployment.parent:
+        yield (
+            f"{this} is a part of FlinkBlueGreenDeployment {deployment.parent}, which could start "
+            "its job again: expected a FlinkDeployment of its own; save the StreamApp in a file, "
+            f"suspend FlinkBlueGreenDeployment {deployment.parent} with a savepoint, and apply the "
+            "file with the savepoint's path as spec.flink.job.initialSavepoint"
+        )
     if given.get("state") == "suspended":
         yield (
             f"spec.job.state of {this}: expected running, got suspended; let it run, "

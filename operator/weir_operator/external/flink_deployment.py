@@ -80,6 +80,8 @@ class FlinkDeployment:
     """Flink's, with flat keys."""
     job_state: str = ""
     """State of the job as the operator reports it; empty before its first report."""
+    parent: str = ""
+    """Name of the FlinkBlueGreenDeployment that has made it; empty where none has."""
     savepoint: str = ""
     """Path of the last savepoint with which the operator stopped the job; empty if it knows none.
     """
@@ -171,6 +173,14 @@ def read_deployment(found: Json) -> FlinkDeployment:
         spec=spec,
         configuration=flatten(spec.get("flinkConfiguration") or {}),
         job_state=str(job.get("state") or ""),
+        parent=next(
+            (
+                str(each["name"])
+                for each in meta.get("ownerReferences") or ()
+                if each["kind"] == "FlinkBlueGreenDeployment"
+            ),
+            "",
+        ),
         savepoint=str(job.get("upgradeSavepointPath") or last.get("location") or ""),
     )
 
@@ -185,6 +195,12 @@ def _refusals(deployment: FlinkDeployment) -> Iterator[str]:
     if deployment.job is None:
         yield f"{this} is a session cluster: expected spec.job, got none"
         return
+    if deployment.parent:
+        yield (
+            f"{this} is a part of FlinkBlueGreenDeployment {deployment.parent}, which would "
+            "overwrite what Weir sets: expected a FlinkDeployment of its own; write mode: Advise, "
+            "and in flink.ref the FlinkBlueGreenDeployment"
+        )
     if deployment.spec.get("mode", "native") == "standalone":
         yield (
             f"spec.mode of {this}: expected native, got standalone, in which the operator restarts "

@@ -1,6 +1,9 @@
 """Finds the job that `spec.flink.ref` names in the cluster, and what its pods cost.
 
     FlinkDeployment   of the Flink Kubernetes Operator; its service is `NAME-rest`
+    FlinkBlueGreenDeployment
+                      of the same; it has one FlinkDeployment, or two while it replaces one by the
+                      other, and its status says which of them is active
     Deployment        of the JobManager; its service is the one that selects the JobManager's pods
                       and has Flink's REST port, or the one that the annotation
                       `weir.dev/rest-service: NAME[:PORT]` names
@@ -26,11 +29,17 @@ from datetime import datetime
 from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import MIB, FlinkDeployment, read_flink_deployment
+from weir_operator.external.flink_deployment import (
+    GROUP_VERSION,
+    MIB,
+    FlinkDeployment,
+    read_flink_deployment,
+)
 from weir_operator.external.view import WHOLE_CORE, PodPlace, size_of
 from weir_operator.flink.answers import TaskManager
 from weir_operator.kubernetes.api.objects import ClusterReader
 from weir_operator.limits import Json
+from weir_operator.streamapp.flink import RefKind
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu, Memory
@@ -44,14 +53,15 @@ TASK_MANAGERS = "taskmanagers"
 HIGHEST_PORT = 65_535
 _PORT_NAMES = frozenset({"rest", "webui", "ui", "web", "http"})
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/{}"
+_BLUE_GREEN = f"/apis/{GROUP_VERSION}/namespaces/{{}}/flinkbluegreendeployments/{{}}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reference:
     """The foreign cluster."""
 
-    kind: str
     name: str
+    """Of the FlinkDeployment or Deployment that runs the job."""
     namespace: str
     rest_url: str
     job_manager_labels: str
@@ -70,26 +80,26 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
 
     Raises:
         PermanentError: The resource or its service does not exist, or there are several services.
-        TemporaryError: The API server did not answer.
+        TemporaryError: The API server did not answer, or none of two clusters is the active one.
     """
     ref = app.spec.flink.ref
     if ref is None:
         raise PermanentError("spec.flink.ref: expected the external job to advise, got none")
     namespace = app.metadata.namespace
-    if str(ref.kind) == "FlinkDeployment":
-        deployment = await read_flink_deployment(api, namespace, ref.name)
-        service = await api.get(f"/api/v1/namespaces/{namespace}/services/{ref.name}-rest")
+    if ref.kind is not RefKind.DEPLOYMENT:
+        is_pair = ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT
+        name = await _find_active(api, namespace, ref.name) if is_pair else ref.name
+        deployment = await read_flink_deployment(api, namespace, name)
+        service = await api.get(f"/api/v1/namespaces/{namespace}/services/{name}-rest")
         return Reference(
-            kind="FlinkDeployment",
-            name=ref.name,
+            name=name,
             namespace=namespace,
             rest_url=_url(service, _rest_port(service) or REST_PORT),
-            job_manager_labels=f"app={ref.name},component=jobmanager",
+            job_manager_labels=f"app={name},component=jobmanager",
             deployment=deployment,
         )
     owner = await api.get(_DEPLOYMENTS.format(namespace, ref.name))
     return Reference(
-        kind="Deployment",
         name=ref.name,
         namespace=namespace,
         rest_url=await _find_service(api, app, owner),
@@ -98,6 +108,22 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
             for key, value in (owner["spec"]["selector"].get("matchLabels") or {}).items()
         ),
     )
+
+
+async def _find_active(api: ClusterReader, namespace: str, name: str) -> str:
+    """Return the name of the FlinkDeployment that is active in a FlinkBlueGreenDeployment.
+
+    While one replaces the other, the jobs of both run, and share or repeat the work.
+    """
+    found = await api.get(_BLUE_GREEN.format(namespace, name))
+    state = str((found.get("status") or {}).get("blueGreenState") or "none")
+    active, _, colour = state.partition("_")
+    if active != "ACTIVE":
+        raise TemporaryError(
+            f"status.blueGreenState of FlinkBlueGreenDeployment {name}: expected ACTIVE_BLUE or "
+            f"ACTIVE_GREEN, got {state}; Weir waits until one of its FlinkDeployments is active"
+        )
+    return f"{name}-{colour.lower()}"
 
 
 async def place_task_managers(

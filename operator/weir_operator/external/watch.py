@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.external.flink import ExternalFlink
 from weir_operator.external.reference import (
     Reference,
@@ -14,6 +14,7 @@ from weir_operator.external.reference import (
 from weir_operator.external.view import ExternalJob, PodPlace, view_job
 from weir_operator.flink.answers import JobDetails, JobSummary
 from weir_operator.kubernetes.api.objects import ClusterReader
+from weir_operator.streamapp.flink import RefKind
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.pools import NodePool
 
@@ -25,7 +26,8 @@ TaskManagers that come without work are paid for too."""
 class JobWatch:
     """Keeps the newest view of the job that a StreamApp refers to.
 
-    A job that Flink says has not changed costs one question a look.
+    A job that Flink says has not changed costs one question a look, and that of a
+    FlinkBlueGreenDeployment three more, because another cluster may be the active one by now.
     """
 
     def __init__(self, app: StreamApp, api: ClusterReader) -> None:
@@ -41,6 +43,8 @@ class JobWatch:
         self._places: dict[str, PodPlace] = {}
         self._seen: JobSummary | None = None
         self._looks = 0
+        ref = app.spec.flink.ref
+        self._is_pair = ref is not None and ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT
 
     @property
     def namespace(self) -> str:
@@ -107,10 +111,22 @@ class JobWatch:
         await self._release()
 
     async def _reach(self) -> tuple[Reference, ExternalFlink]:
-        if self.reference is None or self.flink is None:
-            self.reference = await find_reference(self._api, self._app)
-            self.pools = pools_of(self._app, self.reference)
-            self.flink = ExternalFlink(self.reference.rest_url)
+        if self.reference is None or self.flink is None or self._is_pair:
+            try:
+                reference = await find_reference(self._api, self._app)
+            except WeirError:
+                if self._is_pair:  # the job that was seen may be the active one no more
+                    self.job = None
+                    await self._release()
+                raise
+            if (
+                self.reference is None
+                or self.flink is None
+                or reference.rest_url != self.reference.rest_url
+            ):
+                await self._release()
+                self.flink, self._seen = ExternalFlink(reference.rest_url), None
+            self.reference, self.pools = reference, pools_of(self._app, reference)
         return self.reference, self.flink
 
     async def _release(self) -> None:

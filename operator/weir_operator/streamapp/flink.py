@@ -223,6 +223,7 @@ class RefKind(StrEnum):
     """What runs an external job."""
 
     FLINK_DEPLOYMENT = "FlinkDeployment"
+    FLINK_BLUE_GREEN_DEPLOYMENT = "FlinkBlueGreenDeployment"
     DEPLOYMENT = "Deployment"
 
 
@@ -230,8 +231,10 @@ class FlinkRef(Section):
     """An external job, which Weir does not run."""
 
     kind: RefKind = Field(examples=["FlinkDeployment"])
-    """Kind of the resource that runs the job: a FlinkDeployment of the Flink Kubernetes Operator,
-    or the Deployment of a JobManager. Format: `FlinkDeployment` or `Deployment`."""
+    """Kind of the resource that runs the job: a FlinkDeployment of the Flink Kubernetes Operator, a
+    FlinkBlueGreenDeployment, of whose two clusters Weir follows the active one, or the Deployment
+    of a JobManager. Mode Auto needs a FlinkDeployment. Format: `FlinkDeployment`,
+    `FlinkBlueGreenDeployment` or `Deployment`."""
 
     name: Name = Field(examples=["trips"])
     """Name of that resource, in the StreamApp's namespace."""

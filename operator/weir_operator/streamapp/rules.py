@@ -46,9 +46,10 @@ _REMEDY_FOR_PAIRS = "remove sizes or pools, or let operators share their TaskMan
 
 _EXPECTED_POOL = "at least one node pool"
 _REMEDY_FOR_POOL = "add one, such as nodePools: [{name: small}]"
-_EXPECTED_MODE = "Advise or Off, because spec.flink.ref names a Deployment"
+_EXPECTED_MODE = "Advise or Off, because spec.flink.ref names no FlinkDeployment"
 _REMEDY_FOR_MODE = (
     "write mode: Advise, because Weir scales only FlinkDeployments of the Flink Kubernetes Operator"
+    ", and a FlinkBlueGreenDeployment would start a second cluster for each change"
 )
 _EXPECTED_ONE_POOL = "at most one node pool, because Weir scales the job where it runs"
 _REMEDY_FOR_SEVERAL = (
@@ -144,7 +145,8 @@ CEL_RULES = (
         remedy="choose one of them, or add the size",
     ),
     Rule(
-        rule="!has(self.flink.ref) || self.flink.ref.kind != 'Deployment' || self.mode != 'Auto'",
+        rule="!has(self.flink.ref) || self.mode != 'Auto'"
+        " || self.flink.ref.kind == 'FlinkDeployment'",
         field=".mode",
         expected=_EXPECTED_MODE,
         remedy=_REMEDY_FOR_MODE,
@@ -318,7 +320,7 @@ def external_job_is_scaled_where_it_runs(
     """Refuse to scale what no FlinkDeployment runs, or over node pools."""
     if flink.ref is None or mode != "Auto":
         return
-    if flink.ref.kind == "Deployment":
+    if flink.ref.kind != "FlinkDeployment":
         yield Mistake(("mode",), mode, _EXPECTED_MODE, _REMEDY_FOR_MODE)
     elif len(node_pools) > 1:
         names = [pool.name for pool in node_pools]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -54,14 +55,21 @@ class RecordedFlink:
         return web.Response(text=text, content_type="application/json")
 
 
-@pytest_asyncio.fixture
-async def flink() -> AsyncIterator[RecordedFlink]:
-    """A JobManager that only answers."""
+@asynccontextmanager
+async def recorded_flink() -> AsyncIterator[RecordedFlink]:
+    """Run a JobManager that only answers."""
     recorded = RecordedFlink()
     server = web.Application()
     server.router.add_route("*", "/{path:.*}", recorded.answer)
     async with TestServer(server, host="127.0.0.1") as started:
         recorded.port = started.port or 0
+        yield recorded
+
+
+@pytest_asyncio.fixture
+async def flink() -> AsyncIterator[RecordedFlink]:
+    """A JobManager that only answers."""
+    async with recorded_flink() as recorded:
         yield recorded
 
 

@@ -76,3 +76,17 @@ def flink_deployment_objects(*, port: int = 8081, **flink: str) -> dict[str, Jso
         ],
         "/api/v1/nodes/node-1": {"metadata": {"labels": {"weir.dev/pool": "small"}}},
     }
+
+
+def blue_green_objects(state: str | None, *, blue: int, green: int) -> dict[str, Json]:
+    """Return the objects of a FlinkBlueGreenDeployment `trips`, whose two clusters have ports."""
+    custom = "/apis/flink.apache.org/v1beta1/namespaces/default"
+    parent = {"metadata": {"name": "trips"}, "status": {"blueGreenState": state}}
+    objects = {f"{custom}/flinkbluegreendeployments/trips": parent}
+    for colour, port in (("blue", blue), ("green", green)):
+        name = f"trips-{colour}"
+        owner = {"kind": "FlinkBlueGreenDeployment", "name": "trips"}
+        metadata = {"name": name, "ownerReferences": [owner]}
+        objects[f"{custom}/flinkdeployments/{name}"] = {"metadata": metadata, "spec": {}}
+        objects[f"/api/v1/namespaces/default/services/{name}-rest"] = a_service(port=port)
+    return objects | {"/api/v1/namespaces/default/pods": [a_pod("tm-a", cpu="2")]}

@@ -237,7 +237,7 @@ def test_what_cannot_be_taken_over_stops_the_move(configuration, spec, running, 
 def test_mode_auto_reads_the_resources_of_today():
     manifest = a_manifest(flink=REF, mode="Auto", nodePools=[{"name": "all"}])
     reference = Reference(
-        kind="FlinkDeployment", name="trips", namespace="streams", rest_url="",
+        name="trips", namespace="streams", rest_url="",
         job_manager_labels="", deployment=a_deployment(taskManager={"resources": SMALL}),
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """What Weir reads of a FlinkDeployment, what it refuses, and the StreamApp that replaces it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -89,6 +90,24 @@ def test_what_cannot_be_scaled_is_refused_with_the_field(configuration, spec, se
     (refusal,) = refusals(a_deployment(configuration, **spec))
 
     assert sentence in refusal
+
+
+def test_a_part_of_a_blue_green_deployment_is_neither_scaled_nor_moved():
+    owner = {"kind": "FlinkBlueGreenDeployment", "name": "trips"}
+    child = replace(
+        a_deployment(),
+        parent=read_deployment(
+            {"metadata": {"name": "trips-blue", "ownerReferences": [owner]}}
+        ).parent,
+    )
+
+    [refusal] = refusals(child)
+    [stop] = plan_adoption(child, an_external_job(), version="2.0.0", objective="1s").stops
+
+    for sentence in (refusal, stop):
+        assert "is a part of FlinkBlueGreenDeployment trips," in sentence
+    assert "write mode: Advise" in refusal
+    assert "initialSavepoint" in stop
 
 
 def test_another_scheduler_and_an_old_flink_are_refused():
@@ -182,7 +201,6 @@ def test_a_streamapp_without_pools_has_the_one_kind_of_task_manager():
     del manifest["spec"]["nodePools"]
     app = parse_manifest(manifest)
     reference = Reference(
-        kind="FlinkDeployment",
         name="trips",
         namespace="streams",
         rest_url="",

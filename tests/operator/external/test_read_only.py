@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.operator.external.fakes import FakeCluster, a_pod, flink_deployment_objects
+from tests.operator.external.conftest import recorded_flink
+from tests.operator.external.fakes import (
+    FakeCluster,
+    a_pod,
+    blue_green_objects,
+    flink_deployment_objects,
+)
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.errors import PermanentError, TemporaryError
@@ -181,6 +187,32 @@ async def test_pods_are_asked_for_only_when_other_task_managers_register(flink):
 
     assert again == asked
     assert len(cluster.asked) > again
+
+
+async def test_the_active_cluster_of_a_pair_is_followed_and_none_over_a_transition(flink):
+    async with recorded_flink() as green:
+        objects = blue_green_objects("ACTIVE_BLUE", blue=flink.port, green=green.port)
+        [parent] = [each for path, each in objects.items() if "bluegreen" in path]
+        ref = {"kind": "FlinkBlueGreenDeployment", "name": "trips"}
+        watch = JobWatch(a_stream_app(mode="Advise", flink={"ref": ref}), FakeCluster(objects))
+        store = ExternalStore(MemoryStatusStore(), watch)
+        blue = await watch.refresh()
+
+        parent["status"]["blueGreenState"] = "TRANSITIONING_TO_GREEN"
+        with pytest.raises(TemporaryError, match="got TRANSITIONING_TO_GREEN"):
+            await watch.refresh()
+        between = store.load()
+        parent["status"]["blueGreenState"] = "ACTIVE_GREEN"
+        flink.asked.clear()
+        after = await watch.refresh()
+        asked_of_blue = tuple(flink.asked)
+        await watch.close()
+
+    assert (between.job_id, between.deployments) == (None, {})
+    assert after.is_like(blue)
+    assert green.asked
+    assert asked_of_blue == ()
+    assert {each.metrics_url for each in after.replicas} == {f"http://127.0.0.1:{green.port}"}
 
 
 async def test_what_is_saved_leaves_the_foreign_job_out(watch):

@@ -6,10 +6,11 @@ from tests.operator.external.fakes import (
     FakeCluster,
     a_pod,
     a_service,
+    blue_green_objects,
     flink_deployment_objects,
 )
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.external.flink_deployment import flatten
 from weir_operator.external.reference import (
     find_reference,
@@ -78,6 +79,30 @@ async def test_a_headless_service_is_reached_by_its_name():
 async def test_what_the_reference_names_must_exist():
     with pytest.raises(PermanentError, match="flinkdeployments/nights"):
         await find_reference(FakeCluster({}), an_app(name="nights"))
+
+
+@pytest.mark.parametrize(
+    ("state", "name"), [("ACTIVE_BLUE", "trips-blue"), ("ACTIVE_GREEN", "trips-green")]
+)
+async def test_the_active_one_of_a_blue_green_deployment_is_followed(state, name):
+    objects = blue_green_objects(state, blue=8081, green=9091)
+
+    found = await find_reference(FakeCluster(objects), an_app("FlinkBlueGreenDeployment"))
+
+    assert found.rest_url == f"http://127.0.0.1:{8081 if name == 'trips-blue' else 9091}"
+    assert found.job_manager_labels == f"app={name},component=jobmanager"
+    assert found.deployment is not None
+    assert found.deployment.name == name
+
+
+@pytest.mark.parametrize(
+    "state", ["INITIALIZING_BLUE", "SAVEPOINTING_BLUE", "TRANSITIONING_TO_GREEN", None]
+)
+async def test_a_blue_green_deployment_without_an_active_one_is_waited_for(state):
+    objects = blue_green_objects(state, blue=8081, green=9091)
+
+    with pytest.raises(TemporaryError, match=f"expected ACTIVE_BLUE .*, got {state or 'none'}"):
+        await find_reference(FakeCluster(objects), an_app("FlinkBlueGreenDeployment"))
 
 
 async def test_a_deployment_is_reached_through_the_service_that_selects_its_pods():

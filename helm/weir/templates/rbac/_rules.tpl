@@ -53,6 +53,9 @@ reads one. */}}
 - apiGroups: [flink.apache.org]
   resources: [flinkdeployments]
   verbs: [get, list, patch]
+- apiGroups: [flink.apache.org]
+  resources: [flinkbluegreendeployments]
+  verbs: [get]
 # Other autoscalers of the same job: only read.
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

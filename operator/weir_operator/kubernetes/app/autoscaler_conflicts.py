@@ -24,6 +24,7 @@ from weir_operator.external.reference import find_reference
 from weir_operator.kubernetes.api.client import NotFoundError
 from weir_operator.kubernetes.api.objects import ClusterReader, Key, Resource
 from weir_operator.limits import Json
+from weir_operator.streamapp.flink import RefKind
 from weir_operator.streamapp.models import Mode, StreamApp
 
 Workload = tuple[str, str]
@@ -117,13 +118,19 @@ def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
     ref = app.spec.flink.ref
     if ref is None:
         return ()
-    if ref.kind == "Deployment":
+    if ref.kind is RefKind.DEPLOYMENT:
         return (("Deployment", ref.name),)
+    is_pair = ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT
+    names = (f"{ref.name}-blue", f"{ref.name}-green") if is_pair else (ref.name,)
     # In standalone mode the operator runs the TaskManagers as a Deployment of their own.
-    return (
-        ("FlinkDeployment", ref.name),
-        ("Deployment", ref.name),
-        ("Deployment", f"{ref.name}-taskmanager"),
+    return tuple(
+        workload
+        for name in names
+        for workload in (
+            ("FlinkDeployment", name),
+            ("Deployment", name),
+            ("Deployment", f"{name}-taskmanager"),
+        )
     )
 
 
@@ -137,6 +144,8 @@ def _of_flink(
     ref = app.spec.flink.ref
     kind, name = ("StreamApp", app.metadata.name) if ref is None else (ref.kind, ref.name)
     field = "spec.flink.config" if ref is None else "spec.flinkConfiguration"
+    if ref is not None and ref.kind is RefKind.FLINK_BLUE_GREEN_DEPLOYMENT:
+        field = f"spec.template.{field}"
     given = (app.spec.flink.config or {}) if configuration is None else configuration
     enabled = [key for key in AUTOSCALER_KEYS if given.get(key, "").strip().lower() == "true"]
     if at_work and not enabled:

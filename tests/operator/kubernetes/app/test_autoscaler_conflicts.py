@@ -83,14 +83,16 @@ def test_an_autoscaler_that_is_switched_off_is_none():
 
 
 @pytest.mark.parametrize(
-    ("kind", "target"),
+    ("ref", "kind", "target"),
     [
-        ("FlinkDeployment", "trips"),
-        ("Deployment", "trips-taskmanager"),
+        ("FlinkDeployment", "FlinkDeployment", "trips"),
+        ("FlinkDeployment", "Deployment", "trips-taskmanager"),
+        ("FlinkBlueGreenDeployment", "FlinkDeployment", "trips-green"),
+        ("FlinkBlueGreenDeployment", "Deployment", "trips-blue-taskmanager"),
     ],
 )
-def test_whatever_scales_a_flink_deployment_is_found(kind, target):
-    app = a_stream_app(mode="Advise", flink=REF)
+def test_whatever_scales_a_flink_deployment_is_found(ref, kind, target):
+    app = a_stream_app(mode="Advise", flink={"ref": {"kind": ref, "name": "trips"}})
     scalers = Scalers(horizontal=(a_scaler("hpa", kind, target),))
 
     (found,) = find(app, workloads=foreign_workloads(app), scalers=scalers)
