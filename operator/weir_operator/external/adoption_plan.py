@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from weir_operator.errors import PermanentError
 from weir_operator.external.flink_deployment import (
     AUTOSCALER_KEYS,
     MIB,
@@ -24,7 +25,13 @@ from weir_operator.external.flink_deployment import (
 from weir_operator.external.pod_keys import is_of_pods, translate
 from weir_operator.external.reference import TASK_MANAGERS
 from weir_operator.external.view import ExternalJob, size_of
+from weir_operator.flink.memory import (
+    TooLittleMemoryError,
+    size_task_manager,
+    split_job_manager,
+)
 from weir_operator.flink.options import find_refused_values
+from weir_operator.flink.scripts import CLIENT, PYTHON, WORKER
 from weir_operator.flink.versions import read_version
 from weir_operator.flink_keys import remedy_for_owned
 from weir_operator.kubernetes.api.objects import Body
@@ -53,11 +60,26 @@ _OF_ALL_SLOTS = frozenset(
     for name in ("managed.size", "network.min", "network.max", "task.off-heap.size")
 )
 """Amounts of a whole TaskManager, which under Weir has one slot."""
+_IMAGES = ("kubernetes.container.image.ref", "kubernetes.container.image")
+"""Keys of the image, where the resource has no field for it; the second is of Flink 1.16."""
+_OPTIONS_OF_PYTHON = {
+    names: key
+    for names, key in (
+        (("-py", "--python"), ""),
+        (("-pyclientexec", "--pyClientExecutable"), CLIENT),
+        (("-pyexec", "--pyExecutable"), WORKER),
+        (("-pyfs", "--pyFiles"), "python.files"),
+        (("-pyreq", "--pyRequirements"), "python.requirements"),
+        (("-pyarch", "--pyArchives"), "python.archives"),
+        (("-pypath", "--pyPythonPath"), "python.pythonpath"),
+    )
+}
+"""Options of Flink's `PythonDriver`, and the key of Flink's configuration that says the same."""
 _HIDDEN = "******"
 """What Flink shows in the place of a secret."""
 _KEPT_OF_RUN = frozenset(
     {
-        *_SAVEPOINTS, *_CHECKPOINTS, *AUTOSCALER_KEYS,
+        *_SAVEPOINTS, *_CHECKPOINTS, *AUTOSCALER_KEYS, *_IMAGES,
         "taskmanager.numberOfTaskSlots",
         "taskmanager.memory.process.size", "jobmanager.memory.process.size",
         "kubernetes.taskmanager.cpu.amount", "kubernetes.jobmanager.cpu.amount",
@@ -87,6 +109,13 @@ _LEFT_OUT = {
     "logConfiguration": "the log configuration",
 }
 """Sections of a FlinkDeployment that a StreamApp lacks, in words."""
+_TAKEN_OVER = frozenset(
+    {
+        "flinkConfiguration", "flinkVersion", "image", "imagePullPolicy", "job", "jobManager",
+        "mode", "podTemplate", "restartNonce", "serviceAccount", "taskManager",
+    }
+)  # fmt: skip
+"""Fields of a FlinkDeployment that a StreamApp has, or that nothing has to remain of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,23 +165,16 @@ def plan_adoption(
 
 
 def _manifest(deployment: FlinkDeployment, job: ExternalJob | None, *, objective: str) -> Body:
-    spec, given = deployment.spec, deployment.job or {}
-    program: Body = {}
-    uri = str(given.get("jarURI") or "")
-    if uri.startswith(_LOCAL):
-        program["jar"] = uri.removeprefix(_LOCAL)
-    if given.get("entryClass"):
-        program["entryClass"] = given["entryClass"]
-    if given.get("args"):
-        program["args"] = [str(each) for each in given["args"]]
-    flink: Body = {"image": spec.get("image"), "job": program}
+    program, options = _program(deployment.job or {})
+    flink: Body = {"image": image} if (image := _image(deployment)) else {}
+    flink["job"] = program
     if job is not None:
         flink["maxParallelism"] = job.max_parallelism
     storage = _storage(deployment)
     if storage:
         flink["storage"] = {"uri": storage}
     flink |= _pods(deployment)
-    if config := _config(deployment):
+    if config := _config(deployment) | options:
         flink["config"] = config
     return {
         "apiVersion": API_VERSION,
@@ -165,6 +187,47 @@ def _manifest(deployment: FlinkDeployment, job: ExternalJob | None, *, objective
             "nodePools": [_pool(deployment)],
         },
     }
+
+
+def _program(job: Body) -> tuple[Body, dict[str, str]]:
+    """Return the program of a job, and the keys of Flink's configuration that its options say."""
+    program: Body = {}
+    args = [str(each) for each in job.get("args") or ()]
+    options: dict[str, str] = {}
+    if job.get("entryClass") == PYTHON:
+        args, options = _split_options_of_python(args)
+        program["python"] = {"file": options.pop("", "").removeprefix("file://")}
+    else:
+        uri = str(job.get("jarURI") or "")
+        if uri.startswith(_LOCAL):
+            program["jar"] = uri.removeprefix(_LOCAL)
+        if job.get("entryClass"):
+            program["entryClass"] = job["entryClass"]
+    if args:
+        program["args"] = args
+    return program, options
+
+
+def _split_options_of_python(args: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments of a Python program, and what Flink's `PythonDriver` takes for itself.
+
+    The second is by key of Flink's configuration; the path of the program has none.
+    """
+    keys = {name: key for names, key in _OPTIONS_OF_PYTHON.items() for name in names}
+    rest, options = list[str](), dict[str, str]()
+    left = iter(args)
+    for each in left:
+        if each in keys:
+            options[keys[each]] = next(left, "")
+        else:
+            rest.append(each)
+    return rest, options
+
+
+def _image(deployment: FlinkDeployment) -> str:
+    """Return the image of the pods; empty where nothing says it."""
+    named = (deployment.spec.get("image"), *(deployment.configuration.get(key) for key in _IMAGES))
+    return next((str(each) for each in named if each), "")
 
 
 def _defaults(deployment: FlinkDeployment, running: Mapping[str, str]) -> dict[str, str]:
@@ -209,9 +272,36 @@ def _pool(deployment: FlinkDeployment) -> Body:
         "name": TASK_MANAGERS,
         "sizes": [size_of(deployment.cores / deployment.slots)],
     }
-    if deployment.memory is not None:
-        pool["memory"] = f"{max(1, deployment.memory // MIB // deployment.slots)}Mi"
+    if (memory := _memory_of_slot(deployment)) is not None:
+        pool["memory"] = f"{_enough_for_task_manager(deployment, memory)}Mi"
     return pool | translate(deployment.configuration).pool
+
+
+def _memory_of_slot(deployment: FlinkDeployment) -> int | None:
+    """Return the MiB of a TaskManager for each of its slots; `None` where nothing says."""
+    memory = deployment.memory
+    return None if memory is None else memory // MIB // deployment.slots
+
+
+def _enough_for_task_manager(deployment: FlinkDeployment, memory: int) -> int:
+    """Return these MiB, or more where a TaskManager with one slot needs more."""
+    config = _config(deployment)
+    return _enough(lambda: size_task_manager(config, process=memory), memory)
+
+
+def _enough_for_job_manager(deployment: FlinkDeployment) -> int:
+    config, memory = _config(deployment), (deployment.job_manager_memory or 0) // MIB
+    return _enough(lambda: split_job_manager(config, process=memory), memory)
+
+
+def _enough(size: Callable[[], object], memory: int) -> int:
+    try:
+        size()
+    except TooLittleMemoryError as error:
+        return error.enough
+    except PermanentError:  # of a key, which is told when the StreamApp is checked
+        pass
+    return memory
 
 
 def _pods(deployment: FlinkDeployment) -> Body:
@@ -233,7 +323,7 @@ def _pods(deployment: FlinkDeployment) -> Body:
     if deployment.job_manager_cores is not None:
         job_manager["cpu"] = size_of(deployment.job_manager_cores)
     if deployment.job_manager_memory is not None:
-        job_manager["memory"] = f"{max(1, deployment.job_manager_memory // MIB)}Mi"
+        job_manager["memory"] = f"{_enough_for_job_manager(deployment)}Mi"
     if job_manager:
         found["jobManager"] = job_manager
     return found
@@ -303,8 +393,20 @@ def _unknown_parts(deployment: FlinkDeployment) -> Iterator[str]:
     given = deployment.job
     if given is None:
         return
+    if not _image(deployment):
+        yield (
+            f"spec.image of FlinkDeployment {deployment.name}: expected the image of the job, got "
+            "nothing; save the StreamApp in a file, write spec.flink.image, and use --filename"
+        )
     uri = str(given.get("jarURI") or "")
-    if not uri.startswith(_LOCAL):
+    if given.get("entryClass") == PYTHON:
+        if not _program(given)[0]["python"]["file"]:
+            yield (
+                f"spec.job.args of FlinkDeployment {deployment.name}: expected the PyFlink program "
+                "as -py PATH, got none; save the StreamApp in a file, write "
+                "spec.flink.job.python.file, and use --filename"
+            )
+    elif not uri.startswith(_LOCAL):
         yield (
             f"spec.job.jarURI of FlinkDeployment {deployment.name}: expected a path in the image, "
             f"such as local:///opt/flink/usrlib/trips.jar, got {uri or 'nothing'}; put the jar "
@@ -380,12 +482,27 @@ def _remarks(
         )
     if taken := sorted(defaults.keys() & config.keys()):
         yield f"The operator's defaults set these keys, too: {', '.join(taken)}"
-    if any(key in _OF_ALL_SLOTS for key in config) and deployment.slots > 1:
-        yield "Amounts of memory are those of one slot, because Weir's TaskManagers have one"
+    memory = _memory_of_slot(deployment)
+    if deployment.slots > 1 and (memory or any(key in _OF_ALL_SLOTS for key in config)):
+        yield (
+            "Amounts of memory are those of one slot, because Weir's TaskManagers have one; each "
+            "of them has a JVM of its own, so give more where the job used what it had"
+        )
+    if memory is not None and (enough := _enough_for_task_manager(deployment, memory)) > memory:
+        yield f"A TaskManager gets {enough}Mi instead of {memory}Mi per slot, the least it can have"
+    memory = (deployment.job_manager_memory or 0) // MIB
+    if memory and (enough := _enough_for_job_manager(deployment)) > memory:
+        yield f"The JobManager gets {enough}Mi instead of {memory}Mi, the least it can have"
+    if (count := (spec.get("jobManager") or {}).get("replicas") or 1) > 1:
+        yield (
+            f"A StreamApp has one JobManager instead of {count} (spec.jobManager.replicas): "
+            "Kubernetes starts it again where it is lost"
+        )
     if OVERRIDES in dropped:
         yield "After the move, Weir decides the parallelism of each vertex"
-    for name, what in _LEFT_OUT.items():
-        if spec.get(name):
+    for name in spec:
+        if name not in _TAKEN_OVER and spec[name]:
+            what = _LEFT_OUT.get(name, "a field that Weir does not know")
             yield f"{what[0].upper()}{what[1:]} (spec.{name}) has no counterpart in a StreamApp"
     if account := spec.get("serviceAccount"):
         yield (

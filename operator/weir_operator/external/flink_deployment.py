@@ -381,12 +381,13 @@ def _whole(text: str | None) -> int | None:
 
 
 def flatten(configuration: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
-    """Return Flink's configuration with flat keys; a resource may nest them."""
+    """Return Flink's configuration with flat keys; a resource may nest them, and list values."""
     flat: dict[str, str] = {}
     for key, value in configuration.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
-            text = str(value)
-            flat[f"{prefix}{key}"] = text.lower() if isinstance(value, bool) else text
+            parts = value if isinstance(value, list) else [value]
+            texts = (str(each).lower() if isinstance(each, bool) else str(each) for each in parts)
+            flat[f"{prefix}{key}"] = ";".join(texts)
     return flat

@@ -49,6 +49,15 @@ _SECOND_TOTALS = {
 _LARGEST = 2**43  # bytes; stands for no bound
 
 
+class TooLittleMemoryError(PermanentError):
+    """A process of Flink cannot run in a container of this size."""
+
+    def __init__(self, message: str, *, enough: int) -> None:
+        """Create it; `enough` is the size in MiB that suffices."""
+        super().__init__(message)
+        self.enough = enough
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySplit:
     """A TaskManager's memory, bytes."""
@@ -109,8 +118,8 @@ def size_task_manager(
         field: What an error calls the size.
 
     Raises:
-        PermanentError: A key cannot be read, gives a second total, or no TaskManager can run in so
-            little memory; says how much it takes.
+        PermanentError: A key cannot be read, or gives a second total.
+        TooLittleMemoryError: No TaskManager can run in so little memory.
     """
     user = add_own_names(user)
     network = network_for(user, channels=channels, exchanges=exchanges)
@@ -132,9 +141,10 @@ def size_task_manager(
     taken = ", ".join(f"{size // _MIB} of {name}" for name, size in parts.named().items() if size)
     asks = managed is not None or any(key.startswith(f"{_TASK_MANAGER}managed.") for key in user)
     remedy = ", or reduce managed memory" if asks else ""
-    raise PermanentError(
+    raise TooLittleMemoryError(
         f"{field}: expected at least {enough.process}Mi for a TaskManager ({taken}), got"
-        f" {process}Mi; raise it{remedy}"
+        f" {process}Mi; raise it{remedy}",
+        enough=enough.process,
     )
 
 
@@ -194,8 +204,8 @@ def split_job_manager(user: Mapping[str, str], *, process: int) -> JobManagerSpl
     """Return the split of a JobManager's memory, by the user's keys and MiB of its container.
 
     Raises:
-        PermanentError: A key cannot be read, gives a second total, or no JobManager can run in so
-            little memory; says how much it takes.
+        PermanentError: A key cannot be read, or gives a second total.
+        TooLittleMemoryError: No JobManager can run in so little memory.
     """
     sizes = _Sizes(add_own_names(user), _JOB_MANAGER)
     sizes.refuse_second_totals()
@@ -208,10 +218,11 @@ def split_job_manager(user: Mapping[str, str], *, process: int) -> JobManagerSpl
     minimum = MIN_JOB_MANAGER_HEAP * _MIB
     if heap_of(process) < minimum:
         enough = _least(lambda mib: heap_of(mib) >= minimum, above=process)
-        raise PermanentError(
+        raise TooLittleMemoryError(
             f"{JOB_MANAGER_MEMORY}: expected at least {enough}Mi for a JobManager (including "
             f"{metaspace // _MIB} MiB of metaspace and {MIN_JOB_MANAGER_HEAP} of "
-            f"heap), got {process}Mi; raise it"
+            f"heap), got {process}Mi; raise it",
+            enough=enough,
         )
     return JobManagerSplit(heap=heap_of(process), metaspace=metaspace)
 

@@ -7,8 +7,9 @@ import pytest
 from tests.operator.external.test_flink_deployment import REF, an_external_job
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.external.adoption_plan import plan_adoption
-from weir_operator.external.flink_deployment import read_deployment
+from weir_operator.external.flink_deployment import flatten, read_deployment
 from weir_operator.external.reference import Reference, pools_of
+from weir_operator.flink.scripts import PYTHON
 from weir_operator.kubernetes.app.preflight import find_refusals
 from weir_operator.streamapp.loading import parse_manifest
 
@@ -100,6 +101,73 @@ def sizes_of(spec):
 )
 def test_cpu_and_memory_are_taken_over_in_every_form(configuration, spec, sizes):
     assert sizes_of(adopted(a_deployment(configuration, **spec))) == sizes
+
+
+def remarks_of(deployment):
+    found = plan_adoption(deployment, an_external_job(), version="2.2.0", objective="1s")
+    assert found.stops == ()
+    return " ".join(found.remarks)
+
+
+def test_memory_below_what_processes_need_is_raised_and_told():
+    little = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    sizes = {"taskManager": {"resources": little}, "jobManager": {"resource": {"memory": "500m"}}}
+    deployment = a_deployment(**sizes)
+
+    _, memory, _, manager = sizes_of(adopted(deployment)).split()
+    told = remarks_of(deployment)
+
+    assert f"A TaskManager gets {memory} instead of 512Mi per slot" in told
+    assert f"The JobManager gets {manager} instead of 500Mi" in told
+    assert "Amounts of memory are those of one slot" in told
+
+
+@pytest.mark.parametrize(
+    ("args", "rest", "config"),
+    [
+        (["-py", "/opt/flink/usrlib/job.py"], [], {}),
+        (
+            ["-pyclientexec", "/venv/bin/python", "-pyexec", "python3", "-pyfs", "/a,/b",
+             "--python", "file:///opt/flink/usrlib/job.py", "--rate", "5"],
+            ["--rate", "5"],
+            {"python.client.executable": "/venv/bin/python", "python.executable": "python3",
+             "python.files": "/a,/b"},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("uri", ["local:///opt/flink/opt/flink-python-2.2.0.jar", None])
+def test_a_python_program_of_flinks_driver_becomes_one_of_weirs(uri, args, rest, config):
+    spec = adopted(a_deployment(job={"jarURI": uri, "entryClass": PYTHON, "args": args}))
+
+    assert spec.flink.job.python.file == "/opt/flink/usrlib/job.py"
+    assert (spec.flink.job.jar, spec.flink.job.entry_class) == (None, None)
+    assert list(spec.flink.job.args) == rest
+    assert {key: (spec.flink.config or {}).get(key) for key in config} == config
+
+
+def test_the_image_may_be_a_key_and_must_be_somewhere():
+    key = {"kubernetes.container.image.ref": "example/trips:2"}
+
+    assert adopted(a_deployment(key, image=None)).flink.image == "example/trips:2"
+    assert adopted(a_deployment(image=None), running=key).flink.image == "example/trips:2"
+
+
+def test_fields_without_a_counterpart_are_told():
+    ingress = {"template": "{{name}}.example.org"}
+
+    told = remarks_of(
+        a_deployment(ingress=ingress, jobManager={"replicas": 2}, executionRoleArn="arn:aws:iam")
+    )
+
+    assert "(spec.ingress) has no counterpart" in told
+    assert "(spec.executionRoleArn) has no counterpart" in told
+    assert "one JobManager instead of 2 (spec.jobManager.replicas)" in told
+
+
+def test_a_list_of_values_is_joined_as_the_operator_does():
+    lists = {"pipeline": {"classpaths": ["file:///a.jar", "file:///b.jar"]}, "x": [True, 1]}
+
+    assert flatten(lists) == {"pipeline.classpaths": "file:///a.jar;file:///b.jar", "x": "true;1"}
 
 
 def test_the_operators_defaults_are_taken_over():
@@ -217,6 +285,11 @@ def test_a_reporter_on_the_port_of_weirs_is_left_out():
         ({"kubernetes.something.new": "1"}, {}, {}, "expected no kubernetes.something.new"),
         ({}, {"taskManager": {"podTemplate": {"spec": {}}}}, {}, "one template for all pods"),
         ({}, {}, {"s3.secret-key": "******"}, "defaults have s3.secret-key"),
+        ({}, {"image": None}, {}, "expected the image of the job"),
+        (
+            {}, {"job": {"entryClass": PYTHON, "args": ["-pym", "trips"]}}, {},
+            "expected the PyFlink program as -py PATH",
+        ),
         (
             {"taskmanager.memory.task.heap.size": "1g", "taskmanager.memory.managed.size": "1g"},
             {}, {}, "expected the memory of a whole TaskManager",
