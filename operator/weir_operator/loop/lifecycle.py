@@ -324,9 +324,7 @@ class Lifecycle:
         progress = await self._jobs.progress(job)
         if progress is None or progress.state not in LIVE_STATES:
             return None
-        if status.stop_asked == job and await was_stopped(
-            job, jobs=self._jobs, runtime=self._runtime
-        ):
+        if await self._was_stopped(status, job):
             await self._jobs.cancel(job)  # its savepoint is newer than what it was restored from
             return None
         return await self._execute(planned_changes.suspend(status, now=self._clock.now()))
@@ -432,6 +430,15 @@ class Lifecycle:
             self._report("StateMissing", str(error))
             raise
 
+    async def _was_stopped(self, status: AppStatus, job: str) -> bool:
+        return status.stop_asked == job and await was_stopped(
+            job,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            asked_at=status.stop_asked_at,
+        )
+
     async def _restore_point(self, job: str) -> str | None:
         status = self._store.load()
         return await find_restore_point(
@@ -498,13 +505,11 @@ class Lifecycle:
         if progress is None or progress.state not in LIVE_STATES:
             await self._recover(job, await self._find_cause(job, progress))
             return Health.RUNS
-        if status.stop_asked == job and await was_stopped(
-            job, jobs=self._jobs, runtime=self._runtime
-        ):
+        if await self._was_stopped(status, job):
             self._report(
-                "SavepointFound",
-                f"Flink restored job {job} from a checkpoint older than its savepoint; Weir "
-                "cancelled it and resumes from the savepoint",
+                "JobTakenBack",
+                f"Flink restored job {job} from a checkpoint after Weir had asked it to stop with "
+                "a savepoint; Weir cancelled it and resumes from the newest state",
             )
             await self._jobs.cancel(job)  # once it has ended, it is recovered
             return Health.RESTARTING

@@ -20,6 +20,7 @@ def close_change(
         changes["restore_path"] = journal.restore_path
     if str(Step.STOP) in journal.times:
         changes["stop_asked"] = journal.old_job
+        changes["stop_asked_at"] = journal.times[str(Step.STOP)]
     if journal.superseded:
         changes["superseded"] = tuple(dict.fromkeys((*status.superseded, *journal.superseded)))
     failed_after_it_ran = journal.step is Step.FAILED and journal.ran

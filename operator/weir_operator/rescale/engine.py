@@ -404,7 +404,15 @@ class Rescaler:
             journal = await self._note_flow(journal, FLOW_PERIOD)
         if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
-        stop = Stop(job, journal.trigger, self._jobs, self._runtime, asked=self._resumed)
+        stop = Stop(
+            job,
+            journal.trigger,
+            self._jobs,
+            self._runtime,
+            self._clock,
+            asked=self._resumed,
+            asked_at=journal.times[str(Step.STOP)],
+        )
         deadline = settings.savepoint_deadline
         found = await self._until(stop.outcome, deadline, period=STOP_POLL)
         if found is None:
@@ -526,10 +534,18 @@ class Rescaler:
 
     async def _was_stopped(self, journal: RescaleJournal) -> bool:
         """Whether the old job, which runs, was stopped by this change or an earlier one."""
-        job = _required(journal.old_job)
-        if str(Step.STOP) not in journal.times and self._store.load().stop_asked != job:
+        job, status = _required(journal.old_job), self._store.load()
+        asked_at = journal.times.get(str(Step.STOP))
+        if status.stop_asked == job:
+            asked_at = status.stop_asked_at
+        if asked_at is None:
             return False
-        return await self._retried(lambda: was_stopped(job, jobs=self._jobs, runtime=self._runtime))
+        since = asked_at
+        return await self._retried(
+            lambda: was_stopped(
+                job, jobs=self._jobs, runtime=self._runtime, clock=self._clock, asked_at=since
+            )
+        )
 
     async def _newest(self, job: str) -> str | None:
         return await find_newest(
@@ -679,12 +695,20 @@ class Rescaler:
         """Cancel the job of before the change, which Flink brought back; return where to resume.
 
         Flink writes that a job has ended a moment after its savepoint. A JobManager that is lost in
-        between restarts the job from a checkpoint, and what it completes then is newer.
+        between restarts the job from a checkpoint, and what it completes then is newer. What Flink
+        did not see complete is only known to be newer where the storage lists the savepoint, too.
         """
-        job = _required(journal.old_job)
-        newest = await self._newest(job)
+        job, restore = _required(journal.old_job), journal.restore_path
+        known = await self._jobs.newest(job)
+        if known is not None and known.seen_complete:
+            newest: str | None = known.path
+        else:
+            stored = await self._runtime.snapshots(job)
+            own_savepoint = restore is not None and is_savepoint(restore) and is_of(restore, job)
+            is_late = own_savepoint and restore not in stored
+            newest = stored[-1] if stored and not is_late else restore
         await self._jobs.cancel(job)
-        if newest in (None, journal.restore_path) or journal.restore_nonce is not None:
+        if newest in (None, restore) or journal.restore_nonce is not None:
             return journal
         journal = journal.model_copy(
             update={"restore_path": newest, "by_checkpoint": not is_savepoint(newest)}

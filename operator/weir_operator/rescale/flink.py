@@ -97,7 +97,9 @@ class FlinkJobs:
         job = await (await self.rest()).job(job_id)
         if job is None:
             return None
-        return Progress(state=job.state.value, running=job.runs, ran=_has_begun(job))
+        return Progress(
+            state=job.state.value, running=job.runs, ran=_has_begun(job), started=job.started
+        )
 
     async def live(self) -> tuple[str, ...]:
         """Return the ids of all jobs that have not ended, without those of `warm_up`."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
+from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError
 from weir_operator.flink.answers import JobFailure
 from weir_operator.flink.job_graph import JobGraph
 from weir_operator.flink.scripts import is_script

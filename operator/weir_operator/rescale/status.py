@@ -126,6 +126,8 @@ class AppStatus(BaseModel):
     stop_asked: str | None = None
     """The last job for whose stop Weir asked: a savepoint may complete after its change was given
     up."""
+    stop_asked_at: float = 0.0
+    """Unix time of that."""
     superseded: tuple[str, ...] = ()
     """Checkpoints of earlier jobs, to be deleted once the present job has one of its own."""
     finished: bool = False

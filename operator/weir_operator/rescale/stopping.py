@@ -16,7 +16,9 @@ A job that had snapshots and has none any more is not started from older state: 
 records a second time. Then a person decides.
 
 A storage may list late: a directory cache of NFS holds for up to a minute. So where Weir has asked
-for a stop, a listing without its savepoint is believed only if it says so twice.
+for a stop, a listing without its savepoint is believed only if it says so twice. A job that a new
+JobManager takes back meanwhile does not run until then: with its next checkpoint it would commit
+once more what the savepoint holds.
 """
 
 from __future__ import annotations
@@ -126,12 +128,20 @@ async def came_to_its_end(
     return not (stop_asked if stopped is None else stopped)
 
 
-async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
-    """Return whether a job that runs was stopped before, and restored from an older checkpoint.
+async def was_stopped(
+    job: str, *, jobs: Jobs, runtime: Runtime, clock: Clock, asked_at: float
+) -> bool:
+    """Return whether a job that runs was, or may have been, stopped before.
 
     Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
-    that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
-    be asked only of a job that Weir has asked to stop.
+    that is lost in between takes the job back from a checkpoint that the savepoint supersedes.
+
+    Args:
+        job: One that Weir has asked to stop.
+        jobs: Flink.
+        runtime: Knows the storage.
+        clock: Says how long ago the JobManager took it back.
+        asked_at: Unix time at which Weir asked for the stop.
 
     Raises:
         TemporaryError: Flink or the storage does not answer.
@@ -141,7 +151,12 @@ async def was_stopped(job: str, *, jobs: Jobs, runtime: Runtime) -> bool:
     if newest is not None and newest.seen_complete:
         return False  # it has come further than the savepoint
     stored = await runtime.snapshots(job)
-    return bool(stored) and is_savepoint(stored[-1])
+    if stored and is_savepoint(stored[-1]):
+        return True
+    progress = await jobs.progress(job)
+    if progress is None or progress.started <= asked_at:
+        return False
+    return clock.now() - progress.started < LISTED_WITHIN  # the storage may list late
 
 
 async def find_newest(
@@ -217,7 +232,15 @@ class Stop:
     """One stop of one job."""
 
     def __init__(
-        self, job: str, trigger: str, jobs: Jobs, runtime: Runtime, *, asked: bool
+        self,
+        job: str,
+        trigger: str,
+        jobs: Jobs,
+        runtime: Runtime,
+        clock: Clock,
+        *,
+        asked: bool,
+        asked_at: float,
     ) -> None:
         """Prepare the stop.
 
@@ -226,13 +249,17 @@ class Stop:
             trigger: Id under which the savepoint is asked for.
             jobs: Flink.
             runtime: Knows the storage.
+            clock: As for `was_stopped`.
             asked: It may have been asked for before.
+            asked_at: Unix time from which on it may have been.
         """
         self._job = job
         self._trigger = trigger
         self._jobs = jobs
         self._runtime = runtime
+        self._clock = clock
         self._asked = asked
+        self._asked_at = asked_at
 
     async def outcome(self) -> StopOutcome | None:
         """Ask for the stop where that is still to be done; return what became of it, if known.
@@ -249,7 +276,13 @@ class Stop:
         progress = await self._jobs.progress(self._job)
         if progress is None or progress.state not in LIVE_STATES:
             return StopOutcome(ended=True)
-        if self._asked and await was_stopped(self._job, jobs=self._jobs, runtime=self._runtime):
+        if self._asked and await was_stopped(
+            self._job,
+            jobs=self._jobs,
+            runtime=self._runtime,
+            clock=self._clock,
+            asked_at=self._asked_at,
+        ):
             await self._jobs.cancel(self._job)
             return None
         try:

@@ -74,6 +74,10 @@ class FakeJob:
     """Trigger of the savepoint being written, and when it is complete."""
     ending: tuple[str, float] | None = None
     """Trigger of the savepoint that is complete, and when the job has ended with it."""
+    started: float = 0.0
+    """When this JobManager began to run it."""
+    forgets_end_until: float = -math.inf
+    """Until when a JobManager that is lost takes the job back, though it has finished."""
 
 
 RETAINED = 3
@@ -142,6 +146,9 @@ class FakeWorld:
         """How many of the next calls to Flink get an answer that is none."""
         self.end_takes = 0.0
         """Seconds from a complete savepoint until the job has ended; Flink reports only then."""
+        self.end_is_written_after = 0.0
+        """Seconds from then until Flink has written that, and deleted the job's checkpoints; the
+        next submission comes later."""
         self.graph: JobGraph | None = None
         self.by_agent: bool | PermanentError = False
         self.plan: Plan | None = None
@@ -294,7 +301,7 @@ class FakeWorld:
             self.cancel_takes -= 1
             if self.cancel_takes <= 0:
                 job.state = "CANCELED"
-        return Progress(state=job.state, running=running, ran=running)
+        return Progress(state=job.state, running=running, ran=running, started=job.started)
 
     async def live(self) -> tuple[str, ...]:
         self._answer()
@@ -401,6 +408,8 @@ class FakeWorld:
         broken = total in self.broken_totals or self.used.id in self.broken_revisions
         state = "FAILED" if broken else "FINISHED" if total in self.dry_totals else "RUNNING"
         self.folders.add(job_id)
+        for ended in self.jobs.values():
+            ended.forgets_end_until = -math.inf
         self.jobs[job_id] = FakeJob(
             state=state,
             position=position,
@@ -408,6 +417,7 @@ class FakeWorld:
             configuration=dict(configuration),
             committed=position,
             restored=restore_path,
+            started=self.clock.now(),
         )
         self.on_deed()
 
@@ -520,13 +530,17 @@ class FakeWorld:
         for key, job in lost.items():
             if keeps_results and job.state == "FINISHED":
                 self.jobs[key] = replace(job, savepoints={}, seen=[], restored=None)
-            if not recovers or job.state not in LIVE_STATES or job.state == "CANCELLING":
+            ends_unknown = job.state == "FINISHED" and self.clock.now() < job.forgets_end_until
+            lives = job.state in LIVE_STATES and job.state != "CANCELLING"
+            if not recovers or not (lives or ends_unknown):
                 continue
             own = [path for path in self.stored.get(key, ()) if "/chk-" in path]
             restored = own[-1] if own else job.restored
             position = 0 if restored is None else self.positions[restored]
             self.jobs[key] = replace(
                 job,
+                state="RUNNING" if ends_unknown else job.state,
+                started=self.clock.now() + 0.001,  # later than what was asked before
                 position=position,
                 committed=position,
                 savepoints={},
@@ -561,7 +575,10 @@ class FakeWorld:
             if job.ending is not None and job.ending[1] <= self.clock.now():
                 job.savepoints[job.ending[0]] = SavepointState(path=job.seen[-1].path)
                 job.ending = None
+                job.forgets_end_until = self.clock.now() + self.end_is_written_after
                 self._end(key, job)
+            if job.state == "FINISHED" and self.clock.now() >= job.forgets_end_until:
+                self._discard_checkpoints(key)
 
     def _complete(self, key: str, job: FakeJob, snapshot: StateSnapshot) -> None:
         self.positions[snapshot.path] = job.position
@@ -577,6 +594,10 @@ class FakeWorld:
 
     def _end(self, key: str, job: FakeJob) -> None:
         job.state = "FINISHED"
+        if self.clock.now() >= job.forgets_end_until:
+            self._discard_checkpoints(key)
+
+    def _discard_checkpoints(self, key: str) -> None:
         for path in [path for path in self.stored.get(key, ()) if "/chk-" in path]:
             self.stored[key].remove(path)
             del self.positions[path]
