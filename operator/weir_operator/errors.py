@@ -30,8 +30,8 @@ class InvalidStreamAppError(PermanentError):
         self.mistakes = mistakes
 
 
-class NoSuchClassError(PermanentError):
-    """The job's jar does not have the class that the manifest names: it cannot run at all."""
+class NotInProgramError(PermanentError):
+    """The job's program lacks a class or operator that the manifest names: it can never run."""
 
 
 class ResizeRefusedError(WeirError):

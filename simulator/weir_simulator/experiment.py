@@ -15,7 +15,6 @@ sections that it reads, so that it can be checked even if other sections have mi
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +64,7 @@ from weir_simulator.section import (
     Probability,
 )
 from weir_simulator.traces import TraceKind
-from weir_simulator.validation import Mistake, Section, judge, refusal, refuse
+from weir_simulator.validation import Mistake, Section, judge, refusal, refuse, suggest
 
 
 def initial_counts(
@@ -152,12 +151,6 @@ def judge_policy(policy: PolicyChoice) -> Iterator[Mistake]:
             str(error).removeprefix("Expected ").rpartition(", got ")[0] or f"{error}",
             "correct it, or remove it to use its default",
         )
-
-
-def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
-    """Return the remedy for an unknown word: the nearest known one, or `otherwise`."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-    return f"did you mean {close[0]!r}?" if close else otherwise
 
 
 def _find_parameter(parameters: Mapping[str, object], error: str) -> tuple[str, ...]:

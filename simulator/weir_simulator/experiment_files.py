@@ -21,7 +21,8 @@ from pydantic_core import ErrorDetails
 from weir_simulator import validation
 from weir_simulator.arrivals import arrival_rates, whole_trace
 from weir_simulator.errors import ExperimentError, TraceError
-from weir_simulator.experiment import RULES, Experiment, TraceSource, suggest
+from weir_simulator.experiment import RULES, Experiment, TraceSource
+from weir_simulator.validation import suggest
 
 _LONGEST_VALUE = 80
 

@@ -8,6 +8,7 @@ worded, and what it shows of a value, is decided where the file is read.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import re
@@ -139,3 +140,21 @@ def read_right_fields(model: type[BaseModel], document: object) -> dict[str, obj
         except ValidationError:
             continue
     return right
+
+
+_LONGEST_WORD = 63
+"""No known word is longer, and the search takes time with the word's length."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` was probably meant to be, if any is close."""
+    if len(word) > _LONGEST_WORD:
+        return None
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
+    return close[0] if close else None
+
+
+def suggest(word: str, known: Iterable[str], *, otherwise: str) -> str:
+    """Return the remedy for an unknown word: the nearest known one, or `otherwise`."""
+    close = nearest(word, known)
+    return f"did you mean {close!r}?" if close else otherwise

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weir_operator.errors import PermanentError
+from weir_operator.errors import NotInProgramError, PermanentError
 from weir_operator.limits import MAX_VERTICES
+from weir_simulator.validation import suggest
 
 _BY_AGENT = "agent-"
 _VERTEX = re.compile(r"vertex (\S+) ([0-9a-f]{32}) (\d+) (\d+) (.*)")
@@ -168,14 +169,14 @@ def is_pinned_by_agent(
     refuse_unsuitable_program(plan)
     if vertices:
         _check_vertices(plan, vertices)
-    elif plan.agent == "absent" or plan.groups & set(most):
+    elif _names_its_groups(plan, most):
         return False
     there = tuple(vertices) if vertices else plan.operators
     if there and set(there) != set(most):
         own = f", or its own slot sharing groups {sorted(plan.groups)}" if plan.groups else ""
         raise PermanentError(
             f"spec.operators: expected the job's operators {list(there)}{own}, got {sorted(most)}; "
-            "`weir graph` prints them"
+            f"{_suggest_operator(there, most)}"
         )
     for name, replicas in most.items():
         limit = plan.limit_of((vertices or {}).get(name, (name,)))
@@ -190,6 +191,29 @@ def is_pinned_by_agent(
             "to run the job as one operator"
         )
     return True
+
+
+def _names_its_groups(plan: Plan, operators: Collection[str]) -> bool:
+    """Return whether the agent has nothing to pin: the program does it, or there is no agent.
+
+    Raises:
+        NotInProgramError: The program does it, but has no such operator.
+    """
+    if plan.agent != "absent" and not plan.groups.intersection(operators):
+        return False
+    if plan.groups and not plan.groups.issuperset({*operators} - {_UNPINNED}):
+        there = sorted(plan.groups)
+        raise NotInProgramError(
+            f"spec.operators: expected the program's slot sharing groups {there}, "
+            f"got {sorted(operators)}; {_suggest_operator(there, operators)}"
+        )
+    return True
+
+
+def _suggest_operator(there: Collection[str], operators: Collection[str]) -> str:
+    """Return the remedy for the first operator that the job does not have."""
+    unknown = next((each for each in operators if each not in there), "")
+    return suggest(unknown, there, otherwise="`weir graph` prints them")
 
 
 def _check_vertices(plan: Plan, vertices: Mapping[str, tuple[str, ...]]) -> None:
@@ -217,11 +241,14 @@ def parse_graph(
         lines: From `dev.weir.ReadGraph`.
         operators: Whose slot sharing groups count; others are left out.
         whole_job: Name of the operator that stands for all groups; `None` where each is one.
+
+    Raises:
+        NotInProgramError: The program names its groups, and lacks one of the operators.
     """
     managed: dict[str, bool] = {}
     streams: dict[tuple[str, str], int] = {}
     known = {whole_job} if whole_job else set(operators)
-    if whole_job is None and not parse_plan(lines).groups & known:
+    if whole_job is None and not _names_its_groups(parse_plan(lines), known):
         lines = [line.removeprefix(_BY_AGENT) for line in lines if line.startswith(_BY_AGENT)]
     for line in lines:
         kind, *words = line.split(" ")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 
-from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
+from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError
 from weir_operator.flink.causes import find_missing_class, root_cause
 from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.job_graph import JobGraph, Plan, parse_graph, parse_plan
@@ -172,7 +172,7 @@ async def _read_lines(
             raise TemporaryError(failure)
         missing = find_missing_class(trace, entry_class)
         if missing is not None:
-            raise NoSuchClassError(missing)
+            raise NotInProgramError(missing)
         raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
     return lines
 

@@ -41,6 +41,8 @@ class Progress:
     """Every task runs."""
     ran: bool
     """At least one task runs or ran: records may have left it."""
+    started: float = 0.0
+    """Unix time at which this JobManager began to run it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,8 +189,8 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
     """Return the change with the graph of the revision that it leads to.
 
     A graph that cannot be read stops nothing: every operator is then taken to use managed memory,
-    and a program that cannot run says so when it is submitted. Only a jar without the class to run
-    can never run.
+    and a program that cannot run says so when it is submitted. Only one without the class to run,
+    or without an operator of the manifest, can never run.
 
     Args:
         journal: Before TaskManagers are started; the JobManager is that of the revision, with its
@@ -197,7 +199,7 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
         spec: How the job is submitted at the revision.
 
     Raises:
-        NoSuchClassError: The jar does not have the class to run; nothing has been started.
+        NotInProgramError: It lacks the class or an operator; nothing has been started.
     """
     revision = journal.revision
     # On one machine memory is not scarce enough to be worth a second run of the program.
@@ -213,7 +215,7 @@ async def with_graph(journal: RescaleJournal, *, jobs: Jobs, spec: JobSpec) -> R
             operators=tuple(spec.vertices or spec.parallelism_arguments),
             whole_job=None if spec.vertices else spec.whole_job,
         )
-    except NoSuchClassError:
+    except NotInProgramError:
         raise
     except (TemporaryError, PermanentError) as error:
         log.warning("graph not read", change=journal.id, failure=str(error))

@@ -21,8 +21,8 @@ from weir_operator.streamapp.managers import (
 )
 from weir_operator.streamapp.operators import WHOLE_JOB, Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.section import Replicas, Rule, suggest
-from weir_simulator.validation import Mistake
+from weir_operator.streamapp.section import Replicas, Rule
+from weir_simulator.validation import Mistake, suggest
 
 _OPERATOR_EXISTS = (
     "has(self.operators) && self.operators.size() > 0"

@@ -10,10 +10,8 @@ neither may ask whether a field with a default was set.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,20 +26,6 @@ DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 LONGEST_NAME = 63
 
 _EXPECTED_NAME = f"a name of at most {LONGEST_NAME} lower-case letters, digits and '-'"
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` was probably meant to be, if any is close."""
-    if len(word) > LONGEST_NAME:
-        return None  # no known word is as long, and the search takes time with the word's length
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
-    return close[0] if close else None
-
-
-def suggest(word: str, known: Sequence[str], *, otherwise: str) -> str:
-    """Return the remedy for an unknown word: the nearest known one, or `otherwise`."""
-    close = nearest(word, known)
-    return f"did you mean {close!r}?" if close else otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

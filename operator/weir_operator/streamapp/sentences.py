@@ -11,10 +11,9 @@ from pydantic_core import ErrorDetails
 
 from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.section import nearest, suggest
 from weir_operator.streamapp.status import shorten
 from weir_simulator import validation
-from weir_simulator.validation import Mistake
+from weir_simulator.validation import Mistake, nearest, suggest
 
 _LONGEST_VALUE = 80
 _LONGEST_PATH = 300

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.errors import NoSuchClassError, PermanentError, TemporaryError
+from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError
 from weir_operator.flink import programs
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
@@ -57,7 +57,7 @@ async def test_a_jar_without_the_class_to_run_is_told_from_a_program_that_may_ru
 
     monkeypatch.setattr(programs, "ask_program", answer)
 
-    for entry_class, error in (("example.Tripz", NoSuchClassError), ("example.T", PermanentError)):
+    for entry_class, error in (("example.Tripz", NotInProgramError), ("example.T", PermanentError)):
         with pytest.raises(PermanentError, match=r"example\.Tripz") as raised:
             await programs.read_plan(
                 FlinkRest("http://no"),

@@ -6,7 +6,7 @@ from tests.operator.rescale.bench import NAMES, ONE, Bench
 from tests.operator.rescale.fakes import (
     ControllerDied,
 )
-from weir_operator.errors import NoSuchClassError
+from weir_operator.errors import NotInProgramError
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.revision import AgentImage, Revision
@@ -133,19 +133,26 @@ async def test_only_one_revision_is_kept_in_the_status_between_upgrades():
     assert journal.revision is None
 
 
-async def test_a_jar_without_the_class_to_run_is_found_before_a_task_manager_is_started(
-    monkeypatch,
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "expected a class of the job's jar, got 'example.Tripz'",
+        "expected the program's slot sharing groups ['match'], got ['mach']",
+    ],
+)
+async def test_what_the_program_lacks_is_found_before_a_task_manager_is_started(
+    monkeypatch, missing
 ):
     bench = Bench(arguments=NEW.arguments)
     revision = NEW.model_copy(update={"places": {"small": Place(memory=1024)}})
 
     async def read_graph(**program):
-        raise NoSuchClassError("expected a class of the job's jar, got 'example.Tripz'")
+        raise NotInProgramError(missing)
 
     monkeypatch.setattr(bench.world, "read_graph", read_graph)
 
     end = await bench.change(ONE, Kind.START, revision=revision)
 
     assert end.step is Step.FAILED
-    assert "'example.Tripz'" in (end.failure or "")
+    assert end.failure == missing
     assert bench.world.alive == {}

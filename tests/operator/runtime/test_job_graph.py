@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weir_operator.errors import PermanentError
+from weir_operator.errors import NotInProgramError, PermanentError
 from weir_operator.flink.jars import REPOSITORY, build_example, build_jar
 from weir_operator.flink.job_graph import (
     NO_LIMIT,
@@ -150,12 +150,24 @@ def test_the_agent_does_not_pin_what_it_need_not_or_cannot(lines):
     ("most", "said"),
     [
         ({"numbers": 1}, r"operators \['numbers', 'odd-window'\], got \['numbers'\]; `weir graph`"),
+        ({"number": 1, "odd-window": 1}, r"got \['number', 'odd-window'\]; did you mean 'numbers'"),
         ({"numbers": 1, "odd-window": 2}, r'operators\["odd-window"\].maxReplicas: .* at most 1'),
     ],
 )
 def test_operators_that_the_agent_cannot_make_are_refused(most, said):
     with pytest.raises(PermanentError, match=said):
         is_pinned_by_agent(parse_plan(PLANNED), most)
+
+
+@pytest.mark.parametrize("agent", ["absent", "ready"])
+def test_an_operator_that_a_program_with_its_own_groups_lacks_is_refused(agent):
+    lines = ("slot source false", "slot match true", "slot default false", f"agent {agent}")
+    said = r"groups \['match', 'source'\], got \['mach', 'source'\]; did you mean 'match'\?"
+
+    with pytest.raises(NotInProgramError, match=said):
+        is_pinned_by_agent(parse_plan(lines), {"source": 1, "mach": 1})
+    with pytest.raises(NotInProgramError, match=said):
+        parse_graph(lines, operators=("source", "mach"), whole_job=None)
 
 
 def test_an_agent_that_failed_is_named_with_a_remedy():

@@ -26,7 +26,6 @@ from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.runtime.places import MIB, memory_needs_of, size_memory
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
-from weir_operator.streamapp.section import suggest
 from weir_operator.streamapp.sentences import sentence
 from weir_operator.wiring import assembly
 from weir_policies import registry
@@ -36,7 +35,7 @@ from weir_policies.errors import (
     UnknownSettingError,
     WeirPolicyError,
 )
-from weir_simulator.validation import Mistake
+from weir_simulator.validation import Mistake, suggest
 
 log = structlog.get_logger()
 
