@@ -41,6 +41,10 @@ SLOWLY = 0.1
 """Weight of a new interval that raises the network time, once there were ten."""
 HOT = 0.1
 """Part of the records from which a key, or a few on one replica, matter."""
+CHANCE = 3.0
+"""Standard deviations by which a replica gets more records than its key groups by chance."""
+HOT_WEIGHT = 0.5
+"""Weight of a new interval in the share of a hot key."""
 VERSION = 1
 
 
@@ -120,7 +124,7 @@ class OperatorBelief:
             services=services,
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
-            hot_share=state["hot_share"],
+            hot_share=state.get("hot_share", 0.0),
         )
 
 
@@ -149,8 +153,11 @@ def learn_hot_share(
     if model.key_groups is None or size < 2 or not taken >= ENOUGH_RECORDS:
         return belief
     even = math.ceil(model.key_groups / size) / model.key_groups
-    hot = max(max(records) / taken - even, 0.0) / (1 - even)
-    return replace(belief, hot_share=hot if hot >= HOT else 0.0)
+    excess = max(records) / taken - even
+    if excess <= CHANCE * math.sqrt(even * (1 - even) / taken):
+        excess = 0.0
+    hot = excess / (1 - even)
+    return replace(belief, hot_share=belief.hot_share + HOT_WEIGHT * (hot - belief.hot_share))
 
 
 def without_network(believed: OperatorModel) -> OperatorModel:
@@ -220,7 +227,7 @@ def believe(
         node_types=node_types,
         service_mean=mean,
         service_scv=scv,
-        hot_share=0.0 if model.key_groups is None else belief.hot_share,
+        hot_share=belief.hot_share if model.key_groups and belief.hot_share >= HOT else 0.0,
         network_time=believed_network_time(belief, model),
     )
 

@@ -198,11 +198,13 @@ KEYED = a_model(keyed=True, key_groups=128)
 
 
 def test_the_part_that_a_hot_key_brings_is_seen_in_the_shares_of_the_replicas():
-    belief = learn_hot_share(OperatorBelief(), [700.0, 300.0], KEYED)
+    belief = OperatorBelief()
+    for _ in range(8):
+        belief = learn_hot_share(belief, [700.0, 300.0], KEYED)
 
-    assert believe(belief, KEYED, given=()).hot_share == pytest.approx(0.4)
+    assert believe(belief, KEYED, given=()).hot_share == pytest.approx(0.4, rel=0.01)
     # On three replicas, 43 of 128 key groups are the even share of the fullest.
-    spread = learn_hot_share(belief, [43.0, 43.0, 42.0], KEYED)
+    spread = learn_hot_share(OperatorBelief(), [43.0, 43.0, 42.0], KEYED)
     assert believe(spread, KEYED, given=()).hot_share == 0.0
 
 
@@ -222,8 +224,15 @@ def test_shares_that_say_nothing_of_keys_teach_nothing(records, model):
     assert learn_hot_share(known, records, model) == known
 
 
-def test_many_keys_are_not_hot_by_chance():
-    assert learn_hot_share(OperatorBelief(), [530.0, 470.0], KEYED).hot_share == 0.0
+@pytest.mark.parametrize("records", [100, 200, 400, 10_000])
+def test_even_keys_are_not_hot_by_chance(records):
+    draws, belief, hot = np.random.default_rng(7), OperatorBelief(), []
+    for _ in range(1000):
+        first = draws.binomial(records, 0.5)
+        belief = learn_hot_share(belief, [first, records - first], KEYED)
+        hot.append(believe(belief, KEYED, given=()).hot_share > 0)
+
+    assert np.mean(hot) < 0.01
 
 
 def test_a_belief_survives_storage_as_json():

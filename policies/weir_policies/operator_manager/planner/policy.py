@@ -832,7 +832,7 @@ def read_model(o: int, view: View, own: PlannerMemory) -> float:
     """Return a number that moves by as much as anything in the model moves, in logs."""
     model = view.model[o]
     number = 3 * np.log(model.service_mean) + 2 * np.log(view.seen[o].budget)
-    number += model.service_scv + model.network_time / view.seen[o].budget + 4 * model.hot_share
+    number += model.service_scv + model.network_time / view.seen[o].budget + model.hot_share
     number += np.log(own.wait_factor) + own.mistrusted + own.resizes_restart
     for place in range(view.counts.shape[1]):
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
