@@ -185,7 +185,8 @@ public final class Meter {
 
     void age(long millis) {
         agedCount += sinceMarker;
-        agedMicros += sinceMarker * millis * 1e3;
+        // A marker of the future is 0 old: clocks differ, and the sum must not fall.
+        agedMicros += sinceMarker * Math.max(0, millis) * 1e3;
         sinceMarker = 0;
     }
 

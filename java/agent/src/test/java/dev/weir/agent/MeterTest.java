@@ -85,4 +85,15 @@ class MeterTest {
         assertEquals(10, meter.agedCount());
         assertEquals((100 + 9 * 200) * 1e3, meter.agedMicros());
     }
+
+    @Test
+    void aMarkerOfTheFutureMakesNoRecordYounger() throws Exception {
+        Meter meter = new Meter();
+        meter.begin();
+
+        meter.age(-5);
+
+        assertEquals(1, meter.agedCount());
+        assertEquals(0, meter.agedMicros());
+    }
 }
