@@ -40,6 +40,9 @@ GRACE = 15.0
 """Seconds more after which one is taken for dead."""
 PAUSE = 5.0
 """Seconds between two attempts to begin."""
+MOST_COUNTED = 20_000
+"""StreamApps whose changes are counted; then all are counted anew. Anybody may label an object as
+that of a StreamApp which does not exist."""
 EVERYWHERE = "*"
 """Stands for all namespaces."""
 _KINDS = (("/api/v1", "pods"), ("/api/v1", "configmaps"), ("/apis/apps/v1", "deployments"))
@@ -94,6 +97,13 @@ class _Watched:
             self.time += 1
             self.changed.clear()
             log.info("watching", path=path)
+
+    def note_change(self, key: Key) -> None:
+        """Count a change of an object that is labelled as a StreamApp's."""
+        if key not in self.changed and len(self.changed) >= MOST_COUNTED:
+            self.time += 1
+            self.changed.clear()
+        self.changed[key] += 1
 
     def note_lost(self, path: str, reason: TemporaryError | PermanentError) -> None:
         """Store that there is no watch; log it once."""
@@ -165,12 +175,12 @@ class Changes:
             async with self._api.stream(path, query, accept=_ACCEPT, lasts=LASTS + GRACE) as lines:
                 place.note_watched(path)
                 async for line in lines:
-                    version = _take(line, place.changed)
+                    version = _take(line, place)
             if version == before:
                 await asyncio.sleep(_BREATH)
 
 
-def _take(line: bytes, changed: Counter[Key]) -> str:
+def _take(line: bytes, place: _Watched) -> str:
     """Count a change and return the resourceVersion that it led to."""
     try:
         event = read_json(line, KUBERNETES_ANSWER)
@@ -182,7 +192,7 @@ def _take(line: bytes, changed: Counter[Key]) -> str:
         meta = thing["metadata"]
         app = (meta.get("labels") or {}).get(APP)
         if kind != "BOOKMARK" and app is not None:
-            changed[Key(meta["namespace"], app)] += 1
+            place.note_change(Key(meta["namespace"], app))
         return str(meta["resourceVersion"])
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise TemporaryError(

@@ -144,6 +144,25 @@ async def test_an_object_without_labels_changes_nobodys_mark(server, watched):
     assert watched.mark(TRIPS) == mark
 
 
+async def test_objects_of_streamapps_that_do_not_exist_are_not_counted_for_ever(
+    server, watched, monkeypatch
+):
+    monkeypatch.setattr(changes, "MOST_COUNTED", 10)
+    server.change(PODS, TRIPS)
+    await settle()
+    before = watched.mark(TRIPS)
+
+    for number in range(10):
+        server.change(PODS, Key("streams", f"nobody-{number}"))
+    await settle()
+
+    assert watched.mark(TRIPS) not in (None, before)
+    assert watched.mark(TRIPS)[1] == 0
+    server.change(PODS, TRIPS)
+    await settle()
+    assert watched.mark(TRIPS)[1] == 1
+
+
 async def test_while_one_of_the_watches_is_lost_nothing_is_known(server, watched):
     server.refuses = True
 
