@@ -172,11 +172,12 @@ def _series(number: int) -> tuple[tuple[str, float], ...]:
     """Return a job's series as they stand on its page, and what each counts per record."""
     return tuple(
         (name + "{" + ",".join(f'{key}="{text}"' for key, text in labels.items()) + "}", factor)
-        for name, labels, factor in _told(number)
+        for name, labels, factor in list_series(number)
     )
 
 
-def _told(number: int) -> Iterator[tuple[str, dict[str, str], float]]:
+def list_series(number: int) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield a job's series: name, labels, and what each counts per record."""
     app = names.mangle(f"{namespace_of(number)}/{name_of(number)}")
     job = {"weir_app": app, "job_id": job_of(number)}
     yield names.RESTARTS, job, 0.0
