@@ -186,6 +186,8 @@ class AppTask:
         except InvalidStreamAppError as mistake:
             self._mistake = mistake  # the last valid spec stays in use
         self._ask()
+        if self._reporter is None:
+            self._changed.set()  # nothing runs that could be told, as in the pause after a failure
         if self._app is None or self._mistake is not None:
             return
         carried = before is not None and carried_by_directives(before.spec, self._app.spec)

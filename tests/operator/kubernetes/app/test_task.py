@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests.operator.streamapp.builders import a_manifest
 from weir_operator.kubernetes.api.objects import Resource
+from weir_operator.kubernetes.app.context import ControllerContext
 from weir_operator.kubernetes.app.task import (
     FIRST_PAUSE,
     LONGEST_MID_CHANGE,
@@ -110,3 +114,34 @@ async def test_a_task_keeps_nothing_of_the_event_for_which_it_was_started():
     ).start()
 
     assert await seen == ""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"mode": "Off"},
+        {"state": "Suspended"},
+        {"windows": [{"name": "peak", "schedule": "0 17 * * *", "duration": "2h"}]},
+        {"fallback": {"after": "10m", "deployment": "Hold"}},
+        {"resetNonce": 1},
+        {"deletionPolicy": "Delete"},
+        {"objective": {"responseTime": "300ms"}},
+        {"nodePools": "none that can be read"},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+async def test_an_edit_of_the_spec_ends_the_pause_after_a_failure(edit):
+    def edition(generation, **spec):
+        made = a_manifest(**spec)
+        made["metadata"] |= {"namespace": "streams", "uid": "u1", "generation": generation}
+        return Resource.of(made)
+
+    context = SimpleNamespace(api=None, fence=SimpleNamespace(home="weir"))
+    task = AppTask(edition(1), cast(ControllerContext, context))
+    task._changed.clear()
+    waiting = asyncio.create_task(task._wait_before_retry(LONGEST_PAUSE))
+    await asyncio.sleep(0)
+
+    task.note(edition(2, **edit))
+
+    await asyncio.wait_for(waiting, timeout=5.0)
