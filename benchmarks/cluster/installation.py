@@ -39,12 +39,23 @@ def install_chart(namespace: str, *, watched: str, values: Mapping[str, Any]) ->
         "crds": {"enabled": False},
         **values,
     }
+    _run_with("install", given, "--create-namespace", namespace=namespace, helm=helm)
+
+
+def upgrade_chart(namespace: str, values: Mapping[str, Any]) -> None:
+    """Change values of the installed chart, and wait until its controllers are ready."""
+    _run_with("upgrade", values, "--reuse-values", namespace=namespace, helm="helm")
+
+
+def _run_with(
+    command: str, values: Mapping[str, Any], *more: str, namespace: str, helm: str | Path
+) -> None:
     with NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(given, file)
+        json.dump(values, file)
         file.flush()
         run_helm(
-            *("install", RELEASE, str(REPOSITORY / "helm/weir"), "-f", file.name),
-            *("--create-namespace", "--wait", "--timeout", "3m"),
+            *(command, RELEASE, str(REPOSITORY / "helm/weir"), "-f", file.name),
+            *("--wait", "--timeout", "3m", *more),
             namespace=namespace,
         )
 

@@ -12,6 +12,9 @@ may remain.
 Time to recover is counted from the end of a fault, or from a kill, until a look (two a second)
 finds all well, which takes in a new checkpoint and a healthy round of metrics.
 
+A fault that leaves the job alone may make Weir change it, but not take it down for over `MAX_DOWN`
+seconds; one that leaves the controller alone may not make its container restart.
+
 `CHAOS_SEED` (1) makes other runs.
 
 Cordons nodes, and cuts the API server off for everybody on this cluster for a minute: have it for
@@ -26,8 +29,8 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from benchmarks.cluster.chaos import faults
-from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault
+from benchmarks.cluster.chaos import faults, users
+from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault, restarts
 from benchmarks.cluster.chaos.verdict import (
     FaultOutcome,
     figures_of,
@@ -36,6 +39,7 @@ from benchmarks.cluster.chaos.verdict import (
 from benchmarks.cluster.chaos.world import (
     NAME,
     ChaosWorld,
+    JobsSeen,
     find_excess,
     find_missing,
     look_back,
@@ -63,7 +67,7 @@ def draw_faults(kinds: Sequence[str], count: int, seed: int) -> list[str]:
 
 
 ABOUT = "records lost, doubled, and time to recover under faults on a real cluster (needs one)"
-DURATION = "15 min"
+DURATION = "35 min"
 
 FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed": faults.ControllerKilled,
@@ -76,8 +80,19 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "api_server_away": faults.ApiServerAway,
     "prometheus_away": faults.PrometheusAway,
     "network_cut": faults.NetworkCut,
+    "agent_image_missing": users.AgentImageMissing,
+    "savepoint_listed_late": faults.SavepointListedLate,
+    "task_manager_preempted": users.TaskManagerPreempted,
+    "namespace_forbidden": users.NamespaceForbidden,
+    "app_in_tenth_namespace": users.AppInTenthNamespace,
+    "deleted_mid_change": users.DeletedMidChange,
+    "quota_on_limits": users.QuotaOnLimits,
+    "pods_refused": users.PodsRefused,
+    "controller_paused": faults.ControllerPaused,
 }
-COUNT = 30
+COUNT = len(FAULTS)
+MAX_DOWN = 60.0
+"""Seconds; a rescale on a busy machine takes some of them."""
 START_LIMIT = 600.0
 
 
@@ -106,7 +121,8 @@ async def _run(drawn: Sequence[str]) -> list[Figure]:
         async with watch_jobs(world) as jobs:
             for index, kind in enumerate(drawn):
                 # A seed of its own, so that its choices do not depend on those of others.
-                outcome = await _strike(world, kind, random.Random(f"{_seed()}/{index}/{kind}"))
+                draw = random.Random(f"{_seed()}/{index}/{kind}")
+                outcome = await _strike(world, kind, draw, jobs)
                 outcomes.append(outcome)
                 orphans += await _find_orphans(world)
                 if outcome.took is None and await _find_ill(world, LIMIT):
@@ -121,15 +137,20 @@ async def _run(drawn: Sequence[str]) -> list[Figure]:
     return figures_of(len(drawn), outcomes, ledger, committed, orphans, jobs_at_once=jobs.most)
 
 
-async def _strike(world: ChaosWorld, kind: str, draw: random.Random) -> FaultOutcome:
+async def _strike(
+    world: ChaosWorld, kind: str, draw: random.Random, jobs: JobsSeen
+) -> FaultOutcome:
     """Inject a fault, heal it, and wait until all is well."""
     fault = FAULTS[kind]()
+    before = await _restarts(world)
+    jobs.begin(CLOCK.monotonic())
     injected, failure = CLOCK.now(), ""
     try:
         await fault.inject(world, draw)
     except (WeirError, OSError) as error:  # a timeout is one of the latter
         failure = f"The fault was not injected: {error!r}"
     finally:
+        down = fault.leaves_job and jobs.longest > MAX_DOWN
         await fault.heal(world)
     known = await look_back(world)
 
@@ -137,11 +158,29 @@ async def _strike(world: ChaosWorld, kind: str, draw: random.Random) -> FaultOut
         return await find_missing(world, known) or await fault.find_trace(world)
 
     recovered, missing = await _until_well(find, LIMIT)
-    if failure or recovered is None:
-        print(f"{kind}: {failure or missing}", flush=True)
-        return FaultOutcome(kind=kind, took=None, load=os.getloadavg()[0])
+    if recovered is None:
+        failure = failure or missing
+    after = await _restarts(world)
     ended = injected if math.isnan(fault.ended) else fault.ended
-    return FaultOutcome(kind=kind, took=recovered - ended, load=os.getloadavg()[0])
+    outcome = FaultOutcome(
+        kind=kind,
+        took=None if failure or recovered is None else recovered - ended,
+        load=os.getloadavg()[0],
+        restarts=0
+        if fault.strikes_controller
+        else sum(count - before.get(uid, 0) for uid, count in after.items()),
+        down=down,
+    )
+    print(f"{outcome} {failure}".rstrip(), flush=True)
+    return outcome
+
+
+async def _restarts(world: ChaosWorld) -> dict[str, int]:
+    """Return how often each controller's container was started again, by the uid of its pod."""
+    try:
+        return {each["metadata"]["uid"]: restarts(each) for each in await world.controllers()}
+    except WeirError:  # the API server may be what is away
+        return {}
 
 
 async def _until_well(find: Callable[[], Awaitable[str]], limit: float) -> tuple[float | None, str]:

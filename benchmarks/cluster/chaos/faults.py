@@ -1,4 +1,4 @@
-"""What is done to Weir, the job and what is around them: kills, lost packets, nodes, storage.
+"""What befalls Weir, the job and what is around them: kills, pauses, lost packets, nodes, storage.
 
 A fault is injected, lasts, is healed, and leaves a trace until the world has noticed it: a pod that
 was killed is still listed as ready for a moment, and a look at that moment would find all well.
@@ -18,10 +18,11 @@ import random
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import yaml
@@ -29,7 +30,9 @@ import yaml
 from benchmarks.cluster.chaos.world import (
     ChaosWorld,
     find_missing,
+    jobs_alive,
     look_back,
+    rest_of,
 )
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import TemporaryError
@@ -103,6 +106,11 @@ MID_CHANGE = ("Starting", "Stopping", "Removing", "Submitting", "Verifying")
 class Fault(ABC):
     """One harm, injected once."""
 
+    leaves_job: ClassVar[bool] = False
+    """Whether the job has no reason to be down for long."""
+    strikes_controller: ClassVar[bool] = False
+    """Whether the controller's container may restart."""
+
     ended: float = math.nan
     """Unix time at which it was over; NaN before."""
 
@@ -150,6 +158,8 @@ class Kill(Fault):
 
 
 class ControllerKilled(Kill):
+    strikes_controller = True
+
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         await self.kill(world, await world.controllers(), draw)
 
@@ -171,9 +181,11 @@ class TaskManagersKilled(Kill):
 class ControllerKilledMidChange(Kill):
     """A rescale is asked for, and Weir dies at one of its steps."""
 
+    strikes_controller = True
+
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Wait for a step that is drawn, or a later one, and kill."""
-        await until_step(world, MID_CHANGE[draw.randrange(len(MID_CHANGE)) :])
+        await until_drawn_step(world, draw)
         await self.kill(world, await self.find_victims(world), draw)
 
     async def find_victims(self, world: ChaosWorld) -> list[Body]:
@@ -217,8 +229,9 @@ def processes_of(pod: Body) -> list[int]:
     return found
 
 
-async def until_step(world: ChaosWorld, steps: Sequence[str]) -> None:
-    """Ask for another number of replicas and wait for one of these steps, or the change's end."""
+async def until_drawn_step(world: ChaosWorld, draw: random.Random) -> None:
+    """Ask for other replicas, and wait for a step of the change or a later one, or its end."""
+    steps = MID_CHANGE[draw.randrange(len(MID_CHANGE)) :]
     known = read_journal(await world.app.status()).get("id")
     await world.ask_for_change()
 
@@ -229,6 +242,22 @@ async def until_step(world: ChaosWorld, steps: Sequence[str]) -> None:
         return True if journal.get("step") in (*steps, *ENDS) else None
 
     await wait_until(there, clock=CLOCK, timeout=120.0, period=0.05)
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], what: str, *, limit: float = LIMIT, period: float = 0.5
+) -> None:
+    """Wait until something holds.
+
+    Raises:
+        TemporaryError: It does not in time.
+    """
+
+    async def there() -> bool | None:
+        return True if await holds() else None
+
+    if not await wait_until(there, clock=CLOCK, timeout=limit, period=period):
+        raise TemporaryError(f"Expected {what} within {limit:g} s")
 
 
 AWAY = 45.0
@@ -329,6 +358,8 @@ class ApiServerAway(NetworkFault):
 class PrometheusAway(NetworkFault):
     """Prometheus neither scrapes nor answers."""
 
+    leaves_job = True
+
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Cut it off for longer than samples count as fresh."""
         pod = await world.place.api.get(f"{world.core}/pods/prometheus")
@@ -362,3 +393,80 @@ def api_server_url() -> str:
     with open(os.environ["KUBECONFIG"]) as file:
         config = yaml.safe_load(file)
     return str(config["clusters"][0]["cluster"]["server"])
+
+
+LISTED_LATE = 45.0
+"""Seconds for which the storage does not list a savepoint: a directory cache of NFS."""
+PAUSED = 60.0
+"""Seconds for which a controller is paused: longer than its Lease lasts."""
+
+
+@dataclass
+class SavepointListedLate(Kill):
+    """A stop is done, Weir and the JobManager die, and the storage does not list its savepoint yet.
+
+    The savepoint's folder is moved away, so it cannot be opened by its name either.
+    """
+
+    strikes_controller = True
+    folder: Path = Path()
+    hidden: Path = Path()
+
+    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
+        """Ask for a change, let the job end and Weir not hear of it, kill both, hide."""
+        known = self._savepoints(world)
+        before = [pid for pod in await world.controllers() for pid in processes_of(pod)]
+        await world.ask_for_change()
+
+        async def begun() -> bool:
+            return bool(self._savepoints(world) - known)
+
+        await until(begun, "a savepoint", period=0.01)
+        for process in before:
+            os.kill(process, signal.SIGSTOP)
+
+        [manager] = await world.app.pods("jobmanager")
+        async with rest_of(manager) as rest:
+
+            async def over() -> bool:
+                return not await jobs_alive(rest)
+
+            await until(over, "the job's end", limit=30.0, period=0.1)
+        for pod in await world.controllers():  # its successor has the same name, and need not wait
+            await self.kill_one(world, pod, with_pod=False)
+        await self.kill_one(world, manager, with_pod=True)
+        [self.folder] = self._savepoints(world) - known
+        self.hidden = world.place.state / f"hidden-{self.folder.name}"
+        self.folder.rename(self.hidden)
+        await asyncio.sleep(LISTED_LATE)
+
+    async def heal(self, world: ChaosWorld) -> None:
+        self.ended = CLOCK.now()
+        if self.hidden.name:
+            self.hidden.rename(self.folder)
+
+    def _savepoints(self, world: ChaosWorld) -> set[Path]:
+        return set(world.place.state.glob("*/savepoints/savepoint-*"))
+
+
+@dataclass
+class ControllerPaused(Fault):
+    """The leader of two controllers is paused in a change, and wakes up beside its successor."""
+
+    strikes_controller = True
+    paused: Body = field(default_factory=dict)
+
+    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
+        await world.change_chart(replicas=2)
+        await until_drawn_step(world, draw)
+        holder = (await world.place.api.get(world.lease_path))["spec"]["holderIdentity"]
+        self.paused = await world.place.api.get(f"{world.core}/pods/{holder}")
+        signal_processes(self.paused, signal.SIGSTOP)
+        await asyncio.sleep(PAUSED)
+
+    async def heal(self, world: ChaosWorld) -> None:
+        if self.paused:
+            signal_processes(self.paused, signal.SIGCONT)
+        self.ended = CLOCK.now()
+        await asyncio.sleep(5.0)  # what it does on waking, it does beside the other one
+        await world.change_chart(replicas=1)

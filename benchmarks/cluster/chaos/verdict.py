@@ -22,6 +22,10 @@ class FaultOutcome:
     was taken back. `None` where all was not well again in time."""
     load: float
     """Processes that wanted the machine's processors, mean over its last minute."""
+    restarts: int = 0
+    """Of controllers that the fault did not strike."""
+    down: bool = False
+    """The job was away for long, though the fault left it alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +81,18 @@ def figures_of(
             unit="records",
         ),
         at_most(figure="stuck apps", value=len(stuck), unit="", limit=0),
+        at_most(
+            figure="faults that took down a job that they left alone",
+            value=sum(each.down for each in outcomes),
+            unit="",
+            limit=0,
+        ),
+        at_most(
+            figure="controller restarted by a fault that left it alone",
+            value=sum(each.restarts for each in outcomes),
+            unit="times",
+            limit=0,
+        ),
         at_most(figure="orphaned pods", value=len(set(orphans)), unit="", limit=0),
         at_most(figure="jobs alive at once, most", value=jobs_at_once, unit="", limit=1),
         Figure(

@@ -1,7 +1,8 @@
 """Weir and a job as a user has them: the chart, a Prometheus, a StreamApp under a changing load.
 
 The job is the example trips. One of its two sinks is plain, the other transactional. The job's jar
-comes from the volume: it is the one that `make jars` built.
+comes from the volume: it is the one that `make jars` built. Weir watches ten namespaces: that of
+the job, one with a StreamApp that is suspended, and eight empty ones.
 
 Needs `helm` and `kubectl` on the PATH, root, and on all nodes the images `weir:dev` and
 `prometheus:dev` (or those that `WEIR_TEST_CONTROLLER_IMAGE` and `WEIR_TEST_PROMETHEUS_IMAGE` name).
@@ -19,12 +20,19 @@ import asyncio
 import json
 import math
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cluster.installation import RELEASE, apply_definition, install_chart, run_helm
+from benchmarks.cluster.installation import (
+    RELEASE,
+    apply_definition,
+    install_chart,
+    run_helm,
+    upgrade_chart,
+)
 from benchmarks.cluster.live_app import LiveApp, staying
 from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from tests.cluster.prometheus_on_kubernetes import start_prometheus
@@ -41,10 +49,13 @@ NAME = "trips"
 SCRAPE_EVERY = "1s"
 INTERVAL = "5s"
 """Of Weir's ticks: how long it takes at least until metrics count as healthy again."""
+WATCHED = 10
+"""Namespaces that Weir watches."""
 SLOTS = 64
 """Lines of the trace, of 15 s each; the load goes up and down once."""
 SIZE = "500m"
 """Of every TaskManager: what a JVM needs to start in a few seconds."""
+_NAMESPACES = "/api/v1/namespaces"
 _CONTROLLER = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/name=weir"
 
 
@@ -57,6 +68,16 @@ class ChaosWorld:
     @property
     def app(self) -> LiveApp:
         return LiveApp(self.place.api, self.place.namespace, NAME)
+
+    @property
+    def others(self) -> list[str]:
+        """Return the watched namespaces beside that of the job."""
+        return [f"{self.place.namespace}-{number}" for number in range(1, WATCHED)]
+
+    @property
+    def neighbour(self) -> LiveApp:
+        """Return the suspended StreamApp in another namespace."""
+        return LiveApp(self.place.api, self.others[0], NAME)
 
     @property
     def core(self) -> str:
@@ -73,10 +94,15 @@ class ChaosWorld:
         """Return the controller's pods that are not about to go."""
         return staying(await self.place.api.list(f"{self.core}/pods", labels=_CONTROLLER))
 
-    async def ask_for_change(self) -> None:
-        """Ask for another number of replicas of `aggregate`."""
+    async def ask_for_change(self) -> int:
+        """Ask for another number of replicas of `aggregate`, and return it."""
         wanted = 1 if replicas_of(await self.app.status()) > 1 else 2
         await self.app.change(operators=operators(aggregate=wanted))
+        return wanted
+
+    async def change_chart(self, **values: object) -> None:
+        """Change values of Weir's chart, and wait until its controllers are ready."""
+        await asyncio.to_thread(upgrade_chart, self.place.namespace, values)
 
 
 @asynccontextmanager
@@ -86,20 +112,32 @@ async def open_world() -> AsyncIterator[ChaosWorld]:
         prometheus = await start_prometheus(place.api, place.namespace, every=SCRAPE_EVERY)
         await apply_definition(place.api)
         world = ChaosWorld(place)
-        install_chart(
-            place.namespace,
-            watched=place.namespace,
-            values={"prometheus": {"url": prometheus.url}},
-        )
+        write_input(place)
         try:
+            for name in world.others:
+                await place.api.create(
+                    _NAMESPACES, {"kind": "Namespace", "metadata": {"name": name}}
+                )
+            await world.neighbour.create(suspended(world.place, world.neighbour))
+            install_chart(
+                place.namespace,
+                watched=place.namespace,
+                values={
+                    "prometheus": {"url": prometheus.url},
+                    "watchNamespaces": [place.namespace, *world.others],
+                },
+            )
             yield world
         finally:
-            run_helm("uninstall", RELEASE, namespace=place.namespace)
-            await world.app.remove_finalizer()
+            run_helm("uninstall", RELEASE, "--ignore-not-found", namespace=place.namespace)
+            for app in (world.app, world.neighbour):
+                await app.remove_finalizer()
+            for name in world.others:
+                await place.api.delete(f"{_NAMESPACES}/{name}")
 
 
-def manifest(place: Place) -> dict[str, Any]:
-    """Return the StreamApp, once its files are on the volume."""
+def write_input(place: Place) -> None:
+    """Put on the volume what the job needs."""
     state = place.state
     shutil.copy(REPOSITORY / "build/jars/trips.jar", state / "trips.jar")
     rates = [20 - 10 * math.cos(2 * math.pi * slot / SLOTS) for slot in range(SLOTS)]
@@ -107,6 +145,11 @@ def manifest(place: Place) -> dict[str, Any]:
     for folder in ("out", "committed"):
         (state / folder).mkdir()
         (state / folder).chmod(0o777)
+
+
+def manifest(place: Place) -> dict[str, Any]:
+    """Return the StreamApp."""
+    state = place.state
     arguments = [
         *("--trace", place.inside(state / "trace.txt"), "--slot-seconds", "15"),
         *("--out", place.inside(state / "out"), "--commit", place.inside(state / "committed")),
@@ -146,6 +189,14 @@ def manifest(place: Place) -> dict[str, Any]:
         "metadata": {"name": NAME, "namespace": place.namespace},
         "spec": spec,
     }
+
+
+def suspended(place: Place, app: LiveApp) -> dict[str, Any]:
+    """Return the same StreamApp somewhere else, which needs no pods."""
+    made = manifest(place)
+    made["metadata"] = {"name": app.name, "namespace": app.namespace}
+    made["spec"]["state"] = "Suspended"
+    return made
 
 
 def operators(*, aggregate: int) -> list[dict[str, Any]]:
@@ -200,10 +251,9 @@ async def find_idle_job(world: ChaosWorld, status: Body, before: Before) -> str:
     managers = [pod for pod in await world.app.pods("jobmanager") if is_ready(pod)]
     if len(managers) != 1:
         return f"{len(managers)} JobManagers are ready"
-    address = managers[0]["status"]["podIP"]
-    async with FlinkRest(f"http://{address}:{REST_PORT}", timeout=3.0) as rest:
+    async with rest_of(managers[0]) as rest:
         job = await rest.job(status["controller"]["job_id"])
-        alive = await _jobs_alive(rest)
+        alive = await jobs_alive(rest)
     if job is None or not job.runs:
         return "the job does not run" if job is None else f"the job is {job.state}"
     if len(alive) > 1:
@@ -226,9 +276,28 @@ def records(world: ChaosWorld) -> int:
 class JobsSeen:
     most: int = 0
     """At once."""
+    alive: float = 0.0
+    """When one was alive last, by the monotonic clock."""
+    longest: float = 0.0
+    """Seconds without one since `begin`."""
+
+    def begin(self, now: float) -> None:
+        """Count anew how long there is no job."""
+        self.alive, self.longest = now, 0.0
+
+    def note(self, alive: int, now: float) -> None:
+        """Note how many jobs are alive."""
+        self.most, self.longest = max(self.most, alive), max(self.longest, now - self.alive)
+        if alive:
+            self.alive = now
 
 
-async def _jobs_alive(rest: FlinkRest) -> list[str]:
+def rest_of(manager: Body) -> FlinkRest:
+    """Return Flink's REST interface at a JobManager's pod."""
+    return FlinkRest(f"http://{manager['status'].get('podIP')}:{REST_PORT}", timeout=3.0)
+
+
+async def jobs_alive(rest: FlinkRest) -> list[str]:
     """Return the ids of the jobs that have not ended, without those that warm up TaskManagers."""
     return [
         each.id for each in await rest.jobs() if not each.state.is_over and not is_warm_up(each.id)
@@ -244,9 +313,8 @@ async def watch_jobs(world: ChaosWorld) -> AsyncIterator[JobsSeen]:
         while True:
             with suppress(WeirError):  # one that is gone, or is starting, says nothing
                 for pod in await world.app.pods("jobmanager"):
-                    url = f"http://{pod['status'].get('podIP')}:{REST_PORT}"
-                    async with FlinkRest(url, timeout=3.0) as rest:
-                        seen.most = max(seen.most, len(await _jobs_alive(rest)))
+                    async with rest_of(pod) as rest:
+                        seen.note(len(await jobs_alive(rest)), time.monotonic())
             await asyncio.sleep(0.5)
 
     watching = asyncio.create_task(watch())

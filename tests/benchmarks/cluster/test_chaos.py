@@ -8,15 +8,15 @@ from benchmarks.cluster.chaos.verdict import (
     figures_of,
     read_committed,
 )
-from benchmarks.cluster.chaos.world import find_excess
+from benchmarks.cluster.chaos.world import JobsSeen, find_excess
 from benchmarks.flink.ledger import Ledger
 
 GOOD = Ledger(emitted=10, lost=0, doubled=0, sequence_errors=0, replayed=4)
 WHOLE = Committed(records=10, lost=0, doubled=0)
 
 
-def an_outcome(took: float | None = 5.0) -> FaultOutcome:
-    return FaultOutcome(kind="kill", load=1.0, took=took)
+def an_outcome(took: float | None = 5.0, **more) -> FaultOutcome:
+    return FaultOutcome(kind="kill", load=1.0, took=took, **more)
 
 
 def values(outcomes, orphans=(), jobs_at_once=1, ledger: Ledger | None = GOOD):
@@ -72,6 +72,25 @@ def test_of_a_job_that_could_not_be_stopped_nobody_knows_what_is_lost():
 def test_two_jobs_at_once_miss_the_goal():
     assert values([an_outcome()])["jobs alive at once, most"].holds is True
     assert values([an_outcome()], jobs_at_once=2)["jobs alive at once, most"].holds is False
+
+
+def test_a_job_that_is_down_and_a_controller_that_restarts_without_a_reason_miss_goals():
+    found = values([an_outcome(), an_outcome(down=True, restarts=2)])
+
+    down = found["faults that took down a job that they left alone"]
+    restarted = found["controller restarted by a fault that left it alone"]
+    assert (down.value, down.holds) == (1, False)
+    assert (restarted.value, restarted.holds) == (2, False)
+
+
+def test_seconds_without_a_job_count_from_the_last_time_that_one_was_alive():
+    seen = JobsSeen()
+
+    seen.begin(10.0)
+    for now, alive in ((11.0, 1), (13.0, 0), (16.0, 2), (17.0, 1)):
+        seen.note(alive, now)
+
+    assert seen == JobsSeen(most=2, alive=17.0, longest=5.0)
 
 
 def test_pods_beyond_the_deployment_are_excess_the_youngest_first():
