@@ -29,7 +29,9 @@ async def apply_definition(api: KubernetesApi) -> None:
     await api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}", crd)
 
 
-def install_chart(namespace: str, *, watched: str, values: Mapping[str, Any]) -> None:
+def install_chart(
+    namespace: str, *, watched: str, values: Mapping[str, Any], helm: str | Path = "helm"
+) -> None:
     """Install the chart without the definition, and wait until its controller is ready."""
     repository, _, tag = IMAGE.rpartition(":")
     given = {
@@ -57,6 +59,7 @@ def _run_with(
             *(command, RELEASE, str(REPOSITORY / "helm/weir"), "-f", file.name),
             *("--wait", "--timeout", "3m", *more),
             namespace=namespace,
+            helm=helm,
         )
 
 

@@ -5,6 +5,10 @@ decides for a whole application may also be under `application_manager/`. Anothe
 an entry point of the group `weir.policies` that is a `Registered` (`examples/policy`).
 
 A policy's line declares what else it can do; no code asks for its name or its class.
+
+Whoever names a policy gets an `UnknownPolicyError` where there is none of this name, a
+`PolicyNotLoadedError` where the package that declares it cannot be imported, and a `ParameterError`
+where a parameter is unknown, no number, or out of its range.
 """
 
 from __future__ import annotations
@@ -209,9 +213,7 @@ def build(
         parameters: Its settings by name; `None` and what is left out are its defaults.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is unknown, no number, or out of its range; or with them the
-            policy decides for all operators at once.
+        ParameterError: With these parameters, it decides for all operators at once.
     """
     if is_joint(name, parameters):
         raise ParameterError(
@@ -227,9 +229,7 @@ def build_joint(
     """Return a new policy for all operators of an application.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is unknown, no number, or out of its range; or with them the
-            policy decides for one operator.
+        ParameterError: With these parameters, it decides for one operator.
     """
     if not is_joint(name, parameters):
         raise ParameterError(
@@ -240,12 +240,7 @@ def build_joint(
 
 
 def is_joint(name: str, parameters: Values | None = None) -> bool:
-    """Return whether the policy decides for all operators at once, with these parameters.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is unknown, no number, or out of its range.
-    """
+    """Return whether the policy decides for all operators at once, with these parameters."""
     declared = find(name).joint
     if isinstance(declared, bool):
         return declared
@@ -256,9 +251,7 @@ def refuse_parameters(name: str, parameters: Values) -> None:
     """Refuse what a policy cannot be built with.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         MissingExtraError: It needs a library that is not installed.
-        ParameterError: A parameter is unknown, no number, or out of its range.
     """
     find(name).build(np.random.default_rng(0), parameters)
 
@@ -279,7 +272,6 @@ def refuse_operators(
         dataflow: Of these operators; `None` where it is known only once a job runs.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         ParameterError: It cannot; names the setting to change.
     """
     algorithm = define(name, parameters)
@@ -291,12 +283,7 @@ def refuse_operators(
 
 
 def define(name: str, parameters: Values | None = None) -> Algorithm | None:
-    """Return a policy's compiled algorithm; `None` where it has none and can only be built.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-        ParameterError: A parameter is unknown, no number, or out of its range.
-    """
+    """Return a policy's compiled algorithm; `None` where it has none and can only be built."""
     kernels = find(name).kernels
     return None if kernels is None else kernels({} if parameters is None else parameters)
 
@@ -305,21 +292,14 @@ def define_deep(name: str, parameters: Values | None = None) -> DeepAlgorithm | 
     """Return the algorithm of a policy with a network; `None` where it has none.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         MissingExtraError: torch is not installed.
-        ParameterError: A parameter is unknown, of another kind, or out of its range.
     """
     network = find(name).network
     return None if network is None else network({} if parameters is None else parameters)
 
 
 def find(name: str) -> Registered:
-    """Return the policy of this name.
-
-    Raises:
-        UnknownPolicyError: There is none.
-        PolicyNotLoadedError: The package that declares it cannot be imported.
-    """
+    """Return the policy of this name."""
     if name in POLICIES:
         return POLICIES[name]
     if name not in _entry_points():

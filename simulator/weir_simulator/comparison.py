@@ -49,11 +49,7 @@ class FinishedRun:
 def plan_runs(
     experiments: Mapping[str, Experiment], policies: Sequence[str] = ()
 ) -> list[PlannedRun]:
-    """Return every run: experiments by policies by seeds.
-
-    Raises:
-        UnknownPolicyError: No policy has such a name.
-    """
+    """Return every run: experiments by policies by seeds."""
     for policy in policies:
         registry.find(policy)  # refuses an unknown name before anything runs
     return [

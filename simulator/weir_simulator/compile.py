@@ -57,9 +57,6 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Sce
         seed: Decides everything that happens by chance.
         policy: Name of the one that scales: whether it moves one replica at most, and how the bound
             is shared, depends on it.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
     """
     models = true_models(experiment)
     believed = believed_models(experiment, np.random.default_rng([seed, 0]))

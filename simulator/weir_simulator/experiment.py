@@ -864,9 +864,6 @@ class Experiment(Section):
         from the controller. Where the bound cannot be kept at all they are equal again: no other
         share would keep it either, and a run in the simulator shall show that, not refuse. With
         `objective.profiledAt` they are profiled (`profile_budgets`).
-
-        Raises:
-            UnknownPolicyError: No policy has this name.
         """
         dataflow, bound = self.dataflow, self.objective.mean_bound
         sinks = self.objective.mean_sink_bounds
@@ -890,11 +887,7 @@ class Experiment(Section):
         return tuple(Deployment(tuple(first.get(name, 0) for name in types)) for first in begun)
 
     def moves_by_one(self, policy: str) -> bool:
-        """Return whether a decision of the policy reaches one replica more or less only.
-
-        Raises:
-            UnknownPolicyError: No policy has this name.
-        """
+        """Return whether a decision of the policy reaches one replica more or less only."""
         if self.step is not None:
             return self.step == 1
         return registry.find(policy).neighbourhood is Neighbourhood.ONE

@@ -41,7 +41,6 @@ def build_policies(
     """Return the policies, with the usual arrivals if the experiment has them.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         ParameterError: A setting is wrong.
     """
     if registry.is_joint(policy, settings):

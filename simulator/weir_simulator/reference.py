@@ -295,7 +295,6 @@ def run_reference(
     """Run a policy through a trace, fill the outcome, return what has become of the policies.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         ParameterError: A parameter is wrong, or the policy cannot take this experiment.
     """
     world = _World(experiment, policy, settings, seed)

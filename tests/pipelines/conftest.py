@@ -12,7 +12,6 @@ from weir_pipelines.settings import ArrivalSettings
 def spark(tmp_path_factory):
     session = open_session(
         master="local[2]",
-        name="tests",
         options={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

@@ -8,6 +8,9 @@ that they throw.
 To read a job's graph before the job runs, the JobManager runs the job's own `main` with an
 `execute` that submits nothing (`java/dev/weir/ReadGraph.java`). Measured on Flink 2.3.0: 0.9 s for
 a query in SQL, upload included, once the JobManager has planned one.
+
+Whoever asks one gets a `TemporaryError` where the JobManager does not answer, and a
+`PermanentError` where the programs are not installed beside Weir.
 """
 
 from __future__ import annotations
@@ -34,12 +37,7 @@ async def ask_program(
     parallelism: int | None = None,
     configuration: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what a program answered: a stack trace; empty where it built a job instead.
-
-    Raises:
-        TemporaryError: The JobManager does not answer.
-        PermanentError: The programs are not installed beside Weir.
-    """
+    """Return what a program answered: a stack trace; empty where it built a job instead."""
     jar = await rest.upload_jar(str(find_own_jar(JAR)))
     try:
         await rest.plan_jar(
@@ -93,8 +91,8 @@ async def read_plan(
         configuration: Keys above the cluster's.
 
     Raises:
-        TemporaryError: The JobManager does not answer, or a catalog of a SQL script.
-        PermanentError: The program ended without a job, or Weir's own is not installed.
+        TemporaryError: A catalog of a SQL script does not answer.
+        PermanentError: The program ended without a job.
     """
     return parse_plan(
         await _read_lines(
@@ -132,8 +130,8 @@ async def read_graph(
         whole_job: Name of the operator that stands for all groups; `None` where each is one.
 
     Raises:
-        TemporaryError: The JobManager does not answer, or a catalog of a SQL script.
-        PermanentError: The program ended without a job, or Weir's own is not installed.
+        TemporaryError: A catalog of a SQL script does not answer.
+        PermanentError: The program ended without a job.
     """
     lines = await _read_lines(
         rest,
@@ -204,8 +202,7 @@ async def warm_up(
         configuration: The managed memory of their slots.
 
     Raises:
-        TemporaryError: The JobManager does not answer.
-        PermanentError: The programs are not installed beside Weir, or Flink refuses the job.
+        PermanentError: Flink refuses the job.
     """
     jar = await rest.upload_jar(str(find_own_jar(JAR)))
     try:

@@ -28,6 +28,8 @@ class Retrier:
         self,
         probe: Callable[[], Awaitable[T | None]],
         timeout: float,
+        *,
+        period: float = 0.05,
     ) -> T | None:
         """Return what `probe` gives; a temporary error counts as `not yet` until the time is up."""
         last: TemporaryError | None = None
@@ -42,7 +44,7 @@ class Retrier:
             last = None
             return found
 
-        found = await wait_until(patient, clock=self._clock, timeout=timeout, period=0.05)
+        found = await wait_until(patient, clock=self._clock, timeout=timeout, period=period)
         if found is None and last is not None:
             raise last
         return found

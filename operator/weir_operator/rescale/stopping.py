@@ -16,9 +16,16 @@ A job that had snapshots and has none any more is not started from older state: 
 records a second time. Then a person decides.
 
 A storage may list late: a directory cache of NFS holds for up to a minute. So where Weir has asked
+<<<<<<< ours
 for a stop, a listing without its savepoint is believed only if it says so twice. A job that a new
 JobManager takes back meanwhile does not run until then: with its next checkpoint it would commit
 once more what the savepoint holds.
+=======
+for a stop, a listing without its savepoint is believed only if it says so twice.
+
+Whoever asks here gets a `TemporaryError` where Flink or the storage does not answer, and what there
+is, is unknown; a `PermanentError` where the storage cannot be read.
+>>>>>>> theirs
 """
 
 from __future__ import annotations
@@ -107,8 +114,6 @@ async def came_to_its_end(
 
     Raises:
         StateMissingError: It had state and was asked to stop, and there is no savepoint.
-        TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be read.
     """
     progress = await jobs.progress(job)
     if progress is None or progress.state != FINISHED:
@@ -134,6 +139,7 @@ async def was_stopped(
     """Return whether a job that runs was, or may have been, stopped before.
 
     Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
+<<<<<<< ours
     that is lost in between takes the job back from a checkpoint that the savepoint supersedes.
 
     Args:
@@ -146,6 +152,10 @@ async def was_stopped(
     Raises:
         TemporaryError: Flink or the storage does not answer.
         PermanentError: The storage cannot be read.
+=======
+    that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
+    be asked only of a job that Weir has asked to stop.
+>>>>>>> theirs
     """
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:
@@ -166,10 +176,6 @@ async def find_newest(
 
     Returns:
         Its path; `None` where it wrote none, or Flink deleted them because the job came to its end.
-
-    Raises:
-        TemporaryError: Flink or the storage does not answer; what there is, is unknown.
-        PermanentError: The storage cannot be read.
     """
     known = await jobs.newest(job)
     if known is not None and known.seen_complete:
@@ -181,12 +187,7 @@ async def find_newest(
 
 
 async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str, ...]:
-    """Return the checkpoints that Flink leaves behind of a job that has ended, oldest first.
-
-    Raises:
-        TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be read.
-    """
+    """Return the checkpoints that Flink leaves behind of a job that has ended, oldest first."""
     known = await jobs.retained(job)
     if known:
         return known
@@ -200,8 +201,6 @@ async def find_restore_point(
 
     Raises:
         StateMissingError: It had state of its own, which is not in the storage.
-        TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be read.
     """
     newest = await find_newest(job, jobs=jobs, runtime=runtime, clock=clock, stop_asked=stop_asked)
     if newest is not None:
@@ -262,11 +261,7 @@ class Stop:
         self._asked_at = asked_at
 
     async def outcome(self) -> StopOutcome | None:
-        """Ask for the stop where that is still to be done; return what became of it, if known.
-
-        Raises:
-            TemporaryError: Flink or the storage does not answer.
-        """
+        """Ask for the stop where that is still to be done; return what became of it, if known."""
         state = await self._jobs.savepoint(self._job, self._trigger)
         if state is not None:
             self._asked = True

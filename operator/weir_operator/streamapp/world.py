@@ -1,6 +1,7 @@
 """What the model needs to know of a StreamApp: operators, node types, prices, deployments.
 
-Pure: everything follows from the manifest. What is measured or learned replaces it elsewhere.
+Pure: everything follows from the manifest. What is measured or learned replaces it elsewhere. An
+operator or a pool that the manifest does not have is a `KeyError`.
 """
 
 from __future__ import annotations
@@ -31,29 +32,17 @@ def operator_names(app: StreamApp) -> tuple[str, ...]:
 
 
 def operator_named(app: StreamApp, name: str) -> Operator:
-    """Return the operator called `name`.
-
-    Raises:
-        KeyError: There is none.
-    """
+    """Return the operator called `name`."""
     return {operator.name: operator for operator in operators(app)}[name]
 
 
 def pool_named(app: StreamApp, name: str) -> NodePool:
-    """Return the node pool called `name`.
-
-    Raises:
-        KeyError: There is none.
-    """
+    """Return the node pool called `name`."""
     return {pool.name: pool for pool in app.spec.node_pools}[name]
 
 
 def pools_of(app: StreamApp, operator_name: str) -> tuple[NodePool, ...]:
-    """Return the pools that an operator's replicas can run on, in the manifest's order.
-
-    Raises:
-        KeyError: There is no such operator.
-    """
+    """Return the pools that an operator's replicas can run on, in the manifest's order."""
     allowed = operator_named(app, operator_name).pools
     return tuple(pool for pool in app.spec.node_pools if allowed is None or pool.name in allowed)
 
@@ -62,9 +51,6 @@ def node_types(app: StreamApp, operator_name: str) -> tuple[NodeType, ...]:
     """Return what an operator's replicas can run on, in the manifest's order of pools and sizes.
 
     Speed is taken as linear in the size until it is learned: cores times the speedup of the pool.
-
-    Raises:
-        KeyError: There is no such operator.
     """
     return tuple(
         NodeType(
@@ -85,20 +71,12 @@ def count_node_types(app: StreamApp) -> int:
 
 
 def speedup_is_given(app: StreamApp, pool_name: str) -> bool:
-    """Return whether the user stated the pool's speedup; otherwise Weir learns it.
-
-    Raises:
-        KeyError: There is no such pool.
-    """
+    """Return whether the user stated the pool's speedup; otherwise Weir learns it."""
     return pool_named(app, pool_name).speedup is not None
 
 
 def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
-    """Return the deployment that must never change, `None` where the operator is scaled.
-
-    Raises:
-        KeyError: There is no such operator.
-    """
+    """Return the deployment that must never change, `None` where the operator is scaled."""
     fixed = operator_named(app, operator_name).fixed
     return None if fixed is None else Deployment.from_named(fixed, node_types(app, operator_name))
 
@@ -108,9 +86,6 @@ def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
 
     The largest size of the operator's first pool, because a first start has a cold JVM and knows no
     rate; scaling in is then the first decision.
-
-    Raises:
-        KeyError: There is no such operator.
     """
     operator = operator_named(app, operator_name)
     types = node_types(app, operator_name)

@@ -203,11 +203,7 @@ def initial_deployments(app: StreamApp) -> DeploymentMap:
 
 
 def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
-    """Return the settings that the operators' policy is built with.
-
-    Raises:
-        UnknownPolicyError: No policy has this name.
-    """
+    """Return the settings that the operators' policy is built with."""
     chosen = app.spec.operator_manager.policy
     settings: dict[str, Any] = dict(chosen.settings) if policy == chosen.name else {}
     objective = app.spec.objective
@@ -261,7 +257,6 @@ def operator_managers(
 
     Raises:
         PermanentError: The job, as it was found, has too many operators for its node types.
-        UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
     operators, node_types = len(app.spec.operators), world.count_node_types(app)
@@ -322,7 +317,6 @@ def refuse_operators(app: StreamApp) -> None:
     """Refuse operators that the policy cannot decide for together.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         ParameterError: It cannot; names the setting to change.
     """
     name = app.spec.operator_manager.policy.name

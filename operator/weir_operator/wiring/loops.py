@@ -130,7 +130,6 @@ def assemble(
             brings it, if the manifest does not say all of the job's operators.
 
     Raises:
-        UnknownPolicyError: No policy has this name.
         ParameterError: One of its settings is unknown or out of range.
     """
     app = _discover(written, around, plan)
