@@ -88,7 +88,7 @@ class Neighbours(world.Jobs):
         """Answer as a Prometheus server that scrapes every five seconds."""
         text, end = request.query["query"], float(request.query["time"])
         times = range(math.ceil(end - int(text.rpartition("[")[2][:-3]) / 1000), int(end) + 1, 5)
-        result = [
+        result: list[dict[str, Any]] = [
             {
                 "metric": {**labels, "__name__": name, names.APP_LABEL: app_of(number)},
                 "values": [(at, str(factor * world.records_until(number, at))) for at in times],

@@ -67,7 +67,7 @@ from weir_operator.kubernetes.process.settings import ControllerSettings, Promet
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.kubernetes import job_manager
 from weir_operator.runtime.local.processes import free_ports
-from weir_operator.tuning.protocol import read_answer, read_frames
+from weir_operator.tuning.protocol import TuningResult, read_answer, read_frames
 from weir_operator.tuning.requests import check_answer
 from weir_operator.wiring.loops import state_directory
 
@@ -88,7 +88,7 @@ _PYTHON = (sys.executable, "-m")
 def run_controller(address: str, state: str, port: int, prometheus: str) -> None:
     """Run Weir's own controller, but for addresses of JobManagers, until it is told to end."""
     setattr(job_manager, "url", lambda host, _, path="": f"{address}/flink/{host}{path}")  # noqa: B010
-    reference._url = lambda service, _: f"{address}/flink/{service['spec']['clusterIP']}"
+    reference._url = lambda service, port: f"{address}/flink/{service['spec']['clusterIP']}"
     accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = task.LONGEST_PAUSE = 1.0
     opening.LOOK_EVERY = external.LOOK_EVERY = external.LOOK_AGAIN = 1.0
     send_logs_to_stderr(as_json=True)
@@ -106,6 +106,10 @@ def run_controller(address: str, state: str, port: int, prometheus: str) -> None
     asyncio.run(run())
 
 
+def _read_result(log: str) -> TuningResult:
+    return read_answer(read_frames(log))
+
+
 async def read_results(address: str) -> None:
     """Read results of tunings in the controller's event loop, as `tuning.job` does."""
     async with aiohttp.ClientSession() as session:
@@ -116,7 +120,7 @@ async def read_results(address: str) -> None:
                     continue
                 log = (await answer.read()).decode()
             try:
-                result = await asyncio.to_thread(lambda log=log: read_answer(read_frames(log)))
+                result = await asyncio.to_thread(_read_result, log)
                 check_answer(result, a_request())
             except WeirError:
                 await (await session.get(f"{address}/refused")).release()

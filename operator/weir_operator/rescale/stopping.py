@@ -16,16 +16,10 @@ A job that had snapshots and has none any more is not started from older state: 
 records a second time. Then a person decides.
 
 A storage may list late: a directory cache of NFS holds for up to a minute. So where Weir has asked
-<<<<<<< ours
-for a stop, a listing without its savepoint is believed only if it says so twice. A job that a new
-JobManager takes back meanwhile does not run until then: with its next checkpoint it would commit
-once more what the savepoint holds.
-=======
 for a stop, a listing without its savepoint is believed only if it says so twice.
 
 Whoever asks here gets a `TemporaryError` where Flink or the storage does not answer, and what there
 is, is unknown; a `PermanentError` where the storage cannot be read.
->>>>>>> theirs
 """
 
 from __future__ import annotations
@@ -139,23 +133,8 @@ async def was_stopped(
     """Return whether a job that runs was, or may have been, stopped before.
 
     Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
-<<<<<<< ours
-    that is lost in between takes the job back from a checkpoint that the savepoint supersedes.
-
-    Args:
-        job: One that Weir has asked to stop.
-        jobs: Flink.
-        runtime: Knows the storage.
-        clock: Says how long ago the JobManager took it back.
-        asked_at: Unix time at which Weir asked for the stop.
-
-    Raises:
-        TemporaryError: Flink or the storage does not answer.
-        PermanentError: The storage cannot be read.
-=======
     that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
     be asked only of a job that Weir has asked to stop.
->>>>>>> theirs
     """
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:

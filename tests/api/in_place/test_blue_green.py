@@ -128,6 +128,7 @@ async def test_the_active_flink_deployment_is_found_with_the_charts_rights(
     assert all("Weir waits until" in sentence for sentence in waits)
     assert len({each.rest_url for each in found.values()}) == 2
     for each in found.values():
+        assert each.deployment is not None
         assert any("is a part of" in sentence for sentence in refusals(each.deployment))
 
 

@@ -7,6 +7,7 @@ import math
 import uuid
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -32,6 +33,7 @@ from weir_operator.kubernetes.status.view import (
     note_trouble,
     render_status,
 )
+from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
@@ -454,8 +456,8 @@ def test_decisions_of_operators_that_the_job_has_no_more_are_forgotten(facts):
         name = f"renamed-{number}"
         facts = note_decisions(facts, [a_record(f"t-{name}", operator=name)])
         tick = Tick(
-            snapshot=None, violated=None, deployments={name: {"small/1": 1}}, budgets={},
-            proposals={}, verdicts={}, held="",
+            snapshot=cast(Snapshot, None), violated=None, deployments={name: {"small/1": 1}},
+            budgets={}, proposals={}, verdicts={}, held="",
         )  # fmt: skip
         facts = note_tick(facts, tick)
 
