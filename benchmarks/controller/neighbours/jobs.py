@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler

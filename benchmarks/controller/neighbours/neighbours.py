@@ -67,9 +67,10 @@ from weir_operator.kubernetes.process.settings import ControllerSettings, Promet
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.runtime.kubernetes import job_manager
 from weir_operator.runtime.local.processes import free_ports
-from weir_operator.tuning.protocol import TuningResult, read_answer, read_frames
+from weir_operator.tuning.protocol import read_answer, read_frames
 from weir_operator.tuning.requests import check_answer
 from weir_operator.wiring.loops import state_directory
+from weir_simulator.tuning.order import TuningResult
 
 ABOUT = "a StreamApp beside others that send every kind of hostile input: ticks, memory, restarts"
 DURATION = "12 min"
