@@ -79,9 +79,8 @@ def cluster(flink):
     return Cluster({**objects, PATH: manifest, HPAS: [hpa]})
 
 
-async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_is_written(
-    cluster, tmp_path
-):
+@pytest.fixture
+def app(cluster, tmp_path):
     clock = TurnTakingClock()
     context = ControllerContext(
         api=cluster,
@@ -93,13 +92,26 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
         clock=clock,
         state=tmp_path,
     )
-    app = AppTask(Resource.of(cluster.objects[PATH]), context)
+    return AppTask(Resource.of(cluster.objects[PATH]), context)
 
-    app.start()
+
+async def until(cluster, holds):
     async with asyncio.timeout(150):  # a policy may have to be compiled first
-        while not cluster.status.get("operators"):
+        while not holds(cluster.status):
             cluster.news.clear()
             await cluster.news.wait()
+
+
+def readiness(status):
+    found = (each for each in status.get("conditions", ()) if each["type"] == "Ready")
+    return next(((each["status"], each["reason"]) for each in found), None)
+
+
+async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_is_written(
+    cluster, app
+):
+    app.start()
+    await until(cluster, lambda status: status.get("operators"))
     await app.stop()
 
     status = cluster.status
@@ -107,6 +119,16 @@ async def test_operators_the_real_bill_and_readiness_are_shown_and_nothing_else_
     assert set(shown) == {"source-numbers", "score-slow", "nowhere-writer"}
     assert shown["score-slow"]["deployment"] == {"small/1": 2}
     assert float(status["costPerHour"]) == pytest.approx(3 * 0.04)
-    ready = next(each for each in status["conditions"] if each["type"] == "Ready")
-    assert (ready["status"], ready["reason"]) == ("True", "Advising")
+    assert readiness(status) == ("True", "Advising")
     assert cluster.written <= {f"{PATH}/status"}
+
+
+async def test_a_job_that_is_not_seen_is_not_ready_until_it_is_seen_again(cluster, flink, app):
+    flink.given["/jobs/overview"] = {"jobs": []}
+    app.start()
+
+    await until(cluster, lambda status: readiness(status) == ("False", "JobDown"))
+    del flink.given["/jobs/overview"]
+    await until(cluster, lambda status: readiness(status) == ("True", "Advising"))
+
+    await app.stop()

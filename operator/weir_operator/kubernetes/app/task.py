@@ -394,6 +394,7 @@ class AppTask:
             on_advice=reporter.on_advice,
             on_event=reporter.on_event,
             on_change=reporter.on_change,
+            on_trouble=reporter.on_trouble,
             shared_restarts=self._context.shared_restarts,
             compile=self._context.compiler.ensure,
             directives=lambda: self._asked,
