@@ -295,10 +295,11 @@ class Scene:
     def calm_down(self, number: int, each: Input) -> bool:
         """Be as other StreamApps are; return whether nothing is told any more soon."""
         self.set_answer(number, Input(name=""))
-        if number == RESULTS:
-            return True
         if each.specs:
             self.set_spec(number, right_spec(number))
+        # No job of this world can be started anew, as what is legal of a manifest asks for.
+        if number == RESULTS or each.name.startswith("manifest"):
+            return True
         self.set_objects(number, each.annotations and {}, each.pod and {"phase": "Pending"})
         return wait_for(lambda: not self.told(number, each), within=WITHIN)
 
@@ -328,14 +329,18 @@ class Scene:
 
     def told(self, number: int, each: Input) -> list[str]:
         """Return the conditions of a StreamApp that an input leaves not as they should be."""
-        found = self.ask("GET", path_of(number)).body.get("status", {}).get("conditions", ())
+        app = self.ask("GET", path_of(number)).body
+        found = app.get("status", {}).get("conditions", ())
+        generation = app["metadata"]["generation"]
         told = {"Ready", "Deciding", "WithinLimits"}
         if each.door in ("/metrics", "/query"):
             told.add("MetricsHealthy")
         return [
             f"{each['type']}: {each['message']}"
             for each in found
-            if each["type"] in told and each["status"] == "False"
+            if each["type"] in told
+            and each["status"] == "False"
+            and each["observedGeneration"] == generation
         ]
 
     def find_hosts(self) -> Mapping[str, int]:
