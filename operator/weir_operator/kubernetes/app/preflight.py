@@ -22,6 +22,7 @@ from weir_operator.kubernetes.api.objects import Resource
 from weir_operator.loop.directives import directives_of
 from weir_operator.runtime.kubernetes import manifests
 from weir_operator.runtime.kubernetes.configuration import job_manager_files, task_manager_files
+from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pods import FlinkPods
 from weir_operator.runtime.places import MIB, memory_needs_of, size_memory
 from weir_operator.streamapp.loading import parse_manifest
@@ -40,6 +41,15 @@ from weir_simulator.validation import Mistake, suggest
 log = structlog.get_logger()
 
 _POLICY = ("spec", "operatorManager", "policy")
+_EXPECTED_VARIABLES = "no variable that Flink itself does not read"
+_AS_OPTIONS = "write env.java.opts.all into spec.flink.config instead"
+_UNREAD = {
+    "FLINK_PROPERTIES": "write its keys into spec.flink.config instead",
+    "TASK_MANAGER_NUMBER_OF_TASK_SLOTS": "remove it, because Weir's TaskManagers have one slot",
+    **{f"FLINK_ENV_JAVA_OPTS{of}": _AS_OPTIONS for of in ("", "_JM", "_TM")},
+}
+"""Variables by which Flink's images and scripts are configured, and what to write instead: Weir
+starts Flink's processes without them, so these would have no effect."""
 _TUNER_DEADLINE = 600.0  # seconds; any will do
 _REFUSED = re.compile(r"Expected (?P<expected>.*?), got (?P<got>.*)", re.DOTALL)
 
@@ -74,7 +84,7 @@ def find_refusals(app: StreamApp) -> tuple[str, ...]:
         found += _describe(_mistakes_of_operators(app))
         found += _sentences_of(lambda: _make_loops(app))
     if flink.ref is None:
-        wrong = _describe(_mistakes_of_config(app))
+        wrong = _describe(_mistakes_of_config(app)) + _describe(_mistakes_of_variables(app))
         wrong = wrong or _refusals_of_memory(app)
         found += wrong
         if flink.image is not None and not wrong:
@@ -87,6 +97,22 @@ def _mistakes_of_config(app: StreamApp) -> Iterator[Mistake]:
     for each in find_refused_values(app.spec.flink.config or {}):
         path = ("spec", "flink", "config", each.key)
         yield Mistake(path, each.value, each.expected, each.remedy)
+
+
+def _mistakes_of_variables(app: StreamApp) -> Iterator[Mistake]:
+    """Refuse variables that only the scripts of Flink and of its image read."""
+    template = app.spec.flink.pod_template or {}
+    spec = template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+        if not isinstance(container, dict) or container.get("name") != CONTAINER:
+            continue
+        variables = container.get("env")
+        for each in variables if isinstance(variables, list) else ():
+            name = str(each.get("name")) if isinstance(each, dict) else ""
+            if name in _UNREAD:
+                here = ("spec", "flink", "podTemplate", "spec", "containers", index, "env")
+                yield Mistake(here, name, _EXPECTED_VARIABLES, _UNREAD[name])
 
 
 def _refusals_of_memory(app: StreamApp) -> list[str]:

@@ -25,6 +25,14 @@ def a_config(config):
     return {"flink": {"image": "trips:1", "config": config}}
 
 
+def a_variable(name, container="flink-main-container"):
+    given = {
+        "name": container,
+        "env": [{"name": "TZ", "value": "UTC"}, {"name": name, "value": "x"}],
+    }
+    return {"flink": {"image": "trips:1", "podTemplate": {"spec": {"containers": [given]}}}}
+
+
 REFUSED = [
     ("a policy that nobody knows", a_policy("planer"),
      "spec.operatorManager.policy.name: expected a policy of Weir, got 'planer';",
@@ -55,6 +63,12 @@ REFUSED = [
     ("two garbage collectors", a_config({"env.java.opts.all": "-XX:+UseSerialGC -XX:+UseG1GC"}),
      'spec.flink.config["env.java.opts.all"]: expected one garbage collector,'
      " got '-XX:+UseSerialGC -XX:+UseG1GC';", "keep one of them"),
+    ("keys in a variable of Flink's image", a_variable("FLINK_PROPERTIES"),
+     "spec.flink.podTemplate.spec.containers[0].env: expected no variable that Flink itself does"
+     " not read, got 'FLINK_PROPERTIES';", "write its keys into spec.flink.config instead"),
+    ("options in a variable of Flink's scripts", a_variable("FLINK_ENV_JAVA_OPTS_TM"),
+     "spec.flink.podTemplate.spec.containers[0].env: expected no variable that Flink itself does"
+     " not read, got 'FLINK_ENV_JAVA_OPTS_TM';", "write env.java.opts.all into spec.flink.config"),
     ("memory in which no JobManager runs",
      {"flink": {"image": "trips:1", "jobManager": {"memory": "64Mi"}}},
      "spec.flink.jobManager.memory: expected at least ", "raise it"),
@@ -201,3 +215,7 @@ def test_a_spec_of_very_many_values_is_refused_before_it_is_copied(fields):
         read_app(kept)
 
     assert time.thread_time() - began < 0.05
+
+
+def test_a_container_beside_flink_may_have_any_variable():
+    assert refusals_of(**a_variable("FLINK_PROPERTIES", container="logs")) == ()
