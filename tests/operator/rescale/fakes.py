@@ -574,8 +574,9 @@ class FakeWorld:
                 self._complete(key, job, StateSnapshot(path=path, stopped=True))
             if job.ending is not None and job.ending[1] <= self.clock.now():
                 job.savepoints[job.ending[0]] = SavepointState(path=job.seen[-1].path)
+                if job.state in LIVE_STATES:  # else it was cancelled meanwhile
+                    job.forgets_end_until = job.ending[1] + self.end_is_written_after
                 job.ending = None
-                job.forgets_end_until = self.clock.now() + self.end_is_written_after
                 self._end(key, job)
             if job.state == "FINISHED" and self.clock.now() >= job.forgets_end_until:
                 self._discard_checkpoints(key)

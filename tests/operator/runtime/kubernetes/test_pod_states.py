@@ -9,7 +9,6 @@ import pytest
 from tests.operator.runtime.kubernetes.test_manifests import pods_of
 from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
 from weir_operator.runtime.kubernetes.pod_states import (
-    MOVED_IN_TIME,
     cpu_of,
     is_alive,
     is_held,
@@ -228,7 +227,9 @@ ENDS = "2026-01-02T03:10:00Z"
 BEFORE, AFTER = 1767323399.0, 1767323401.0
 
 
-@pytest.mark.parametrize("reason", sorted(MOVED_IN_TIME))
+@pytest.mark.parametrize(
+    "reason", ["EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"]
+)
 def test_a_pod_that_has_to_go_is_held_while_it_works(reason):
     going = condition("DisruptionTarget", reason=reason, message="told to go")
     evicted = pod(status={**going, **RUNNING}, deletionTimestamp=ENDS)
