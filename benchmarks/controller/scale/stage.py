@@ -1,4 +1,4 @@
-"""What `scale` runs on: a control plane with a thousand StreamApps in it, their jobs, Prometheus.
+"""What `scale` runs on: a control plane with all StreamApps in it, their jobs, Prometheus.
 
 A StreamApp's job runs before the controller comes: its status says so, and its Deployment and pods
 stand in the API server as a controller would have made them. No node runs anything.

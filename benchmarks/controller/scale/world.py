@@ -1,4 +1,4 @@
-"""A thousand Flink jobs that are only simulated: JobManagers' REST and reporters, in one process.
+"""Flink jobs that are only simulated: JobManagers' REST and reporters, in one process.
 
 Every job is a chain of operators with one replica each; what a JobManager answers and what the
 reporters count follows from the job's number and the time alone, in Flink's words and names. A
