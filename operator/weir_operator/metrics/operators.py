@@ -149,10 +149,10 @@ def _reaching(arrivals: Arrivals, since: float) -> Arrivals:
 
 
 def waited(pending: float, now: float, arrivals: Arrivals, *, read: float) -> float:
-    """Return since when the oldest record that is pending has waited, s; 0 where nobody knows.
+    """Return how long the oldest record that is pending has waited, s; 0 where nobody knows.
 
-    Nor does a source that reads nothing say how long its records will wait: nothing comes out then,
-    which is a violation by itself.
+    Of records that came before the first of `arrivals`, a source that reads nothing does not say
+    it: nothing comes out then, which is a violation by itself.
 
     Args:
         pending: Records; NaN where the source does not report them.

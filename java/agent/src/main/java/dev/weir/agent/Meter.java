@@ -35,6 +35,7 @@ public final class Meter {
     private static final int SHARE = 100;
     private static final int MOST_GAP = 64;
     private static final int MILLIS_PER_MARKER = 50;
+    private static final int MOST_MARKERS = 40;
     private static final int MOST_MARKER_GAP = 1 << 20;
     private static final ThreadLocal<Meter> CURRENT = ThreadLocal.withInitial(Meter::new);
 
@@ -51,9 +52,11 @@ public final class Meter {
     private double sumSquaredMicros;
     private long otherNanos;
     private OperatorID source;
-    private double markerGap = 1;
+    private long markerGap = 1;
     private long untilMarker = 1;
-    private long markedAt;
+    private long polled;
+    private int sent;
+    private long countedAt = System.currentTimeMillis();
     private long sinceMarker;
     private long agedCount;
     private double agedMicros;
@@ -140,6 +143,7 @@ public final class Meter {
     /** Take a source's record that has passed to an output, and send a marker behind some. */
     public void endPolled(Object output) throws Exception {
         sinceMarker++;
+        polled++;
         if (measures && --left <= 0) {
             add(System.nanoTime() - pollStart - blockedNanos);
             left = nextGap();
@@ -219,11 +223,20 @@ public final class Meter {
         return random(gap);
     }
 
-    /** Returns after how many records the next marker is sent; a burst changes it little. */
+    /**
+     * Returns after how many records the next marker is sent. A gap that followed from the last one
+     * would be short behind a wait for room, and most markers the first of a buffer.
+     */
     private int nextMarkerGap(long now) {
-        double times = MILLIS_PER_MARKER / (double) Math.max(1, now - markedAt);
-        markedAt = now;
-        markerGap *= Math.max(0.5, Math.min(2, times));
+        long elapsed = now - countedAt;
+        if (elapsed >= 1000) {
+            markerGap = polled * MILLIS_PER_MARKER / elapsed;
+            countedAt = now;
+            polled = 0;
+            sent = 0;
+        } else if (++sent > MOST_MARKERS) {
+            markerGap *= 2; // many more records come than a second ago
+        }
         markerGap = Math.max(1, Math.min(MOST_MARKER_GAP, markerGap));
         return random((int) markerGap);
     }

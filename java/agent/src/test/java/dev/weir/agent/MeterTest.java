@@ -58,7 +58,7 @@ class MeterTest {
                         (proxy, method, arguments) -> sent.add(method.getName()));
 
         for (int record = 0; record < 20; record++) {
-            Thread.sleep(60);
+            Thread.sleep(70);
             meter.endPolled(output);
         }
         int behindSlow = sent.size();
