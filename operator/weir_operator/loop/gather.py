@@ -198,7 +198,7 @@ def measure_job(
         set_by: Seconds by which the clock was set in the interval.
         quality: Where the gate draws its lines.
     """
-    measured = measure(_cut(window, run_since), layout, previous)
+    measured = measure(_cut(window, run_since), layout, previous, set_by=set_by)
     if not settled:
         return measured, ()
     return measured, judge(measured, previous, layout, now, quality, set_by=set_by)

@@ -39,7 +39,11 @@ __all__ = [
 
 
 def measure(
-    window: Window, layout: JobLayout, previous: AppMeasurement | None = None
+    window: Window,
+    layout: JobLayout,
+    previous: AppMeasurement | None = None,
+    *,
+    set_by: float = 0.0,
 ) -> AppMeasurement:
     """Measure one run of a job.
 
@@ -48,12 +52,13 @@ def measure(
         layout: The run that is measured, and who serves what in it.
         previous: What was measured last, of this run or of one before: what waits at a source may
             have arrived then.
+        set_by: Seconds by which the clock was set since then.
 
     Returns:
         Every operator and replica of the layout, NaN for what the window does not show.
     """
     series = job_series(window, layout)
-    arrivals = {} if previous is None else previous.arrivals
+    arrivals = {} if previous is None else previous.arrivals_as_if_set(set_by)
     if len(layout.sources) == len(arrivals) == 1:  # the source may have left its operator since
         arrivals = {layout.sources[0]: next(iter(arrivals.values()))}
     operators = measure_operators(layout, series, window, arrivals)

@@ -79,7 +79,8 @@ def measure_operators(
         pending = _mean_backlog(series.operators[name])
         middle = (window.start + window.end) / 2
         source_waits[name] = waited(pending, middle, came[name], read=processed[name])
-        came[name] = _reaching(came[name], middle - source_waits[name])
+        if not math.isnan(pending):  # else, as after a restart, all of it may wait
+            came[name] = _reaching(came[name], middle - source_waits[name])
     flow = Flow(
         layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
     )

@@ -153,7 +153,10 @@ class AppMeasurement:
     missing: tuple[str, ...]
     """Optional metrics that the job does not report, such as `match: weir_service_n`."""
 
-    @property
-    def arrivals(self) -> dict[str, Arrivals]:
-        """What arrived at each source so far."""
-        return {name: each.arrivals for name, each in self.operators.items() if each.arrivals}
+    def arrivals_as_if_set(self, seconds: float) -> dict[str, Arrivals]:
+        """Return what arrived at each source so far, by a clock that was set by so many seconds."""
+        return {
+            name: tuple((start + seconds, rate) for start, rate in each.arrivals)
+            for name, each in self.operators.items()
+            if each.arrivals
+        }

@@ -274,21 +274,22 @@ def test_a_record_that_waits_at_the_source_is_late_though_markers_do_not_wait():
     assert count.response_time == pytest.approx(0.050 - 0.020 + 0.3 / 500)
 
 
-def test_records_have_waited_since_as_many_arrived_as_wait_now():
+def measure_backlog(start, previous, *, pending, growth, set_by=0.0):
     layout = a_layout()
+    loads = {
+        "gen": Load(rate=500, helper=False, pending=pending, pending_growth=growth),
+        "match": Load(rate=500, busy=0.8, helper=False, marker=0.020),
+        "count": Load(rate=500, busy=0.3, helper=False),
+        "out": Load(rate=500, busy=0.1, helper=False),
+    }
+    window = a_window(layout, loads, start=start, end=start + 60)
+    return measure(window, layout, previous, set_by=set_by)
 
-    def measured(start, previous, *, pending, growth):
-        loads = {
-            "gen": Load(rate=500, helper=False, pending=pending, pending_growth=growth),
-            "match": Load(rate=500, busy=0.8, helper=False, marker=0.020),
-            "count": Load(rate=500, busy=0.3, helper=False),
-            "out": Load(rate=500, busy=0.1, helper=False),
-        }
-        return measure(a_window(layout, loads, start=start, end=start + 60), layout, previous)
 
-    first = measured(1000, None, pending=0, growth=300)
-    second = measured(1060, first, pending=18_000, growth=300)
-    third = measured(1120, second, pending=36_000, growth=-400)
+def test_records_have_waited_since_as_many_arrived_as_wait_now():
+    first = measure_backlog(1000, None, pending=0, growth=300)
+    second = measure_backlog(1060, first, pending=18_000, growth=300)
+    third = measure_backlog(1120, second, pending=36_000, growth=-400)
 
     # 27,000 records of 800 a second wait in the middle, and 24,000 of them came in this minute.
     assert second.operators["gen"].source_wait == pytest.approx(27_000 / 800)
@@ -296,6 +297,25 @@ def test_records_have_waited_since_as_many_arrived_as_wait_now():
     assert third.operators["gen"].source_wait == pytest.approx(30 + 21_000 / 800)
     # What came 56 s before 1150 is in the window that began at 1060.
     assert [start for start, _ in third.operators["gen"].arrivals] == [1060, 1120]
+
+
+def test_what_arrived_before_an_interval_without_samples_is_not_forgotten():
+    layout = a_layout()
+    before = measure_backlog(1000, None, pending=0, growth=300)
+    nothing = measure(Window(start=1060, end=1060, series=()), layout, before)
+
+    after = measure_backlog(1060, nothing, pending=18_000, growth=300)
+
+    assert after.operators["gen"].source_wait == pytest.approx(27_000 / 800)
+
+
+@pytest.mark.parametrize("set_by", [-500.0, 500.0])
+def test_a_clock_that_is_set_changes_no_wait(set_by):
+    first = measure_backlog(1000, None, pending=0, growth=300)
+
+    second = measure_backlog(1060 + set_by, first, pending=18_000, growth=300, set_by=set_by)
+
+    assert second.operators["gen"].source_wait == pytest.approx(27_000 / 800)
 
 
 def test_what_arrived_is_known_of_a_source_that_left_its_operator():
