@@ -139,9 +139,12 @@ def test_memory_below_what_processes_need_is_raised_and_told():
 def test_a_python_program_of_flinks_driver_becomes_one_of_weirs(uri, args, rest, config):
     spec = adopted(a_deployment(job={"jarURI": uri, "entryClass": PYTHON, "args": args}))
 
-    assert spec.flink.job.python.file == "/opt/flink/usrlib/job.py"
-    assert (spec.flink.job.jar, spec.flink.job.entry_class) == (None, None)
-    assert list(spec.flink.job.args) == rest
+    job = spec.flink.job
+    assert job is not None
+    assert job.python is not None
+    assert job.python.file == "/opt/flink/usrlib/job.py"
+    assert (job.jar, job.entry_class) == (None, None)
+    assert list(job.args) == rest
     assert {key: (spec.flink.config or {}).get(key) for key in config} == config
 
 

@@ -160,10 +160,11 @@ async def test_a_bomb_is_not_blown_up(connected):
 async def test_nobody_waits_for_all_the_others_at_a_server_that_hangs():
     asked = 0
 
-    async def hang(_):
+    async def hang(_: web.Request) -> web.Response:
         nonlocal asked
         asked += 1
         await asyncio.sleep(60.0)
+        return web.Response()
 
     async with serving(hang) as url:
         server = PrometheusServer(url, timeout=0.1)
