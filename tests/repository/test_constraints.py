@@ -61,6 +61,22 @@ def test_the_environment_is_what_the_constraints_say(pins, project):
     }
 
 
+def test_no_package_here_depends_on_the_other_project_that_pypi_calls_weir(root, own_files):
+    projects = [path for path in own_files if path.name == "pyproject.toml"]
+
+    found = {}
+    for path in projects:
+        project = tomllib.loads((root / path).read_text())["project"]
+        found[str(path)] = {
+            canonicalize_name(Requirement(line).name)
+            for lines in (project["dependencies"], *project["optional-dependencies"].values())
+            for line in lines
+        }
+
+    assert len(found) >= 3
+    assert [path for path, names in found.items() if "weir" in names] == []
+
+
 def test_no_lock_file_with_addresses_is_kept(own_files):
     assert [path for path in own_files if LOCK_FILES.fullmatch(path.name)] == []
 
