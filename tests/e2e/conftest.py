@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.policies.live.weir_local import read_run
+from tests.operator.reporting.builders import read_run
 from weir_operator.loop.run_record import RecordedRun
 
 QUICK_STARTS = {"env.java.opts.all": "-XX:TieredStopAtLevel=1"}

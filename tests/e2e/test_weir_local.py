@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.policies.live.weir_local import read_run
+from tests.operator.reporting.builders import read_run
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 
 pytestmark = pytest.mark.flink

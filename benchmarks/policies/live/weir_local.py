@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from weir_operator.flink.jars import REPOSITORY
@@ -41,18 +40,13 @@ def run_weir_local(
                     until = None
     if weir.returncode:
         raise subprocess.CalledProcessError(weir.returncode, command)
-    return read_run(lines.read_text().splitlines())
+    run = RecordedRun()
+    for line in lines.read_text().splitlines():
+        run = run.with_record(RECORDS.validate_json(line))
+    return run
 
 
 def _tells_of(line: str, reason: str) -> bool:
     """Return whether a line of the record is an event with this reason."""
     record = json.loads(line)
     return record["type"] == "event" and str(record["message"]).startswith(f"{reason}:")
-
-
-def read_run(lines: Iterable[str]) -> RecordedRun:
-    """Return the run of which these are the lines of JSON."""
-    run = RecordedRun()
-    for line in lines:
-        run = run.with_record(RECORDS.validate_json(line))
-    return run

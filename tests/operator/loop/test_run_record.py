@@ -3,8 +3,7 @@ import math
 
 import pytest
 
-from benchmarks.policies.live.weir_local import read_run
-from tests.operator.reporting.builders import a_run, a_tick
+from tests.operator.reporting.builders import a_run, a_tick, read_run
 from weir_operator.loop.run_record import (
     Record,
     RecordedRun,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from weir_operator.loop.run_record import (
+    RECORDS,
     Deployments,
     EventRecord,
     Objective,
@@ -256,3 +257,11 @@ def _rescale(
         gap=None if resize else 0.62 + 0.01 * number,
         reason=f"{change[0]} asks for {sum(change[1].values())} replicas.",
     )
+
+
+def read_run(lines: Iterable[str]) -> RecordedRun:
+    """Return the run of which these are the lines of JSON."""
+    run = RecordedRun()
+    for line in lines:
+        run = run.with_record(RECORDS.validate_json(line))
+    return run
