@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from weir_cli.options import is_file
-from weir_policies.errors import MissingExtraError, install_command
+from weir_policies.distribution import install_command
+from weir_policies.errors import MissingExtraError
 from weir_simulator.errors import ExperimentError, FitError
 from weir_simulator.experiment import Experiment
 

@@ -21,7 +21,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from weir_operator.errors import WeirError
 from weir_pipelines.errors import PipelineError
-from weir_policies.errors import DISTRIBUTION, WeirPolicyError, install_command
+from weir_policies.distribution import DISTRIBUTION, install_command
+from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError
 
 COMMANDS = {

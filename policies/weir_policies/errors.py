@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-DISTRIBUTION = "weir-flink"
-"""Weir's name on PyPI, where `weir` is another project."""
-
-
-def install_command(extra: str) -> str:
-    """Return the command that installs Weir with an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
-
 
 class WeirPolicyError(Exception):
     """Something in the model or a policy was used in a way that cannot be right."""

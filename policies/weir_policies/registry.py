@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from weir_policies.distribution import install_command
 from weir_policies.errors import (
     MissingExtraError,
     ParameterError,
     PolicyNotLoadedError,
     UnknownPolicyError,
-    install_command,
 )
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import ApplicationPolicy, Neighbourhood, OperatorModel, OperatorPolicy

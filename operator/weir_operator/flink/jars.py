@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink_keys import OWN_NAMES, owned_keys
-from weir_policies.errors import install_command
+from weir_policies.distribution import install_command
 
 OLDEST_JAVA = 11
 """Flink 2 runs on Java 11 and newer."""

@@ -29,9 +29,7 @@ BEAT = "weir.dev/canary-beat"
 """Annotation that holds the number of the newest writing."""
 INTRODUCTION = "None: a canary with which Weir tests its watch"
 """What `kubectl get streamapps` says of it, which lists it among the others."""
-
-
-EVERY = 30.0
+WRITE_EVERY = 30.0
 """Seconds between two writings."""
 
 
@@ -76,7 +74,7 @@ class Canary:
                 if str(error) != self._told:
                     log.warning("canary not written", failure=str(error))
                 self._told = str(error)
-            await self._clock.sleep(EVERY)
+            await self._clock.sleep(WRITE_EVERY)
 
     async def beat(self) -> None:
         """Write once.

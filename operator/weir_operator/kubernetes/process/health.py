@@ -17,6 +17,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 
+COMPRESSED_IN_A_THREAD_FROM = 2**16
+"""Bytes of a page."""
+
 
 class DeadControllerError(WeirError):
     """The controller does not reconcile any more; only a new process helps."""
@@ -55,10 +58,6 @@ def find_fault(pulse: Pulse, limits: Limits) -> str:
     if pulse.watch_silence > limits.watch_silence:
         return f"The watch has not shown a change that was written {pulse.watch_silence:.0f} s ago"
     return ""
-
-
-IN_A_THREAD = 2**16
-"""Bytes from which a page is compressed in a thread."""
 
 
 class HealthServer:
@@ -119,7 +118,7 @@ class HealthServer:
         response = web.Response(
             body=page,
             headers={"Content-Type": CONTENT_TYPE_LATEST},
-            zlib_executor_size=IN_A_THREAD,
+            zlib_executor_size=COMPRESSED_IN_A_THREAD_FROM,
         )
         response.enable_compression()
         return response

@@ -26,7 +26,7 @@ class AppSeries(Collector):
         """Create it without series.
 
         Args:
-            family: Whether it counts.
+            family: Prometheus' type: `CounterMetricFamily` or `GaugeMetricFamily`.
             name: As it stands on the page.
             text: What it says.
             labels: Names of the labels besides those of the StreamApp.

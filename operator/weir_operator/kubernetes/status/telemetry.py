@@ -43,7 +43,7 @@ from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.streamapp.status import StreamAppStatus
-from weir_policies.errors import DISTRIBUTION
+from weir_policies.distribution import DISTRIBUTION
 from weir_policies.model.cost import kind_of_change
 
 CGROUP = Path("/sys/fs/cgroup")

@@ -18,7 +18,8 @@ from weir_policies.application_manager.search.protocol import (
 from weir_policies.application_manager.search.random_search import RandomSearch
 from weir_policies.application_manager.search.space import Space
 from weir_policies.application_manager.search.surrogate import Fit, Surrogate
-from weir_policies.errors import MissingExtraError, install_command
+from weir_policies.distribution import install_command
+from weir_policies.errors import MissingExtraError
 from weir_policies.model.arrays import Floats
 
 _PARTS = {
