@@ -9,7 +9,7 @@ import kopf
 
 from tests.operator.kubernetes.process.loopback import Passes, an_app, until, watching
 from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.process.handlers import FINALIZER, Connection, operator_settings
+from weir_operator.kubernetes.process.handlers import FINALIZER, Connection
 
 DELETIONS = 500
 DELETED = {"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": [FINALIZER]}
@@ -50,10 +50,3 @@ def test_an_api_server_whose_ca_lacks_key_usage_is_trusted_as_before_python_3_13
 
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert context.verify_mode is ssl.CERT_REQUIRED
-
-
-def test_the_largest_streamapps_that_are_listed_at_once_take_little_of_the_memory():
-    listed = operator_settings(instance="pod-1").watching.chunk_size
-
-    assert listed is not None
-    assert listed * 1.5 * 2**20 * 10 < 0.1 * 768 * 2**20
