@@ -54,6 +54,11 @@ LEAVE_A_DEAD_NODE_AFTER = 30
 
 
 _REPLACED = frozenset({"command", "args"})
+_ONE_OF = (
+    frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"}),
+    frozenset({"value", "valueFrom"}),
+)
+"""Fields of which Kubernetes takes one: what a probe or a hook does, and a variable's value."""
 
 
 def pod_template(
@@ -118,8 +123,12 @@ def pod_template(
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Body:
-    """Return both, `above` where they contradict each other."""
-    merged: Body = dict(below)
+    """Return both, `above` where they contradict each other.
+
+    Also where Kubernetes takes one of several fields, such as the handlers of a probe.
+    """
+    instead = {key for group in _ONE_OF if group & above.keys() for key in group - above.keys()}
+    merged: Body = {key: each for key, each in below.items() if key not in instead}
     for key, value in above.items():
         under = merged.get(key)
         if isinstance(under, Mapping) and isinstance(value, Mapping):

@@ -235,6 +235,23 @@ def test_named_things_are_merged_by_their_name_and_others_joined():
     }
 
 
+def test_of_fields_of_which_kubernetes_takes_one_the_last_stands():
+    secret = {"secretKeyRef": {"name": "s3", "key": "token"}}
+    below = {
+        "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 5},
+        "env": [{"name": "A", "valueFrom": secret}, {"name": "B", "value": "2"}],
+    }
+    above = {
+        "livenessProbe": {"tcpSocket": {"port": 6122}},
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": secret}],
+    }
+
+    assert merge(below, above) == {
+        "livenessProbe": {"tcpSocket": {"port": 6122}, "periodSeconds": 5},
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": secret}],
+    }
+
+
 def test_only_weir_and_flinks_own_pods_reach_the_rest_interface():
     rules = manifests.network_policy(pods_of())["spec"]["ingress"]
 
