@@ -157,13 +157,14 @@ def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:
     for pool, added in _added(proposal).items():
         excess = added - room.get(pool, added)
         if excess > 0:
-            full.append(f"{room[pool]} more of pool {pool}")
+            left = f"only {room[pool]}" if room[pool] else "no"
+            full.append(f"{left} more of pool {pool}")
             _take_slowest(
                 counts, [i for i in range(len(types)) if types[i].pool == pool], excess, types
             )
     if not full:
         return proposal
-    allowed = f"{format_deployment(target, types)}, as there is room for only {' and '.join(full)}"
+    allowed = f"{format_deployment(target, types)}, as there is room for {' and '.join(full)}"
     return _cut(
         proposal, counts, allowed, "Chosen: the part of the decision that the pools have room for"
     )

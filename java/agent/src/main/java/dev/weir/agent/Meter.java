@@ -19,9 +19,9 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  *
  * <p>Records bear no time at which they left their source, but latency markers that wait among them
  * do. The records since the last marker count as old as the next, so a replica counts by its records.
- * A source sends a marker behind one of its records now and then. Flink sends its own by a timer,
- * which a source that waits for room handles first when there is some: such a marker is the first in
- * a buffer, and younger than the records behind it. Gauges of the task, all of which rise from 0:
+ * A source sends some twenty markers a second, behind records at random. Flink sends fewer, by a
+ * timer, which says nothing of when the records of a burst left. Gauges of the task, all of which
+ * rise from 0:
  *
  * <pre>
  * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
@@ -225,7 +225,7 @@ public final class Meter {
 
     /**
      * Returns after how many records the next marker is sent. A gap that followed from the last one
-     * would be short behind a wait for room, and most markers the first of a buffer.
+     * would be short behind each wait for room, and would prefer the first records of a burst.
      */
     private int nextMarkerGap(long now) {
         long elapsed = now - countedAt;
