@@ -58,6 +58,9 @@ MOST_BYTES = 512 * 2**20
 """Bytes of all records. The volume has the files of all StreamApps, and one of a hundred operators
 that decide every second would take ten times that."""
 
+FEWEST_TICKS = 10
+"""With so few ticks left in a file that is still too large, intervals are cut, too."""
+
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
 a file. SQLite would take 2,000."""
@@ -275,18 +278,32 @@ class RecordStore:
             "SELECT ifnull((SELECT time FROM ticks ORDER BY time DESC LIMIT 1 OFFSET ?), -9e18)",
             (MOST_INTERVALS - 1,),
         ).fetchone()
-        if self._used > MOST_BYTES:  # two go where one comes, until the rest has room
-            oldest = "SELECT time FROM ticks ORDER BY time LIMIT 1 OFFSET 2"
-            [longest_ago] = self._cursor.execute(oldest).fetchone() or [now]
+        # Decisions fill a file, so they and their ticks are cut first; intervals and changes follow
+        # once hardly any tick is left.
+        cut = dict.fromkeys((DECISIONS_KEPT, INTERVALS_KEPT), longest_ago)
+        if self._used > MOST_BYTES:
+            cut[DECISIONS_KEPT] = max(longest_ago, self._third_oldest("ticks", now))
+            [ticks] = self._cursor.execute("SELECT count(*) FROM ticks").fetchone()
+            if ticks <= FEWEST_TICKS:
+                cut[INTERVALS_KEPT] = max(longest_ago, self._third_oldest("intervals", now))
         for table in _TABLES.values():
             if table.kept is not None:
-                oldest = max(now - table.kept, longest_ago)
-                self._cursor.execute(f"DELETE FROM {table.name} WHERE time < ?", (oldest,))
+                oldest_kept = max(now - table.kept, cut[table.kept])
+                self._cursor.execute(f"DELETE FROM {table.name} WHERE time < ?", (oldest_kept,))
         # The ticks that are left need the start that they follow.
         self._cursor.execute(
             "DELETE FROM starts WHERE time <"
             " (SELECT max(time) FROM starts WHERE time <= (SELECT min(time) FROM ticks))"
         )
+
+    def _third_oldest(self, table: str, now: float) -> float:
+        """Return the Unix time of a table's third row, `now` with fewer.
+
+        If each tick adds one row and deletes the two before this one, the file becomes smaller.
+        """
+        third = f"SELECT time FROM {table} ORDER BY time LIMIT 1 OFFSET 2"
+        [found] = self._cursor.execute(third).fetchone() or [now]
+        return float(found)
 
     @property
     def _used(self) -> int:

@@ -17,7 +17,7 @@ from weir_operator.loop.decision_records import (
 from weir_operator.rescale.journal import Kind, plan
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import Candidate, Decision, Expectation, Observation, OperatorModel
-from weir_simulator.fitting.samples import IntervalSample
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 
 def a_record(key="d1", *, time=10.0, operator="match", change=None):
@@ -159,12 +159,27 @@ def test_records_of_many_operators_and_short_intervals_leave_room_for_others(
 
     for number in range(100):
         at = 10.0 + number
-        each = [a_record(f"{at}-{n}", time=at, operator=f"o{n}") for n in range(10)]
-        store.write([*each, a_tick(at)])
+        each = [a_record(f"{at}-{n}", time=at, operator=f"o{n}") for n in range(2)]
+        store.write([*each, a_tick(at), a_measurement(at)])
 
+    assert len(store.intervals()) == 100
+    assert 10 < len(store.ticks()) < 100
     assert (tmp_path / "records.sqlite").stat().st_size < 300_000
     assert store.ticks()[-1].time == 109.0
-    assert len(store.decisions(limit=1)) == 10
+    assert len(store.decisions(limit=1)) == 2
+
+
+def test_intervals_make_room_where_hardly_a_tick_is_left(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 200_000)
+    measured = OperatorSample(deployment={"small": 1}, arrived=1.0, taken=1.0)
+
+    for number in range(100):
+        at = 10.0 + number
+        operators = {f"o{n}": measured for n in range(50)}
+        store.write([a_tick(at), IntervalSample(time=at, seconds=1.0, operators=operators)])
+
+    assert (tmp_path / "records.sqlite").stat().st_size < 300_000
+    assert store.ticks()[-1].time == store.intervals()[-1].time == 109.0
 
 
 def test_the_start_that_the_oldest_tick_follows_stays(store):
