@@ -50,12 +50,14 @@ FLINK_SUBTASKS = Limit(bytes=8 * 2**20, values=500_000)
 75,000 values."""
 PROMETHEUS_ANSWER = Limit(bytes=16 * 2**20, values=2_000_000)
 """Some 600,000 samples of three values each, which take 100 MB while they are read."""
+PROMETHEUS_ERROR = Limit(bytes=2**20, values=1000)
+"""Why it refuses a query: an object of three texts, one of which may repeat the query."""
 KUBERNETES_ANSWER = Limit(bytes=4 * 2**20, values=1_000_000)
 """Of the API server. An object has 1.5 MiB at most, in etcd, and so many values; of a list, fewer
 objects are then asked for at once."""
 KUBERNETES_LIST = 32 * 2**20
-"""Bytes of all objects of a list that are kept at once: whoever may create an object may label a
-thousand as Weir's. A namespace of 500 StreamApps has that much of its ConfigMaps."""
+"""Characters of all objects of a list that are kept at once: whoever may create an object may label
+a thousand as Weir's. A namespace of 500 StreamApps has that much of its ConfigMaps."""
 TUNING_RESULT = Limit(bytes=8 * 2**20, values=400_000)
 """Of a tuning. One of 100 operators and 1,000 evaluations has half of that."""
 

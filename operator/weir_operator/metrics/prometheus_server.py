@@ -26,16 +26,16 @@ import requests
 import structlog
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util.ssl_ import create_urllib3_context
 
 from weir_operator.accounts import current_account
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import (
-    FLINK_ANSWER,
     LOGGED,
     PROMETHEUS_ANSWER,
+    PROMETHEUS_ERROR,
     Raw,
     TooLargeError,
     decompress,
@@ -85,10 +85,10 @@ async def keep_targets(
 
 
 AT_ONCE = 4
-"""Queries that are answered at once."""
-PATIENCE = 6.0
-"""How many times as long as an answer may take a StreamApp waits for its own, while others are
-asked for: a tick must not wait for all of those to fail."""
+"""Queries that are sent at once; the others wait for a place."""
+WAIT_FOR_PLACE = 6.0
+"""How long a query waits for a place, as a multiple of the timeout: a tick must not wait until all
+others have failed."""
 
 _PIECE = 65536  # bytes
 _REFUSALS = (
@@ -169,18 +169,35 @@ class PrometheusServer:
 
     async def _query(self, query: str, at: float) -> Sequence[Series]:
         """Return what a query gets at a Unix time; in a thread, as the client is synchronous."""
+        waits = WAIT_FOR_PLACE * self._timeout
         try:
-            async with asyncio.timeout(PATIENCE * self._timeout), self._places:
-                content = await asyncio.to_thread(self._fetch, query, at)
-            return await current_account().parse(partial(self._parse, content))
-        except (requests.Timeout, TimeoutError) as error:
+            async with asyncio.timeout(waits):
+                await self._places.acquire()
+        except TimeoutError as error:
             raise TemporaryError(
-                f"Prometheus at {self.host} did not answer within {self._timeout:g} s"
+                f"Prometheus at {self.host} was not asked within {waits:g} s: the queries of other "
+                "StreamApps come first"
+            ) from error
+        began = time.monotonic()
+        fetching = asyncio.ensure_future(asyncio.to_thread(self._fetch, query, at))
+        # Not when the caller is cancelled: its thread reads on.
+        fetching.add_done_callback(self._free_place)
+        try:
+            content = await asyncio.shield(fetching)
+            return await current_account().parse(partial(self._parse, content))
+        except (requests.Timeout, ReadTimeoutError) as error:
+            raise TemporaryError(
+                f"Prometheus at {self.host} did not answer within {time.monotonic() - began:.1f} s"
             ) from error
         except (requests.RequestException, HTTPError) as error:
             raise TemporaryError(
                 f"Prometheus at {self.host} cannot be reached: {type(error).__name__}"
             ) from error
+
+    def _free_place(self, fetching: asyncio.Future[bytes]) -> None:
+        self._places.release()
+        if not fetching.cancelled():
+            fetching.exception()  # read, or asyncio reports it where the caller is gone
 
     def _fetch(self, query: str, at: float) -> bytes:
         """Return the answer that a query gets at a Unix time; blocks."""
@@ -234,7 +251,7 @@ class PrometheusServer:
     def _describe_refusal(self, status: int, content: bytes) -> str:
         log.info("Prometheus refused", host=self.host, answer=repr(content[:LOGGED]))
         try:
-            kind = read_json(content, FLINK_ANSWER)["errorType"]
+            kind = read_json(content, PROMETHEUS_ERROR)["errorType"]
         except (LookupError, RecursionError, TypeError, ValueError, TooLargeError):
             kind = None
         reason = f", {kind}" if kind in _REFUSALS else ""

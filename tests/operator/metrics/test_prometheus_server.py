@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import threading
 import time
 
 import pytest
@@ -15,7 +17,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.limits import Limit, read_json
 from weir_operator.metrics import prometheus_server
 from weir_operator.metrics.prometheus import SharedPrometheusSource
-from weir_operator.metrics.prometheus_server import PrometheusServer
+from weir_operator.metrics.prometheus_server import AT_ONCE, PrometheusServer
 
 
 class Answering:
@@ -86,10 +88,12 @@ async def test_an_answer_is_cut_to_the_window(connected):
 
 @pytest.mark.parametrize("status", [422, 503])
 async def test_a_refusal_is_told(connected, status):
-    server = await connected(Answering("one", status=status))
+    answering = Answering("one", status=status)
+    server = await connected(answering)
 
     with pytest.raises(TemporaryError, match=f"status {status}"):
         await ask(server, "one")
+    assert len(answering.queries) == 1
 
 
 async def test_an_app_with_too_much_takes_nothing_from_the_others(connected, monkeypatch):
@@ -157,16 +161,28 @@ async def test_a_bomb_is_not_blown_up(connected):
     assert peak < 48 * 2**20
 
 
+class Dripping:
+    """A server that sends a byte now and then."""
+
+    def __init__(self, *, pause):
+        self.pause = pause
+        self.asked = 0
+
+    async def answer(self, request):
+        self.asked += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(self.pause)
+        return response
+
+
 async def test_nobody_waits_for_all_the_others_at_a_server_that_hangs():
-    asked = 0
+    dripping = Dripping(pause=60.0)
 
-    async def hang(_: web.Request) -> web.Response:
-        nonlocal asked
-        asked += 1
-        await asyncio.sleep(60.0)
-        return web.Response()
-
-    async with serving(hang) as url:
+    async with serving(dripping.answer) as url:
         server = PrometheusServer(url, timeout=0.1)
         told = await asyncio.gather(
             *(ask(server, f"app{number}") for number in range(200)), return_exceptions=True
@@ -174,4 +190,53 @@ async def test_nobody_waits_for_all_the_others_at_a_server_that_hangs():
         await server.close()
 
     assert {type(each) for each in told} == {TemporaryError}
-    assert asked < 100
+    sentences = {re.sub("[0-9.]+ s", "N s", str(each).partition(" at ")[2]) for each in told}
+    assert {each.partition(" ")[2] for each in sentences} == {
+        "did not answer within N s",
+        "was not asked within N s: the queries of other StreamApps come first",
+    }
+    assert dripping.asked < 100
+
+
+async def test_a_caller_that_is_cancelled_leaves_its_place_to_nobody_while_its_thread_reads(
+    monkeypatch,
+):
+    fetch, counting = PrometheusServer._fetch, threading.Lock()
+    live = most = 0
+
+    def fetch_and_count(*arguments):
+        nonlocal live, most
+        with counting:
+            live += 1
+            most = max(most, live)
+        try:
+            return fetch(*arguments)
+        finally:
+            with counting:
+                live -= 1
+
+    monkeypatch.setattr(PrometheusServer, "_fetch", fetch_and_count)
+
+    async with serving(Dripping(pause=0.05).answer) as url:
+        server = PrometheusServer(url, timeout=0.5)
+        callers = []
+        for number in range(16):
+            callers.append(asyncio.create_task(ask(server, f"app{number}")))
+            await asyncio.sleep(0.05)
+            if number >= 2:
+                callers[number - 2].cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        await server.close()
+
+    assert most == AT_ONCE
+
+
+async def test_a_slow_answer_is_told_with_the_seconds_that_it_was_waited_for():
+    async with serving(Dripping(pause=0.02).answer) as url:
+        server = PrometheusServer(url, timeout=0.3)
+        with pytest.raises(TemporaryError) as told:
+            await ask(server, "one")
+        await server.close()
+
+    [seconds] = re.findall("did not answer within ([0-9.]+) s", str(told.value))
+    assert float(seconds) >= 0.6
