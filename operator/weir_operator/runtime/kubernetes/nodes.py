@@ -83,34 +83,37 @@ class NodeNotices:
         return frozenset().union(*self._threatened.values())
 
     async def _find(self, namespace: str | None, going: Collection[str]) -> frozenset[Key]:
-        place = "" if namespace is None else f"/namespaces/{namespace}"
+        path = "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{namespace}/pods"
+        found = set()
         try:
-            found = frozenset(
-                [
-                    Key(pod["metadata"]["namespace"], pod["metadata"]["labels"][APP])
-                    for node in going
-                    async for page in self._api.pages(
-                        f"/api/v1{place}/pods", labels=_REPLICAS, fields=f"spec.nodeName={node}"
-                    )
-                    for pod in page
-                    if is_alive(pod) or is_held(pod, time.time())
-                ]
-            )
+            for node in going:
+                on_node = f"spec.nodeName={node}"
+                async for page in self._api.pages(path, labels=_REPLICAS, fields=on_node):
+                    for pod in page:
+                        if is_alive(pod) or is_held(pod, time.time()):
+                            meta = pod["metadata"]
+                            found.add(Key(meta["namespace"], meta["labels"][APP]))
         except (TemporaryError, PermanentError) as error:
             if namespace not in self._unread:
                 log.warning("replicas not seen", namespace=namespace, failure=str(error))
                 self._unread.add(namespace)
             return self._threatened.get(namespace, frozenset())
         self._unread.discard(namespace)
-        return found
+        return frozenset(found)
 
     async def _ask(self) -> None:
         await self._read()
         self._asked = asyncio.get_running_loop().time()
 
     async def _read(self) -> None:
+        nodes: list[Body] = []
+        going: dict[str, str] = {}
         try:
-            nodes = [each async for page in self._api.pages("/api/v1/nodes") for each in page]
+            async for page in self._api.pages("/api/v1/nodes"):
+                for node in page:
+                    nodes.append(_without_details(node))
+                    if reason := node_is_going(node):
+                        going[node["metadata"]["name"]] = reason
         except RefusedByKubernetesError as error:
             # A controller of one namespace may not look at nodes; drains then come unannounced.
             log.warning("nodes are not watched", reason=str(error))
@@ -119,9 +122,8 @@ class NodeNotices:
         except TemporaryError as error:
             log.info("nodes not seen", reason=str(error))
             return
-        self._nodes = tuple(_without_details(node) for node in nodes)
-        reasons = {node["metadata"]["name"]: node_is_going(node) for node in nodes}
-        self._going = {name: reason for name, reason in reasons.items() if reason}
+        self._nodes = tuple(nodes)
+        self._going = going
 
 
 def explain_misfit(nodes: Sequence[Body], place: Place) -> str:

@@ -1,6 +1,8 @@
 """Nodes that are about to go are seen once for all StreamApps, and whose replicas are on them."""
 
 import asyncio
+import weakref
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,28 @@ async def test_nodes_that_go_are_known_and_asked_for_once_for_all():
 
     assert first == second == {"n1": "Node n1 is cordoned"}
     assert cluster.asked == ["/api/v1/nodes"]
+
+
+async def test_of_many_nodes_only_those_of_a_page_are_in_memory_with_their_status():
+    class Node(dict[str, Any]):
+        """One that can be referred to weakly."""
+
+    known: list[weakref.ref[Node]] = []
+    most = 0
+
+    class LargeCluster(Cluster):
+        async def pages(self, path, labels="", fields=""):
+            nonlocal most
+            for number in range(5):
+                names = [f"n{number}-{n}" for n in range(10)]
+                page = [Node(metadata={"name": name}, spec={}, status={}) for name in names]
+                known.extend(map(weakref.ref, page))
+                most = max(most, sum(each() is not None for each in known))
+                yield page
+
+    await NodeNotices(LargeCluster()).going()
+
+    assert most <= 20
 
 
 async def test_a_slow_api_server_is_asked_once_and_nobody_waits_for_it_in_turn(monkeypatch):
