@@ -3,13 +3,34 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from weir_operator.flink import answers
+from weir_operator.limits import FLINK_SUBTASKS, check_size
 
 RECORDED = Path(__file__).parent / "recorded"
 
 
 def recorded(name):
     return json.loads((RECORDED / f"{name}.json").read_text())
+
+
+JOB, VERTEX = recorded("job"), next(iter(recorded("vertices").values()))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        JOB
+        | {"vertices": JOB["vertices"][:1] * 1000}
+        | {"plan": JOB["plan"] | {"nodes": JOB["plan"]["nodes"][-1:] * 1000}},
+        VERTEX | {"subtasks": VERTEX["subtasks"][:1] * 1000},
+        {"taskmanagers": recorded("taskmanagers")["taskmanagers"][:1] * 1000},
+    ],
+    ids=["vertices", "subtasks", "TaskManagers"],
+)
+def test_a_thousand_of_each_are_within_the_limits(answer):
+    check_size(json.dumps(answer), FLINK_SUBTASKS)
 
 
 def test_a_job_with_one_subtask_that_does_not_run_does_not_run():

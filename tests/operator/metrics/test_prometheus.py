@@ -132,7 +132,7 @@ async def test_a_server_that_drips_is_left_for_good(a_server):
 
     url = await a_server(drip)
 
-    with pytest.raises(TemporaryError, match=r"0\.1 s"):
+    with pytest.raises(TemporaryError, match="did not answer within"):
         await asked(url, timeout=0.1)
 
     await asyncio.wait_for(left.wait(), 5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import threading
 import time
@@ -14,10 +15,10 @@ from aiohttp import web
 from tests.operator.bombs import gzipped, peak_memory_of
 from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
-from weir_operator.limits import Limit, read_json
+from weir_operator.limits import INLINE, Limit, read_json
 from weir_operator.metrics import prometheus_server
 from weir_operator.metrics.prometheus import SharedPrometheusSource
-from weir_operator.metrics.prometheus_server import AT_ONCE, PrometheusServer
+from weir_operator.metrics.prometheus_server import AT_ONCE, PrometheusServer, read_matrix
 
 
 class Answering:
@@ -240,3 +241,26 @@ async def test_a_slow_answer_is_told_with_the_seconds_that_it_was_waited_for():
 
     [seconds] = re.findall("did not answer within ([0-9.]+) s", str(told.value))
     assert float(seconds) >= 0.6
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 20_000])
+def test_a_large_answer_is_parsed_in_pieces_to_the_same_values(count, monkeypatch):
+    parsed = []
+
+    def read(content, limit):
+        parsed.append(len(content))
+        return read_json(content, limit)
+
+    monkeypatch.setattr(prometheus_server, "read_json", read)
+    series = [
+        {
+            "metric": {"__name__": "up", "tm_id": f"tm-{number}", "job": '},{"metric":{"é":'},
+            "values": [[number, "1"], [number + 1, "NaN"]],
+        }
+        for number in range(count)
+    ]
+    answer = {"status": "success", "data": {"result": series}, "warnings": ["a"]}
+    content = json.dumps(answer, separators=(",", ":")).encode()
+
+    assert read_matrix(content) == answer
+    assert max(parsed) < INLINE + 1024
