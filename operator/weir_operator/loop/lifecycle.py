@@ -490,7 +490,9 @@ class Lifecycle:
         try:
             await self._execute(journal, to_stop=to_stop)
         except JobFailedError as error:
-            if journal.kind is not Kind.START and not to_stop:
+            if to_stop:
+                return  # nothing runs, as it should be
+            if journal.kind is not Kind.START:
                 raise
             self._report("StartRestarted", str(error))
 

@@ -282,6 +282,7 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
         )
         assert took < 100, (at, took)
         assert stage.world.running() == [], at
+        assert "StartRestarted" not in stage.reasons, at
         assert state is not None
         assert stage.world.positions[state] >= max(to for _, _, to in stage.world.committed), at
     assert at > 5
