@@ -38,6 +38,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 _OF_SUBTASKS = re.compile(r"/taskmanagers|/jobs/[0-9a-f]{32}(/vertices/.*)?")
+_UPLOAD = re.compile(r"^/jars/[0-9a-f-]{36}_")
+"""What Flink puts before the name of a jar: another one at each upload."""
 _PASSING = (
     "TimeoutException",
     "ConnectException",
@@ -109,7 +111,7 @@ class FlinkTransport:
         """
         limit = self._timeout if timeout is None else timeout
         url = f"{self.base_url}{path}"
-        plain = path.partition("?")[0]
+        plain = _UPLOAD.sub("/jars/", path.partition("?")[0])
         address = f"{method} {self.base_url}{plain}"
         allowed = FLINK_SUBTASKS if _OF_SUBTASKS.fullmatch(plain) else FLINK_ANSWER
         what = what or f"{method} {plain}"

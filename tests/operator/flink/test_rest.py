@@ -5,6 +5,7 @@ import contextlib
 import json
 import threading
 import time
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -16,6 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.rescale.fakes import FakeClock
+from weir_operator.accounts import Account
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
@@ -173,6 +175,22 @@ async def test_an_answer_that_is_a_bomb_costs_a_few_megabytes_and_names_the_limi
         )
 
     assert peak < 32 * 2**20
+
+
+async def test_a_program_whose_plan_is_too_large_is_not_asked_again_under_another_id(
+    flink,
+):
+    Account().use()
+    uploads = [f"{uuid.uuid4()}_weir-programs.jar" for _ in range(2)]
+    for each in uploads:
+        flink.give("POST", f"/jars/{each}/plan", status=400, body="Caused by: ".ljust(2**21))
+
+    async with FlinkRest(flink.url) as rest:
+        for each in uploads:
+            with pytest.raises(TemporaryError, match=r"POST /jars/weir-programs.jar/plan: it has"):
+                await rest.plan_jar(each, entry_class="example.Trips", arguments=())
+
+    assert len(flink.bodies) == 1
 
 
 async def test_a_large_answer_is_parsed_beside_the_event_loop(flink, monkeypatch):
