@@ -383,5 +383,12 @@ class Advisor:
             state = json.loads(text)
             if {name: state[name] for name in self._key} == self._key:
                 self._shadow.load_state_dict(state)
-        except (OSError, ValueError, KeyError, TypeError, StateError) as error:
+        except (
+            OSError,
+            RecursionError,
+            ValueError,
+            KeyError,
+            TypeError,
+            StateError,
+        ) as error:
             log.warning("forecast cannot be read, it starts over", failure=str(error))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 import structlog
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from weir_operator.loop.tuned import UNTUNED
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
@@ -214,7 +214,7 @@ def read_tunings(path: Path) -> TuningState | None:
         if json.loads(text)["format"] != FORMAT:
             return None
         return TuningState.model_validate_json(text)
-    except (OSError, ValidationError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         log.warning("tunings cannot be read, they start over", failure=str(error)[:200])
         return None
 

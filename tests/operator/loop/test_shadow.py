@@ -77,9 +77,10 @@ async def test_the_bill_outlives_the_controller(stage_of):
     assert next_tick.bill.advised > last.bill.advised
 
 
-async def test_a_forecast_that_cannot_be_read_begins_again(stage_of):
+@pytest.mark.parametrize("content", ["{", "[" * 100_000])
+async def test_a_forecast_that_cannot_be_read_begins_again(stage_of, content):
     stage = stage_of(mode="Advise", operatorManager=QUEUEING)
-    (stage.folder / "forecast.json").write_text("{")
+    (stage.folder / "forecast.json").write_text(content)
     await stage.started()
 
     [tick] = await stage.ticks(1)

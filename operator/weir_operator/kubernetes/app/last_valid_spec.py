@@ -50,7 +50,7 @@ def load_spec(folder: Path, resource: Resource) -> StreamApp | None:
         if kept is None or kept["uid"] != resource.uid:
             return None
         manifest = kept["manifest"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         log.warning(
             "the last right spec cannot be read", failure=f"{type(error).__name__}: {error}"
         )

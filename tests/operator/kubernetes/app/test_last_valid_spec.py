@@ -36,6 +36,7 @@ def test_where_nothing_was_kept_nothing_is_recalled(tmp_path, resource):
         b'{"uid": "1234", "mani',
         b"\xff\xfe",
         b"null",
+        b"[" * 100_000,
         b"[]",
         b'{"manifest": {}}',
         b'{"uid": "1234"}',
