@@ -208,7 +208,12 @@ def test_a_spec_of_very_many_values_is_refused_before_it_is_copied(fields, monke
     manifest["metadata"] |= {"namespace": "streams", "uid": "u"}
     shown = Resource.of(manifest)
     copy, copied = objects._plain, []
-    monkeypatch.setattr(objects, "_plain", lambda value: copied.append(value) or copy(value))
+
+    def note(value):
+        copied.append(value)
+        return copy(value)
+
+    monkeypatch.setattr(objects, "_plain", note)
 
     kept = shown.detached()
     with pytest.raises(InvalidStreamAppError, match="at most 10000 values"):
