@@ -81,6 +81,7 @@ def test_all_that_is_granted_shares_one_restart_and_one_token():
     )
 
     assert verdicts.granted == ("parse", "match", "sink")
+    assert verdicts.restart
     assert verdicts.tokens.available(BUDGET, 0.0) == 2
     assert reason(verdicts, "match") == "Granted: it takes one restart token"
     assert reason(verdicts, "sink") == "Granted: it shares the restart of match"
