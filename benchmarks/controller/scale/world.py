@@ -109,6 +109,7 @@ class Jobs:
                 "name": "chain",
                 "state": "RUNNING",
                 "start-time": 1_700_000_000_000,
+                "timestamps": {"RUNNING": 1_700_000_000_000},
                 "vertices": [
                     {
                         "id": f"v-{operator}",

@@ -96,6 +96,8 @@ class JobDetails:
     name: str
     state: JobState
     started: float
+    runs_since: float
+    """When it began to run, or was restarted last; 0 before."""
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
 
@@ -219,6 +221,7 @@ def read_job(answer: Json) -> JobDetails:
         name=answer["name"],
         state=JobState(answer["state"]),
         started=answer["start-time"] / 1000,
+        runs_since=answer["timestamps"]["RUNNING"] / 1000,
         vertices=tuple(_read_vertex(vertex) for vertex in answer["vertices"]),
         # A job that failed before it had a graph has an empty plan, without nodes.
         edges=tuple(

@@ -179,6 +179,7 @@ class Lifecycle:
         )
         self._losses = Losses()
         self._failures: tuple[JobFailure, ...] = ()
+        self._runs_since = 0.0  # by the last look
         self._retries = Retries(store, clock)
         self._busy = asyncio.Lock()
         self._changing = False
@@ -515,8 +516,10 @@ class Lifecycle:
             )
             await self._jobs.cancel(job)  # once it has ended, it is recovered
             return Health.RESTARTING
-        if not progress.running:
+        # Flink restarts a job that failed in a second, mostly between two looks.
+        if not progress.running or progress.runs_since != self._runs_since:
             self._failures = await self._jobs.failures(job)
+            self._runs_since = progress.runs_since
         self._notices.report_while("JobFailing", self.failing)
         await self._note_checkpoint(status, job)
         status = self._store.load()
@@ -750,7 +753,7 @@ class Lifecycle:
             self._changing = False
             # A rescale leaves the JobManager as it is: another one is there because it was lost.
             self._losses.forget(job_manager=journal.kind is not Kind.RESCALE)
-            self._failures = ()
+            self._failures, self._runs_since = (), 0.0
         self._on_change(end)
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not start")

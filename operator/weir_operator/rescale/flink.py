@@ -98,7 +98,11 @@ class FlinkJobs:
         if job is None:
             return None
         return Progress(
-            state=job.state.value, running=job.runs, ran=_has_begun(job), started=job.started
+            state=job.state.value,
+            running=job.runs,
+            ran=_has_begun(job),
+            started=job.started,
+            runs_since=job.runs_since,
         )
 
     async def live(self) -> tuple[str, ...]:

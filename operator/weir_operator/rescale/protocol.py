@@ -43,6 +43,8 @@ class Progress:
     """At least one task runs or ran: records may have left it."""
     started: float = 0.0
     """Unix time at which this JobManager began to run it."""
+    runs_since: float = 0.0
+    """Unix time at which it began to run, or Flink restarted it last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,6 +30,7 @@ def a_job(
         name="trips",
         state=JobState.RUNNING,
         started=0.0,
+        runs_since=0.0,
         vertices=tuple(a_vertex(each) if isinstance(each, str) else each for each in vertices),
         edges=tuple(Edge(source=s, target=t, ship_strategy=how) for s, t, how in edges),
     )

@@ -52,6 +52,20 @@ async def test_a_failing_job_is_told_of_once_for_each_cause_and_is_over_after_a_
     assert lifecycle.failing == ""
 
 
+async def test_a_job_that_runs_again_before_anybody_looks_is_told_of_as_well():
+    stage = Stage()
+    lifecycle = await stage.running()
+    [job] = stage.world.jobs.values()
+    for _ in range(3):
+        await lifecycle.heal()
+        stage.clock.time += 15.0
+        stage.world.failed += [JobFailure(time=stage.clock.now(), cause=CAUSE.format(4711))]
+        job.runs_since = stage.clock.now()
+    await lifecycle.heal()
+
+    assert stage.reasons.count("JobFailing") == 1
+
+
 @pytest.mark.parametrize(
     ("cause", "is_remembered"),
     [(CAUSE.format(4711), False), ("IOException: Failed to create savepoint directory", True)],

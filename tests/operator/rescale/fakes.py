@@ -76,6 +76,7 @@ class FakeJob:
     """Trigger of the savepoint that is complete, and when the job has ended with it."""
     started: float = 0.0
     """When this JobManager began to run it."""
+    runs_since: float = 1.0
     forgets_end_until: float = -math.inf
     """Until when a JobManager that is lost takes the job back, though it has finished."""
 
@@ -301,7 +302,13 @@ class FakeWorld:
             self.cancel_takes -= 1
             if self.cancel_takes <= 0:
                 job.state = "CANCELED"
-        return Progress(state=job.state, running=running, ran=running, started=job.started)
+        return Progress(
+            state=job.state,
+            running=running,
+            ran=running,
+            started=job.started,
+            runs_since=job.runs_since,
+        )
 
     async def live(self) -> tuple[str, ...]:
         self._answer()
