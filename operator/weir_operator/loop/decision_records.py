@@ -280,7 +280,7 @@ class RecordStore:
         ).fetchone()
         # Decisions fill a file, so they and their ticks are cut first; intervals and changes follow
         # once hardly any tick is left.
-        cut = dict.fromkeys((DECISIONS_KEPT, INTERVALS_KEPT), longest_ago)
+        cut = {DECISIONS_KEPT: longest_ago, INTERVALS_KEPT: longest_ago}
         if self._used > MOST_BYTES:
             cut[DECISIONS_KEPT] = max(longest_ago, self._third_oldest("ticks", now))
             [ticks] = self._cursor.execute("SELECT count(*) FROM ticks").fetchone()
