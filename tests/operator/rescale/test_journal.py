@@ -45,3 +45,19 @@ def test_a_change_is_said_with_its_end_and_its_seconds(kind, step, said):
     journal = plan(kind=kind, reason="load", now=10.0, source=BEFORE, target=target, old_job="j")
 
     assert summarise_change(journal.at(step, 22.5)) == said
+
+
+def test_a_start_goes_on_from_the_state_that_it_is_given_and_keeps_what_that_supersedes():
+    journal = plan(
+        kind=Kind.START,
+        reason="load",
+        now=10.0,
+        source={},
+        target=BEFORE,
+        old_job=None,
+        restore_path="s3://b/savepoint-1",
+        superseded=("s3://b/savepoint-0",),
+    )
+
+    assert journal.restore_path == "s3://b/savepoint-1"
+    assert journal.superseded == ("s3://b/savepoint-0",)
