@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Container, Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -49,6 +50,18 @@ class AppSeries(Collector):
     def replace(self, key: Key, values: Mapping[tuple[str, ...], float]) -> None:
         """Set all series of a StreamApp by their further labels; it has no others any more."""
         self._values[key] = dict(values)
+
+    def show(self, key: Key, value: float, *labels: str) -> None:
+        """Set the value of a series, or remove it where the value is unknown."""
+        if math.isnan(value):
+            self._values.get(key, {}).pop(labels, None)
+        else:
+            self.set(key, value, *labels)
+
+    def keep(self, key: Key, firsts: Container[str]) -> None:
+        """Keep of a StreamApp the series whose first further label is one of these."""
+        there = self._values.get(key, {})
+        self.replace(key, {labels: value for labels, value in there.items() if labels[0] in firsts})
 
     def of(self, key: Key) -> Mapping[tuple[str, ...], float]:
         """Return the values of a StreamApp by their further labels."""

@@ -16,8 +16,7 @@ import asyncio
 import math
 import platform
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -101,81 +100,6 @@ PREDICTED = (
 )
 SCORE = ("weir_decision_score", "Scores of the last decision, lower is better.")
 CANDIDATES = ("chosen", "stay", "rival")
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """Of one operator, in the order of the names above."""
-
-    measured: tuple[float, ...] = ()
-    predicted: tuple[float, ...] = ()
-    scores: tuple[float, ...] = ()
-
-
-class OperatorSeries(Collector):
-    """The series of all operators of all StreamApps."""
-
-    def __init__(self) -> None:
-        self._of: dict[Key, dict[str, _Numbers]] = {}
-
-    def note_tick(self, key: Key, tick: Tick) -> None:
-        """Show what an interval measured."""
-        known = self._of.get(key, {})
-        there = self._of[key] = {name: known.get(name, _Numbers()) for name in tick.deployments}
-        measured = tick.snapshot.app.operators if tick.snapshot.app else {}
-        for name in tick.deployments:
-            found = measured.get(name)
-            busy = [each for each in found.utilisation if not math.isnan(each)] if found else []
-            there[name].measured = (
-                found.arrival_rate if found else math.nan,
-                found.response_time if found else math.nan,
-                tick.budgets.get(name, math.nan),
-                max(busy, default=math.nan),
-                found.queue_records if found else math.nan,
-            )
-
-    def note_decision(self, key: Key, record: DecisionRecord) -> None:
-        """Show what a decision expects, and how its target compares with the others."""
-        numbers = self._of.setdefault(key, {}).setdefault(record.operator, _Numbers())
-        decision = record.decision
-        expected = decision.expectation
-        numbers.predicted = (expected.response_time, expected.utilisation, decision.urgency)
-        scores = {each.deployment: each.score for each in decision.candidates}
-        rivals = [score for deployment, score in scores.items() if deployment != decision.target]
-        numbers.scores = (
-            scores.get(decision.target, math.nan),
-            scores.get(record.observation.deployment, math.nan),
-            min(rivals, default=math.nan),
-        )
-
-    def forget(self, key: Key) -> None:
-        """Take away the series of a StreamApp that is gone."""
-        self._of.pop(key, None)
-
-    def collect(self) -> Iterable[Metric]:
-        """Return all series as they are now; unknown values have none."""
-        for names, which in ((MEASURED, "measured"), (PREDICTED, "predicted")):
-            for place, (name, text) in enumerate(names):
-                found = GaugeMetricFamily(name, text, labels=(*APP, "operator"))
-                for key, operator, values in self._shown(which):
-                    if not math.isnan(values[place]):
-                        found.add_metric((*key, operator), values[place])
-                yield found
-        name, text = SCORE
-        found = GaugeMetricFamily(name, text, labels=(*APP, "operator", "candidate"))
-        for key, operator, values in self._shown("scores"):
-            for candidate, value in zip(CANDIDATES, values, strict=True):
-                if not math.isnan(value):
-                    found.add_metric((*key, operator, candidate), value)
-        yield found
-
-    def _shown(self, which: str) -> Iterator[tuple[tuple[str, str], str, tuple[float, ...]]]:
-        # Copies: the page is written in another thread than the one that counts.
-        for key, operators in [*self._of.items()]:
-            for operator, numbers in [*operators.items()]:
-                values: tuple[float, ...] = getattr(numbers, which)
-                if values:
-                    yield (key.namespace, key.name), operator, values
 
 
 _DURATIONS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
@@ -313,13 +237,17 @@ class Telemetry:
             "Whether the API server refuses a watched namespace.",
             "namespace",
         )
-        self.operators = OperatorSeries()
+        self.measured = [gauge_of_apps(*each, "operator") for each in MEASURED]
+        self.predicted = [gauge_of_apps(*each, "operator") for each in PREDICTED]
+        self.scores = gauge_of_apps(*SCORE, "operator", "candidate")
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version(DISTRIBUTION), platform.python_version(), version("kopf")).set(1)
-        self._of_apps = [each for each in vars(self).values() if isinstance(each, AppSeries)]
-        for each in (*self._of_apps, self.operators):
+        self._of_operators = (*self.measured, *self.predicted, self.scores, self.decisions)
+        apart = [each for each in vars(self).values() if isinstance(each, AppSeries)]
+        self._of_apps = (*self.measured, *self.predicted, *apart)
+        for each in self._of_apps:
             self.registry.register(each)
         self._histograms_of_apps = (self.rescale_duration, self.rescale_gap)
 
@@ -350,7 +278,7 @@ class Telemetry:
         self.healthy.set(key, tick.snapshot.healthy and tick.snapshot.app is not None)
         for problem in tick.snapshot.problems:
             self.problems.add(key, str(problem.kind))
-        self.operators.note_tick(key, tick)
+        self._note_operators(key, tick)
         # The owner of a job names its operators, perhaps differently at each tick.
         self.replicas.replace(
             key,
@@ -360,10 +288,24 @@ class Telemetry:
                 for node_type, count in counts.items()
             },
         )
-        counted = self.decisions.of(key).items()
-        self.decisions.replace(
-            key, {labels: count for labels, count in counted if labels[0] in tick.deployments}
-        )
+
+    def _note_operators(self, key: Key, tick: Tick) -> None:
+        """Show what an interval measured of each operator."""
+        for each in self._of_operators:
+            each.keep(key, tick.deployments)
+        measured = tick.snapshot.app.operators if tick.snapshot.app else {}
+        for name in tick.deployments:
+            found = measured.get(name)
+            busy = [each for each in found.utilisation if not math.isnan(each)] if found else []
+            values = (
+                found.arrival_rate if found else math.nan,
+                found.response_time if found else math.nan,
+                tick.budgets.get(name, math.nan),
+                max(busy, default=math.nan),
+                found.queue_records if found else math.nan,
+            )
+            for series, value in zip(self.measured, values, strict=True):
+                series.show(key, value, name)
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:
         """Show size and free space of the state's volume, bytes; `None` if unknown."""
@@ -388,11 +330,23 @@ class Telemetry:
 
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
         """Count one decision of one operator, and show its scores."""
-        seen = record.observation
-        kind = kind_of_change(seen.deployment, record.decision.target, seen.model.node_types)
+        name, seen, decision = record.operator, record.observation, record.decision
+        kind = kind_of_change(seen.deployment, decision.target, seen.model.node_types)
         granted = "true" if record.change is not None else "false"
-        self.decisions.add(key, record.operator, kind.name, granted)
-        self.operators.note_decision(key, record)
+        self.decisions.add(key, name, kind.name, granted)
+        expected = decision.expectation
+        predicted = (expected.response_time, expected.utilisation, decision.urgency)
+        for series, value in zip(self.predicted, predicted, strict=True):
+            series.show(key, value, name)
+        scores = {each.deployment: each.score for each in decision.candidates}
+        rivals = [score for deployment, score in scores.items() if deployment != decision.target]
+        shown = (
+            scores.get(decision.target, math.nan),
+            scores.get(seen.deployment, math.nan),
+            min(rivals, default=math.nan),
+        )
+        for candidate, value in zip(CANDIDATES, shown, strict=True):
+            self.scores.show(key, value, name, candidate)
 
     def note_change(self, key: Key, change: RescaleJournal) -> None:
         """Count a change that has ended; one under way is not counted yet."""
@@ -422,7 +376,6 @@ class Telemetry:
 
     def forget(self, key: Key) -> None:
         """Take away the series of a StreamApp that is gone."""
-        self.operators.forget(key)
         for each in self._of_apps:
             each.forget(key)
         for histogram in self._histograms_of_apps:
