@@ -26,8 +26,11 @@ from weir_operator.metrics.rates import (
 )
 from weir_operator.metrics.replica import measure_replica
 from weir_operator.metrics.scope import JobSeries, Scope
-from weir_operator.metrics.source import Window
+from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import Arrivals, OperatorMeasurement, ReplicaMeasurement
+
+MOST_ARRIVALS = 1000
+"""Rates of arrival that are kept of a source: one that never catches up must not fill memory."""
 
 
 def measure_operators(
@@ -70,17 +73,17 @@ def measure_operators(
         emitted=emitted,
     )
     service_means = {name: average for name, (average, _) in services.items()}
-    came = {
+    arrived = {
         name: _add_arrivals(before.get(name, ()), window.start, arrivals[name])
         for name in layout.sources
     }
     source_waits = dict.fromkeys(layout.operators, 0.0)
-    for name in came:
-        pending = _mean_backlog(series.operators[name])
+    for name in arrived:
+        pending = _total(map(mean_value, _pending(series.operators[name])))
         middle = (window.start + window.end) / 2
-        source_waits[name] = waited(pending, middle, came[name], read=processed[name])
+        source_waits[name] = waited(pending, middle, arrived[name], read=processed[name])
         if not math.isnan(pending):  # else, as after a restart, all of it may wait
-            came[name] = _reaching(came[name], middle - source_waits[name])
+            arrived[name] = _drop_older(arrived[name], middle - source_waits[name])
     flow = Flow(
         layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
     )
@@ -102,7 +105,7 @@ def measure_operators(
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
             source_wait=source_waits[name],
-            arrivals=came.get(name, ()),
+            arrivals=arrived.get(name, ()),
             upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
             splits=_splits(layout.operators[name], series.operators[name]),
         )
@@ -121,20 +124,14 @@ def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, floa
     return average, max(square - average**2, 0.0) if not math.isnan(square) else math.nan
 
 
+def _pending(scopes: Sequence[Scope]) -> list[Series]:
+    return [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+
+
 def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
     """Records pending and their growth per second; subtasks without splits may report none."""
-    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+    pending = _pending(scopes)
     return _total(map(last_value, pending)), _total(map(slope, pending))
-
-
-def _mean_backlog(scopes: Sequence[Scope]) -> float:
-    pending = [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
-    return _total(map(mean_value, pending))
-
-
-MOST_ARRIVALS = 1000
-"""Rates of arrival that are kept of a source, so that one which is never caught up with cannot fill
-the memory."""
 
 
 def _add_arrivals(before: Arrivals, start: float, rate: float) -> Arrivals:
@@ -143,8 +140,8 @@ def _add_arrivals(before: Arrivals, start: float, rate: float) -> Arrivals:
     return known if math.isnan(rate) else (*known, (start, rate))[-MOST_ARRIVALS:]
 
 
-def _reaching(arrivals: Arrivals, since: float) -> Arrivals:
-    """Leave out what was over before a time."""
+def _drop_older(arrivals: Arrivals, since: float) -> Arrivals:
+    """Leave out the rates of times that were over before `since`."""
     first = max((place for place, (start, _) in enumerate(arrivals) if start <= since), default=0)
     return arrivals[first:]
 
