@@ -23,9 +23,9 @@ from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
-from weir_operator.runtime.kubernetes.nodes import NodeNotices
-from weir_operator.runtime.kubernetes.pods import FlinkPods, Owner
-from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
+from weir_operator.runtime.pods.nodes import NodeNotices
+from weir_operator.runtime.pods.pods import FlinkPods, Owner
+from weir_operator.runtime.pods.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import Replica
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.loading import parse_manifest

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from weir_operator.api.client import KubernetesApi
 from weir_operator.flink.jars import REPOSITORY
-from weir_operator.kubernetes.api.client import KubernetesApi
 
 IMAGE = os.environ.get("WEIR_TEST_CONTROLLER_IMAGE", "weir:dev")
 RELEASE = "weir"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from weir_operator.kubernetes.api.client import Body, KubernetesApi, NotFoundError
-from weir_operator.kubernetes.api.objects import collection
+from weir_operator.api.client import Body, KubernetesApi, NotFoundError
+from weir_operator.api.objects import collection
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from weir_operator.api.client import Body, KubernetesApi, NotFoundError
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.kubernetes.api.client import Body, KubernetesApi, NotFoundError
-from weir_operator.runtime.kubernetes.pods import STATE_MOUNT
+from weir_operator.runtime.pods.pods import STATE_MOUNT
 
 IMAGE = os.environ.get("WEIR_TEST_IMAGE", "trips:dev")
 CLAIM = "state"

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines.made_up_history import FIRST, write_history
-from weir_operator.runtime.kubernetes.pod_spec import AGENT_IN_IMAGE
+from weir_operator.runtime.pods.pod_spec import AGENT_IN_IMAGE
 from weir_pipelines.store import Store
 
 ABOUT = "Size of the three images, and whether each runs what it is for, without root"

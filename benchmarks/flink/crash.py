@@ -17,7 +17,7 @@ from benchmarks.flink.dying_controller import SOURCE, TARGET, run_and_die, the_j
 from benchmarks.flink.trips_cluster import Trips, TripsCluster
 from weir_operator.clock import wait_until
 from weir_operator.rescale.journal import Direction, Step
-from weir_operator.runtime.local.folders import AppFolder
+from weir_operator.runtime.processes.folders import AppFolder
 
 ABOUT = "kill -9 of Weir and the JobManager at every step"
 DURATION = "15 min"

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from benchmarks.flink.maven import package
 from weir_operator.flink.commands import job_manager_options, render_log4j
 from weir_operator.flink.jars import REPOSITORY, find_java, flink_home
-from weir_operator.runtime.local import processes
-from weir_operator.runtime.local.processes import LOOPBACK
+from weir_operator.runtime.processes import processes
+from weir_operator.runtime.processes.processes import LOOPBACK
 
 SOURCES = REPOSITORY / "benchmarks/jobs/autoscaler"
 ENTRY_CLASS = "Autoscaler"

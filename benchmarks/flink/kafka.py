@@ -32,7 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.flink.maven import digest_of, package, run_maven
 from weir_operator.flink.jars import REPOSITORY, find_java
-from weir_operator.runtime.local.processes import LOOPBACK, free_ports
+from weir_operator.runtime.processes.processes import LOOPBACK, free_ports
 
 SOURCES = REPOSITORY / "benchmarks/jobs/kafka"
 BUILD = REPOSITORY / "build/kafka"

@@ -33,8 +33,8 @@ from weir_operator.flink.configuration import render_yaml
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.memory import split_job_manager
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.local import processes
-from weir_operator.runtime.local.processes import LOOPBACK, ProcessIdentity, free_ports
+from weir_operator.runtime.processes import processes
+from weir_operator.runtime.processes.processes import LOOPBACK, ProcessIdentity, free_ports
 
 JOB_MANAGER, TASK_MANAGER = "jobmanager", "taskmanager"
 JOB_MANAGER_MEMORY = 1600

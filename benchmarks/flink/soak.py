@@ -43,7 +43,7 @@ from weir_operator.local.run import LocalRun, run_local
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.loop.run_record import Record, RescaleRecord
 from weir_operator.metrics.direct import DirectSource
-from weir_operator.runtime.local.folders import AppFolder
+from weir_operator.runtime.processes.folders import AppFolder
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.staying import Memoryless

@@ -22,8 +22,8 @@ from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore, StatusStore
-from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import memory_needs_of
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest

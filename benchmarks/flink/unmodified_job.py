@@ -21,7 +21,7 @@ from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp.operators import WHOLE_JOB
 

@@ -33,9 +33,9 @@ def adopt(
 
     import yaml
 
-    from weir_operator.external.adopt import AdoptionRequest, show
-    from weir_operator.external.adoption_plan import describe_move
-    from weir_operator.kubernetes.app.preflight import find_refusals
+    from weir_operator.advise.adopt import AdoptionRequest, show
+    from weir_operator.advise.adoption_plan import describe_move
+    from weir_operator.cluster.app.preflight import find_refusals
     from weir_operator.streamapp.loading import parse_manifest
 
     request = AdoptionRequest(

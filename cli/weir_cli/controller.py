@@ -170,14 +170,14 @@ def controller(
     import asyncio
     import tempfile
 
-    from weir_operator.errors import PermanentError
-    from weir_operator.kubernetes.process.logs import send_logs_to_stderr
-    from weir_operator.kubernetes.process.running import allow_open_files, run_on_cluster
-    from weir_operator.kubernetes.process.settings import (
+    from weir_operator.cluster.process.logs import send_logs_to_stderr
+    from weir_operator.cluster.process.running import allow_open_files, run_on_cluster
+    from weir_operator.cluster.process.settings import (
         ControllerSettings,
         PrometheusAccess,
         TunerAccess,
     )
+    from weir_operator.errors import PermanentError
     from weir_operator.runtime.files import storing
     from weir_operator.tuning.job import read_job
 
@@ -228,8 +228,8 @@ def controller(
 
 
 async def _stop(deployment: str, namespace: str, limit: float) -> None:
-    from weir_operator.kubernetes.api.client import KubernetesApi
-    from weir_operator.kubernetes.process.removal import stop_controllers
+    from weir_operator.api.client import KubernetesApi
+    from weir_operator.cluster.process.removal import stop_controllers
 
     api = await KubernetesApi.connect()
     try:

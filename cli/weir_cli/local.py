@@ -130,7 +130,7 @@ def local(
     from weir_operator.local.program import load_app, write_manifest
     from weir_operator.local.run import LocalRun, run_local
     from weir_operator.loop.run_record import RecordedRun
-    from weir_operator.runtime.local.folders import hold_app, refuse_second_weir
+    from weir_operator.runtime.processes.folders import hold_app, refuse_second_weir
     from weir_operator.streamapp.loading import parse_manifest
 
     manifest, arguments = file, _read_arguments(job_args)

@@ -42,7 +42,7 @@ def _find_mistakes(file: Path) -> list[str]:
         app = load_manifest(file)
     except InvalidStreamAppError as error:
         return list(error.mistakes)
-    from weir_operator.kubernetes.app.preflight import (
+    from weir_operator.cluster.app.preflight import (
         find_refusals,  # loads what policies compute with
     )
 

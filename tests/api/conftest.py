@@ -13,7 +13,7 @@ from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
 from tests.api.fault_proxy import FaultProxy, running_fault_proxy
-from weir_operator.kubernetes.api.client import KubernetesApi
+from weir_operator.api.client import KubernetesApi
 from weir_operator.streamapp.crd import crd
 
 Connect = Callable[[str], Awaitable[KubernetesApi]]

@@ -8,13 +8,13 @@ import pytest
 
 from benchmarks.flink.plain_flink import JOB_MANAGER, TASK_MANAGER
 from tests.api.client import Kube, session_for
-from tests.operator.external.conftest import JOB, a_stock_flink, run_stock_job
+from tests.operator.advise.conftest import JOB, a_stock_flink, run_stock_job
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.flink.configuration import high_availability
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.kubernetes import manifests
-from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.pods import manifests
+from weir_operator.runtime.pods.objects import AppObjects
+from weir_operator.runtime.pods.pods import FlinkPods
 from weir_operator.streamapp.loading import parse_manifest
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink]

@@ -13,22 +13,22 @@ from typing import Any, cast
 import pytest
 
 from tests.api.control_plane import GUEST
-from tests.operator.runtime.kubernetes.controller_rules import CONTROLLER_RULES
+from tests.operator.runtime.pods.controller_rules import CONTROLLER_RULES
 from tests.operator.streamapp.builders import a_manifest
+from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError
-from weir_operator.kubernetes.api.client import KubernetesApi
-from weir_operator.runtime.kubernetes import manifests, pull
-from weir_operator.runtime.kubernetes.configuration import (
+from weir_operator.runtime.pods import manifests, pull
+from weir_operator.runtime.pods.configuration import (
     config_map,
     job_manager_files,
     task_manager_files,
 )
-from weir_operator.runtime.kubernetes.nodes import NodeNotices
-from weir_operator.runtime.kubernetes.objects import AppObjects
-from weir_operator.runtime.kubernetes.pod_spec import CONTAINER
-from weir_operator.runtime.kubernetes.pods import FlinkPods
-from weir_operator.runtime.kubernetes.runtime import KubernetesRuntime
-from weir_operator.runtime.kubernetes.task_managers import TaskManagerPods
+from weir_operator.runtime.pods.nodes import NodeNotices
+from weir_operator.runtime.pods.objects import AppObjects
+from weir_operator.runtime.pods.pod_spec import CONTAINER
+from weir_operator.runtime.pods.pods import FlinkPods
+from weir_operator.runtime.pods.runtime import KubernetesRuntime
+from weir_operator.runtime.pods.task_managers import TaskManagerPods
 from weir_operator.runtime.revision import AgentImage
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly

@@ -9,10 +9,10 @@ import pytest
 from tests.api.fault_proxy import Drop, LoseAnswer
 from tests.operator.rescale.fakes import TurnTakingClock
 from tests.operator.streamapp.builders import a_manifest
+from weir_operator.api.leader import Leader, LeaseLostError, LeaseSettings
+from weir_operator.api.objects import Resource
 from weir_operator.clock import SystemClock
-from weir_operator.kubernetes.api.leader import Leader, LeaseLostError, LeaseSettings
-from weir_operator.kubernetes.api.objects import Resource
-from weir_operator.kubernetes.status.store import KubernetesStatusStore, StatusClient
+from weir_operator.cluster.status.store import KubernetesStatusStore, StatusClient
 from weir_operator.rescale.status import AppStatus
 
 pytestmark = pytest.mark.kubernetes_api

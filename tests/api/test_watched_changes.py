@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from weir_operator.kubernetes.api.objects import Key
-from weir_operator.runtime.kubernetes.changes import Changes
+from weir_operator.api.objects import Key
+from weir_operator.runtime.pods.changes import Changes
 
 pytestmark = pytest.mark.kubernetes_api
 

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from tests.operator.streamapp.builders import a_manifest
 from weir_cli.main import app
+from weir_operator.advise import adopt
+from weir_operator.advise.adopt import read_manifest
+from weir_operator.advise.adoption_plan import Adoption
+from weir_operator.advise.flink_deployment import read_deployment
 from weir_operator.errors import WeirError
-from weir_operator.external import adopt
-from weir_operator.external.adopt import read_manifest
-from weir_operator.external.adoption_plan import Adoption
-from weir_operator.external.flink_deployment import read_deployment
 
 
 @pytest.mark.parametrize(

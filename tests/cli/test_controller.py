@@ -15,9 +15,7 @@ from weir_pipelines.store import Partition
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     """Leave the logging of the tests' process as it is."""
-    monkeypatch.setattr(
-        "weir_operator.kubernetes.process.logs.send_logs_to_stderr", lambda **_: None
-    )
+    monkeypatch.setattr("weir_operator.cluster.process.logs.send_logs_to_stderr", lambda **_: None)
 
 
 def test_a_prometheus_label_without_a_value_is_refused_with_an_example(tmp_path):
@@ -35,7 +33,7 @@ def test_two_ways_to_log_in_to_prometheus_are_refused(tmp_path, monkeypatch):
     async def note(settings):
         started.append(settings)
 
-    monkeypatch.setattr("weir_operator.kubernetes.process.running.run_on_cluster", note)
+    monkeypatch.setattr("weir_operator.cluster.process.running.run_on_cluster", note)
     options = [
         *("--state", str(tmp_path), "--prometheus", "http://p"),
         *("--prometheus-token-file", "token", "--prometheus-basic-auth", "password"),
@@ -72,7 +70,7 @@ def test_a_state_folder_that_is_there_and_cannot_be_written_is_refused_at_the_st
 COUNT_FILES = """
 import resource, sys
 from weir_cli.main import app
-from weir_operator.kubernetes.process import running
+from weir_operator.cluster.process import running
 
 async def count(settings):
     files = [open("/dev/null") for _ in range(300)]
@@ -103,7 +101,7 @@ def test_a_folder_of_history_is_where_the_controller_looks_for_more_of_a_job(tmp
     async def note(settings):
         told.append(settings)
 
-    monkeypatch.setattr("weir_operator.kubernetes.process.running.run_on_cluster", note)
+    monkeypatch.setattr("weir_operator.cluster.process.running.run_on_cluster", note)
 
     CliRunner().invoke(
         app, ["controller", "--state", str(tmp_path), "--history", str(tmp_path / "tables")]

@@ -17,7 +17,7 @@ from weir_operator.local.program import (
     with_script,
     write_manifest,
 )
-from weir_operator.runtime.local.folders import hold_app
+from weir_operator.runtime.processes.folders import hold_app
 from weir_operator.streamapp.loading import load_manifest, parse_manifest
 from weir_operator.streamapp.models import Mode
 from weir_operator.wiring import assembly

@@ -7,8 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.api.client import KubernetesApi
 
 PERIOD = 3.0
 """Seconds between two looks; the kubelet itself measures about every ten."""

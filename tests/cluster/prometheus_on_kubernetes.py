@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import yaml
 
+from weir_operator.api.client import KubernetesApi
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.kubernetes.api.client import KubernetesApi
 
 IMAGE = os.environ.get("WEIR_TEST_PROMETHEUS_IMAGE", "prometheus:dev")
 NAME = "prometheus"

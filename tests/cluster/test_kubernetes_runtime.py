@@ -12,7 +12,7 @@ from weir_operator.clock import SystemClock, wait_until
 from weir_operator.errors import PodsPendingError, ResizeRefusedError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.rescale.journal import Step
-from weir_operator.runtime.kubernetes.pod_states import cpu_of
+from weir_operator.runtime.pods.pod_states import cpu_of
 from weir_operator.runtime.protocol import ReplicaSpec
 
 pytestmark = pytest.mark.cluster

@@ -12,7 +12,7 @@ from tests.api.controller.conftest import (  # noqa: F401
     compiled,
 )
 from tests.dashboards.prometheus_server import NoPrometheusError, running_prometheus
-from tests.operator.kubernetes.process.two_controllers import JobsWithoutPlan
+from tests.operator.cluster.process.two_controllers import JobsWithoutPlan
 from tests.operator.loop.conftest import ONE, POOLS, TOPOLOGY, steady_loads
 from tests.operator.metrics.builders import a_window
 from tests.operator.rescale.fakes import FakeWorld

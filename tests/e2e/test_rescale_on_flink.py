@@ -13,7 +13,7 @@ from weir_operator.clock import wait_until
 from weir_operator.flink.jars import build_all
 from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.rescale.journal import Direction, Step
-from weir_operator.runtime.local import processes
+from weir_operator.runtime.processes import processes
 
 pytestmark = pytest.mark.flink
 

@@ -13,10 +13,10 @@ import yaml
 from tests.cluster.prometheus_on_kubernetes import scrape_configuration
 from tests.helm.conftest import CHART, KUBERNETES
 from tests.helm.samples import DIGEST, SAMPLES, container, of_kind, rules
-from tests.operator.runtime.kubernetes.controller_rules import CLUSTER_RULES, CONTROLLER_RULES
+from tests.operator.runtime.pods.controller_rules import CLUSTER_RULES, CONTROLLER_RULES
 from weir_cli.main import load_command
 from weir_operator.metrics import names
-from weir_operator.runtime.kubernetes.pods import CONTROLLER_LABELS
+from weir_operator.runtime.pods.pods import CONTROLLER_LABELS
 from weir_operator.streamapp.crd import crd
 from weir_operator.tuning.job import read_job
 from weir_pipelines.metrics import METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helm.samples import SAMPLES, container, of_kind
-from weir_operator.runtime.kubernetes.configuration import RPC_PORT
+from weir_operator.runtime.pods.configuration import RPC_PORT
 
 READING = {"get", "list"}
 INSIDE = {"namespace": "weir"}

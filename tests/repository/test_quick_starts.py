@@ -14,7 +14,7 @@ import yaml
 
 from tests.api.assets import MissingProgramError
 from tests.helm.program import find_or_build_helm
-from weir_operator.kubernetes.app.preflight import find_refusals
+from weir_operator.cluster.app.preflight import find_refusals
 from weir_operator.streamapp.loading import parse_manifest
 
 REPOSITORY = Path(__file__).parents[2]

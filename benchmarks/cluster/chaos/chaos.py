@@ -50,9 +50,9 @@ from benchmarks.cluster.chaos.world import (
 from benchmarks.cluster.place import is_gone
 from benchmarks.figures import Figure
 from benchmarks.flink.ledger import read_arrivals, read_proof
+from weir_operator.api.objects import collection
 from weir_operator.clock import wait_until
 from weir_operator.errors import WeirError
-from weir_operator.kubernetes.api.objects import collection
 
 
 def draw_faults(kinds: Sequence[str], count: int, seed: int) -> list[str]:

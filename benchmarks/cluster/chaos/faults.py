@@ -34,10 +34,10 @@ from benchmarks.cluster.chaos.world import (
     look_back,
     rest_of,
 )
+from weir_operator.api.client import Body, NotFoundError
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.status.store import read_journal
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.api.client import Body, NotFoundError
-from weir_operator.kubernetes.status.store import read_journal
 
 TABLE = "weir_chaos"
 _HOOKS = ("forward", "input", "output")

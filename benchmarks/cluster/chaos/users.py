@@ -12,9 +12,9 @@ from benchmarks.cluster.chaos.faults import CLOCK, NODES, Fault, Kill, until, un
 from benchmarks.cluster.chaos.world import ChaosWorld, replicas_of, suspended
 from benchmarks.cluster.live_app import LiveApp
 from benchmarks.cluster.place import IMAGE, is_gone
+from weir_operator.api.client import Body
 from weir_operator.clock import wait_until
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.api.client import Body
 from weir_operator.streamapp.quantities import Cpu
 
 REFUSED = 45.0

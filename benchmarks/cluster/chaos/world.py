@@ -36,13 +36,13 @@ from benchmarks.cluster.installation import (
 from benchmarks.cluster.live_app import LiveApp, staying
 from benchmarks.cluster.place import CLAIM, IMAGE, Place, open_place
 from tests.cluster.prometheus_on_kubernetes import start_prometheus
+from weir_operator.api.client import Body
+from weir_operator.cluster.status.store import read_journal
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.flink.programs import is_warm_up
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.kubernetes.api.client import Body
-from weir_operator.kubernetes.status.store import read_journal
-from weir_operator.runtime.kubernetes.configuration import REST_PORT
+from weir_operator.runtime.pods.configuration import REST_PORT
 
 LEASE = "weir-controller"
 NAME = "trips"

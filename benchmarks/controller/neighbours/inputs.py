@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.controller.scale import stage, world
-from tests.operator.external.conftest import RECORDED
+from tests.operator.advise.conftest import RECORDED
 from tests.operator.tuning.fakes import an_answer
 from weir_operator.loop.decision_records import RECORDS
 from weir_operator.metrics import names

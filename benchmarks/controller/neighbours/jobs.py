@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 
 from benchmarks.controller.neighbours.inputs import FOREIGN, JOBS, REST, RESULTS, Input, app_of
 from benchmarks.controller.scale import world
-from tests.operator.external.conftest import RECORDED, RecordedFlink
+from tests.operator.advise.conftest import RECORDED, RecordedFlink
 from weir_operator.metrics import names
 
 

@@ -57,16 +57,16 @@ from tests.api.client import Answer, Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane, running_control_plane
 from tests.operator.tuning.fakes import a_request
 from weir_operator import accounts
+from weir_operator.advise import app as external
+from weir_operator.advise import reference
+from weir_operator.cluster.app import opening, task
+from weir_operator.cluster.process.logs import send_logs_to_stderr
+from weir_operator.cluster.process.running import run_on_cluster
+from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess
 from weir_operator.errors import WeirError
-from weir_operator.external import app as external
-from weir_operator.external import reference
-from weir_operator.kubernetes.app import opening, task
-from weir_operator.kubernetes.process.logs import send_logs_to_stderr
-from weir_operator.kubernetes.process.running import run_on_cluster
-from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
 from weir_operator.loop.decision_records import RECORDS
-from weir_operator.runtime.kubernetes import job_manager
-from weir_operator.runtime.local.processes import free_ports
+from weir_operator.runtime.pods import job_manager
+from weir_operator.runtime.processes.processes import free_ports
 from weir_operator.tuning.protocol import read_answer, read_frames
 from weir_operator.tuning.requests import check_answer
 from weir_operator.wiring.loops import state_directory

@@ -11,10 +11,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from weir_operator.kubernetes.process.logs import send_logs_to_stderr
-from weir_operator.kubernetes.process.running import run_on_cluster
-from weir_operator.kubernetes.process.settings import ControllerSettings, PrometheusAccess
-from weir_operator.runtime.kubernetes import job_manager
+from weir_operator.cluster.process.logs import send_logs_to_stderr
+from weir_operator.cluster.process.running import run_on_cluster
+from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess
+from weir_operator.runtime.pods import job_manager
 
 
 def main(world: str, prometheus: str, state: str, port: int) -> None:

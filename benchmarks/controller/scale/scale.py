@@ -36,7 +36,7 @@ from benchmarks.controller.scale.world import OPERATORS
 from benchmarks.figures import Figure, at_most
 from tests.api.assets import find_or_build_assets
 from tests.api.control_plane import ControlPlane, running_control_plane
-from weir_operator.runtime.local.processes import free_ports
+from weir_operator.runtime.processes.processes import free_ports
 
 ABOUT = "one controller with 300 StreamApps of 10 operators: CPU, memory, tick lag, requests"
 DURATION = "45 min"

@@ -23,8 +23,8 @@ from tests.api.client import Kube, session_for
 from tests.api.control_plane import ADMIN, ControlPlane
 from tests.dashboards.prometheus_server import running_scraper
 from weir_operator.clock import SystemClock, wait_until
-from weir_operator.runtime.kubernetes import manifests
-from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.pods import manifests
+from weir_operator.runtime.pods.pods import FlinkPods
 from weir_operator.streamapp.crd import crd
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.wiring import assembly

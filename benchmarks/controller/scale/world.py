@@ -21,7 +21,7 @@ from aiohttp import web
 
 from weir_operator.flink.programs import JAR
 from weir_operator.metrics import names
-from weir_operator.runtime.kubernetes.configuration import JAR_ID
+from weir_operator.runtime.pods.configuration import JAR_ID
 
 OPERATORS = tuple(f"op{place}" for place in range(10))
 """Of each job, from source to sink."""

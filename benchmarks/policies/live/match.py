@@ -69,14 +69,14 @@ from benchmarks.policies.live.quotas import (
 )
 from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD, find_commit, load_outcomes, store_outcome
+from weir_operator.advise.flink import ExternalFlink
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.process.process import compile_default_policy
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.external.flink import ExternalFlink
 from weir_operator.flink.jars import build_example
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.kubernetes.process.process import compile_default_policy
 from weir_operator.loop.run_recorder import read_ledger
-from weir_operator.runtime.local.folders import AppFolder
+from weir_operator.runtime.processes.folders import AppFolder
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.traces import write_trace
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from weir_operator.runtime.local.folders import AppFolder
+from weir_operator.runtime.processes.folders import AppFolder
 
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 CORE = 0.2

@@ -33,7 +33,7 @@ from weir_operator.local.program import (
     with_script,
 )
 from weir_operator.loop.separation import BUSY
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp

@@ -37,9 +37,9 @@ from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import FileStatusStore
-from weir_operator.runtime.local.folders import AppLock
-from weir_operator.runtime.local.runtime import LocalRuntime
 from weir_operator.runtime.places import MIB, cores_of, memory_needs_of
+from weir_operator.runtime.processes.folders import AppLock
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import Spec, StreamApp

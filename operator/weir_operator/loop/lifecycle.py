@@ -45,7 +45,7 @@ from weir_operator.rescale.stopping import (
     find_restore_point,
     was_stopped,
 )
-from weir_operator.runtime.local.processes import release_replicas
+from weir_operator.runtime.processes.processes import release_replicas
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_operator.runtime.revision import Revision
 from weir_policies.policy import OperatorModel

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import yaml
 
+from weir_operator.api.client import ConflictError, NotFoundError
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.kubernetes.api.client import ConflictError, NotFoundError
 from weir_operator.limits import TUNING_LOG
 from weir_operator.tuning.protocol import (
     REFUSED,

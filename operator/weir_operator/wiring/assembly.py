@@ -23,8 +23,8 @@ from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
-from weir_operator.runtime.kubernetes.pods import jar_in_image
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
+from weir_operator.runtime.pods.pods import jar_in_image
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.flink import Job

@@ -10,20 +10,20 @@ from copy import copy
 import aiohttp
 import pytest
 
-from tests.operator.kubernetes.process.two_controllers import (
+from tests.operator.cluster.process.two_controllers import (
     JobsWithoutPlan,
     NoSamples,
     WallClock,
 )
 from tests.operator.rescale.fakes import FakeWorld
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.kubernetes.api.client import KubernetesApi
-from weir_operator.kubernetes.process.health import Limits
-from weir_operator.kubernetes.process.process import Controller, compile_default_policy
-from weir_operator.kubernetes.process.running import run_terms
-from weir_operator.kubernetes.process.settings import ControllerSettings
+from weir_operator.api.client import KubernetesApi
+from weir_operator.cluster.process.health import Limits
+from weir_operator.cluster.process.process import Controller, compile_default_policy
+from weir_operator.cluster.process.running import run_terms
+from weir_operator.cluster.process.settings import ControllerSettings
 from weir_operator.metrics.source import MetricsSource
-from weir_operator.runtime.kubernetes.nodes import NodeNotices
+from weir_operator.runtime.pods.nodes import NodeNotices
 
 PATIENCE = 90.0
 

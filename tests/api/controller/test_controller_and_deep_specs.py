@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.client import MERGE_PATCH
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.kubernetes.process import handlers
+from weir_operator.cluster.process import handlers
 
 pytestmark = pytest.mark.kubernetes_api
 

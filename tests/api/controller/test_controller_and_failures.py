@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from weir_operator.cluster.app import opening
+from weir_operator.cluster.process import handlers
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.app import opening
-from weir_operator.kubernetes.process import handlers
 from weir_operator.loop.loop import ApplicationController
 
 pytestmark = pytest.mark.kubernetes_api
@@ -137,7 +137,7 @@ async def test_a_defect_keeps_no_deleted_app_for_ever(bench, monkeypatch):
         return "ZeroDivisionError" in (await bench.events()).get("DeletionWaits", "")
 
     await bench.until(is_told, "expected an event that says what the deletion waits for")
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
+    monkeypatch.setattr("weir_operator.cluster.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert "ZeroDivisionError" in (await bench.events())["FinalSavepointFailed"]

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.api.fault_proxy import Cut, Drop, LoseAnswer, Refuse
-from weir_operator.kubernetes.api.leader import LeaseSettings
+from weir_operator.api.leader import LeaseSettings
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -144,7 +144,7 @@ async def test_a_controller_that_is_cut_off_stands_by_while_the_next_goes_on(
     bench, proxy, reach, monkeypatch
 ):
     quick = partial(LeaseSettings, duration=10, renew_deadline=4.0, retry_every=0.5)
-    monkeypatch.setattr("weir_operator.kubernetes.process.process.LeaseSettings", quick)
+    monkeypatch.setattr("weir_operator.cluster.process.process.LeaseSettings", quick)
     reach(proxy.url)
     bench.start("cut-off")
     await bench.create()

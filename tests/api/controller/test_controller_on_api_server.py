@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weir_operator.kubernetes.status.store import read_journal
+from weir_operator.cluster.status.store import read_journal
 
 pytestmark = pytest.mark.kubernetes_api
 
@@ -210,8 +210,8 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
 
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.kubernetes.process.listing.LIST_EVERY", 0.5)
-    monkeypatch.setattr("weir_operator.kubernetes.process.handlers.Resource", NothingSeen)
+    monkeypatch.setattr("weir_operator.cluster.process.listing.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.process.handlers.Resource", NothingSeen)
     await bench.bring_up()
 
     paused = {"metadata": {"annotations": {"weir.dev/paused": "true"}}}
@@ -252,7 +252,7 @@ async def test_a_job_that_gives_no_savepoint_keeps_its_app_until_patience_ends(b
     condition = await bench.until_condition("Ready", "FinalSavepointFailed")
     assert "The JobManager did not answer" in condition["message"]
     assert "The JobManager did not answer" in (await bench.events())["DeletionWaits"]
-    monkeypatch.setattr("weir_operator.kubernetes.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
+    monkeypatch.setattr("weir_operator.cluster.app.finalizer.SAVEPOINT_TIMEOUT", 0.0)
 
     await bench.until_gone()
     assert any("/checkpoints/" in told for told in await bench.messages("FinalSavepointFailed"))

@@ -15,13 +15,13 @@ import yaml
 from tests.api.assets import MissingProgramError
 from tests.api.control_plane import GUEST
 from tests.helm.program import find_or_build_helm
+from weir_operator.api.client import RefusedByKubernetesError
+from weir_operator.api.objects import collection
 from weir_operator.clock import SystemClock
+from weir_operator.cluster.process import handlers, listing, process, reconcile
+from weir_operator.cluster.process.health import Limits, watch_over
+from weir_operator.cluster.process.removal import stop_controllers
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.api.client import RefusedByKubernetesError
-from weir_operator.kubernetes.api.objects import collection
-from weir_operator.kubernetes.process import handlers, listing, process, reconcile
-from weir_operator.kubernetes.process.health import Limits, watch_over
-from weir_operator.kubernetes.process.removal import stop_controllers
 
 pytestmark = pytest.mark.kubernetes_api
 

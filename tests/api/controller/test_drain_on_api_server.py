@@ -51,8 +51,8 @@ async def drain(bench, kube, node):
 
 @pytest.fixture(autouse=True)
 def _only_the_drain_wakes_the_loops(monkeypatch):
-    monkeypatch.setattr("weir_operator.kubernetes.app.opening.LOOK_EVERY", 3600.0)
-    monkeypatch.setattr("weir_operator.runtime.kubernetes.nodes.FRESH_FOR", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.app.opening.LOOK_EVERY", 3600.0)
+    monkeypatch.setattr("weir_operator.runtime.pods.nodes.FRESH_FOR", 0.5)
 
 
 async def test_a_stray_pod_with_labels_of_weirs_on_a_cordoned_node_hides_nobody(bench, kube, node):

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from weir_operator.kubernetes.app import task
-from weir_operator.kubernetes.status.store import read_journal
+from weir_operator.cluster.app import task
+from weir_operator.cluster.status.store import read_journal
 
 pytestmark = pytest.mark.kubernetes_api
 

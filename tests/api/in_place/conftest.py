@@ -20,11 +20,11 @@ import yaml
 from benchmarks.flink.plain_flink import PlainFlink
 from tests.api.assets import MissingProgramError
 from tests.docs.kubectl import find_or_build_kubectl
-from tests.operator.external.fakes import a_service
+from tests.operator.advise.fakes import a_service
 from tests.operator.runtime.waiting import until
+from weir_operator.advise.flink import ExternalFlink, ScaledFlink
+from weir_operator.advise.flink_deployment import PATH, read_flink_deployment
 from weir_operator.errors import WeirError
-from weir_operator.external.flink import ExternalFlink, ScaledFlink
-from weir_operator.external.flink_deployment import PATH, read_flink_deployment
 from weir_operator.flink.jars import REPOSITORY
 
 collect_ignore = [] if "/1." in os.environ.get("WEIR_FLINK_HOME", "") else ["test_real_operator.py"]

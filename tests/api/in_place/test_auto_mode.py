@@ -13,9 +13,9 @@ from tests.api.in_place.conftest import JOB, WithService, parallelism_of
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
+from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
+from weir_operator.advise.flink_deployment import read_flink_deployment
 from weir_operator.clock import SystemClock
-from weir_operator.external.app import ExternalApp, ExternalDependencies, ExternalTerms
-from weir_operator.external.flink_deployment import read_flink_deployment
 from weir_operator.flink.jars import build_jar
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.loop.decision_records import RecordStore, TolerantRecords

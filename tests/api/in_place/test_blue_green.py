@@ -12,9 +12,9 @@ from tests.api.control_plane import GUEST
 from tests.api.controller.test_controller_with_the_charts_rights import grant, rights
 from tests.api.in_place.conftest import a_flink_deployment
 from tests.operator.streamapp.builders import a_manifest
+from weir_operator.advise.flink_deployment import GROUP_VERSION, refusals
+from weir_operator.advise.reference import find_reference
 from weir_operator.errors import TemporaryError
-from weir_operator.external.flink_deployment import GROUP_VERSION, refusals
-from weir_operator.external.reference import find_reference
 from weir_operator.streamapp.loading import parse_manifest
 
 pytestmark = pytest.mark.kubernetes_api

@@ -13,16 +13,16 @@ from tests.api.in_place.conftest import (
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.clock import SystemClock
-from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import (
+from weir_operator.advise.flink_deployment import (
     OVERRIDES,
     read_flink_deployment,
     write_overrides,
 )
-from weir_operator.external.in_place import InPlace, InPlaceRescaler
-from weir_operator.external.read_only import ExternalJobs, ExternalRuntime, ExternalStore
-from weir_operator.external.watch import JobWatch
+from weir_operator.advise.in_place import InPlace, InPlaceRescaler
+from weir_operator.advise.read_only import ExternalJobs, ExternalRuntime, ExternalStore
+from weir_operator.advise.watch import JobWatch
+from weir_operator.clock import SystemClock
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar
 from weir_operator.flink.rest import FlinkRest

@@ -27,19 +27,19 @@ from tests.api.in_place.conftest import (
 from tests.operator.flink.output import committed_lines
 from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_manifest
+from weir_operator.advise.adopt import AdoptionRequest, show_with
+from weir_operator.advise.adoption_plan import describe_move
+from weir_operator.advise.flink_deployment import read_deployment
 from weir_operator.clock import SystemClock, wait_until
+from weir_operator.cluster.process.dependencies import ClusterDependencies
+from weir_operator.cluster.process.process import compile_default_policy
 from weir_operator.errors import TemporaryError
-from weir_operator.external.adopt import AdoptionRequest, show_with
-from weir_operator.external.adoption_plan import describe_move
-from weir_operator.external.flink_deployment import read_deployment
 from weir_operator.flink.agent import find_agent
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.kubernetes.process.dependencies import ClusterDependencies
-from weir_operator.kubernetes.process.process import compile_default_policy
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.flink, pytest.mark.timeout(1200)]

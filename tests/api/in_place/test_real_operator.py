@@ -28,9 +28,9 @@ from tests.api.in_place.conftest import (
 from tests.api.in_place.test_change_in_place import READINGS, RECORDS, Scaled
 from tests.operator.runtime.waiting import until
 from tests.operator.streamapp.builders import a_manifest
-from weir_operator.external.adopt import AdoptionRequest, show_with
-from weir_operator.external.adoption_plan import describe_move
-from weir_operator.external.flink_deployment import OVERRIDES
+from weir_operator.advise.adopt import AdoptionRequest, show_with
+from weir_operator.advise.adoption_plan import describe_move
+from weir_operator.advise.flink_deployment import OVERRIDES
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import REPOSITORY, build_jar, find_java
 from weir_operator.flink.rest import FlinkRest

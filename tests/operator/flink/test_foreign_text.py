@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
+from weir_operator.advise.flink_deployment import read_memory
+from weir_operator.advise.metrics import _extras
+from weir_operator.api.client import _message
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.external.flink_deployment import read_memory
-from weir_operator.external.metrics import _extras
 from weir_operator.flink.causes import cause_in_log, root_cause
 from weir_operator.flink.job_graph import parse_plan
 from weir_operator.flink.memory import size_task_manager
 from weir_operator.flink.options import find_refused_values, is_duration, is_size
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
 from weir_operator.flink.transport import may_pass
-from weir_operator.kubernetes.api.client import _message
 from weir_operator.tuning.protocol import read_frames
 
 LENGTH = 100_000

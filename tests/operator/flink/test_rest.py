@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestServer
 from tests.operator.bombs import gzipped, noting_threads, peak_memory_of
 from tests.operator.rescale.fakes import FakeClock
 from weir_operator.accounts import Account
+from weir_operator.api.leader import LeaseLostError
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
@@ -25,7 +26,6 @@ from weir_operator.flink.programs import warm_up_id
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
-from weir_operator.kubernetes.api.leader import LeaseLostError
 from weir_operator.limits import FLINK_ANSWER, FLINK_SUBTASKS
 from weir_operator.rescale.flink import READ_AGAIN_AFTER, FlinkJobs
 from weir_operator.runtime.protocol import Runtime

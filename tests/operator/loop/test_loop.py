@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.metrics.builders import Load, changed, is_of
+from weir_operator.cluster.status.conditions import judge_metrics
 from weir_operator.errors import TemporaryError
-from weir_operator.kubernetes.status.conditions import judge_metrics
 from weir_operator.loop import loop
 from weir_operator.loop.gather import describe_assumed
 from weir_operator.metrics import names

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.kubernetes.status.conditions import judge_objective
+from weir_operator.cluster.status.conditions import judge_objective
 from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output

@@ -11,7 +11,7 @@ import pytest_asyncio
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import build_jar, build_programs, find_java, flink_home
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.settings import LocalSettings
 
 SPEEDS = {"small/250m": 0.5, "small/500m": 1.0, "large/1": 2.0}

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tests.operator.kubernetes.api.memory_api import MemoryApi
+from tests.operator.api.memory_api import MemoryApi
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import a_request, an_answer
 from weir_operator.errors import PermanentError, TemporaryError

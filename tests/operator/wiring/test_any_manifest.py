@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.streamapp.bent_specs import a_whole_spec, bent_specs
 from tests.operator.streamapp.builders import a_manifest
+from weir_operator.cluster.app.preflight import find_refusals
+from weir_operator.cluster.status.view import first_facts, render_status
 from weir_operator.errors import InvalidStreamAppError
-from weir_operator.kubernetes.app.preflight import find_refusals
-from weir_operator.kubernetes.status.view import first_facts, render_status
 from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.guards import guards_at
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.runtime.kubernetes import manifests
-from weir_operator.runtime.kubernetes.configuration import (
+from weir_operator.runtime.pods import manifests
+from weir_operator.runtime.pods.configuration import (
     config_map,
     job_manager_files,
     task_manager_files,
 )
-from weir_operator.runtime.kubernetes.pods import FlinkPods
+from weir_operator.runtime.pods.pods import FlinkPods
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import (
     load_manifest,

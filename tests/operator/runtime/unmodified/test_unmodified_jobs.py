@@ -28,7 +28,7 @@ from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
 from weir_operator.flink.topology import Topology, discover
-from weir_operator.runtime.local.runtime import LocalRuntime
+from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
 
