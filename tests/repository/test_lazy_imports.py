@@ -38,7 +38,7 @@ def test_light_work_loads_nothing_heavy(run, tmp_path, script):
     assert asked.stdout.splitlines() == ["[]", str(list(HEAVY))], asked.stderr
 
 
-@pytest.mark.parametrize("module", ["kubernetes.process.running", "local.run"])
+@pytest.mark.parametrize("module", ["cluster.process.running", "local.run"])
 def test_what_scales_jobs_starts_without_scipy(run, module):
     asked = run(
         [
