@@ -86,7 +86,9 @@ class Wanted:
                 "spec": {
                     "flink": flink,
                     "objective": {"responseTime": "500ms"},
-                    "nodePools": [{"memory": "1Gi", "price": 0.04, **pool} for pool in self.pools],
+                    "nodePools": [
+                        {"memory": "1Gi", "price": "0.04", **pool} for pool in self.pools
+                    ],
                     "operators": [{"name": name, "maxReplicas": 12} for name in self.initial],
                     "savepoints": {"keep": 1},
                     "rescale": {

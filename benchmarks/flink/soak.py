@@ -245,7 +245,7 @@ def manifest() -> dict[str, Any]:
                 },
             },
             "objective": {"responseTime": "5s", "catchUp": "30s"},
-            "nodePools": [{"name": "large", "sizes": ["1"], "memory": "1Gi", "price": 0.05}],
+            "nodePools": [{"name": "large", "sizes": ["1"], "memory": "1Gi", "price": "0.05"}],
             "operators": [
                 {"name": "source", "maxReplicas": 1, "fixed": one},
                 {"name": "match", "maxReplicas": 2, "initial": one},

@@ -40,11 +40,11 @@ class Neighbourhood(StrEnum):
 class Sharing(StrEnum):
     """How an operator's records are shared among its replicas."""
 
-    EQUAL = "equal"
+    EQUAL = "Equal"
     """Every replica gets 1/p, whatever its speed: keyed edges, round robin."""
-    PROPORTIONAL = "proportional"
+    PROPORTIONAL = "Proportional"
     """Each gets a share that follows its speed."""
-    BY_LOAD = "byLoad"
+    BY_LOAD = "ByLoad"
     """Equal while there is room, towards proportional as the slowest fill up: Flink's adaptive
     partitioner."""
 

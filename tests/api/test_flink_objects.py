@@ -36,12 +36,12 @@ from weir_operator.wiring import assembly
 pytestmark = pytest.mark.kubernetes_api
 
 POOLS = [
-    {"name": "small", "sizes": ["250m", "500m"], "price": 0.04},
+    {"name": "small", "sizes": ["250m", "500m"], "price": "0.04"},
     {
         "name": "large",
         "sizes": ["1", "2"],
         "memory": "2Gi",
-        "price": 0.05,
+        "price": "0.05",
         "nodeSelector": {"weir.dev/pool": "large"},
         "tolerations": [
             {"key": "dedicated", "value": "streams", "effect": "NoSchedule"},

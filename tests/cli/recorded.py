@@ -13,8 +13,14 @@ from weir_policies.testing import a_decision, an_observation
 
 APP = a_stream_app(
     nodePools=[
-        {"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0},
-        {"name": "large", "sizes": ["1"], "memory": "1Gi", "price": 0.05, "speedup": 1.6},
+        {
+            "name": "small",
+            "sizes": ["500m", "1"],
+            "memory": "1Gi",
+            "price": "0.04",
+            "speedup": "1.0",
+        },
+        {"name": "large", "sizes": ["1"], "memory": "1Gi", "price": "0.05", "speedup": "1.6"},
     ],
     operators=[{"name": "match", "maxReplicas": 10}],
 )

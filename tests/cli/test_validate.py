@@ -21,7 +21,9 @@ def run(command, *arguments: object):
 @pytest.fixture
 def bad(tmp_path):
     path = tmp_path / "bad.yaml"
-    text = SHORT.read_text().replace("200ms", "0s").replace("{name: small}", "{name: a, price: 0}")
+    text = (
+        SHORT.read_text().replace("200ms", "0s").replace("{name: small}", '{name: a, price: "0"}')
+    )
     path.write_text(text)
     return path
 

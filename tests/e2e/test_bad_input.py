@@ -21,7 +21,7 @@ def weir_local(tmp_path):
         spec = {
             "flink": {"job": {"jar": "job.jar"}},
             "objective": {"responseTime": "500ms"},
-            "nodePools": [{"name": "small", "sizes": ["500m"], "memory": "1Gi", "price": 0.04}],
+            "nodePools": [{"name": "small", "sizes": ["500m"], "memory": "1Gi", "price": "0.04"}],
             "operatorManager": {"policy": {"name": policy}},
         }
         document = {

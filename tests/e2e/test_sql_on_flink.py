@@ -75,8 +75,8 @@ def test_a_window_in_sql_that_is_pinned_has_its_memory_in_pools_that_differ(
         out,
         pinned=True,
         nodePools=[
-            {"name": "small", "sizes": ["1"], "memory": "1Gi", "price": 0.04},
-            {"name": "large", "sizes": ["1"], "memory": "1536Mi", "price": 0.05},
+            {"name": "small", "sizes": ["1"], "memory": "1Gi", "price": "0.04"},
+            {"name": "large", "sizes": ["1"], "memory": "1536Mi", "price": "0.05"},
         ],
         operators=[
             {"name": "source", "fixed": {"small/1": 1}, "managedMemory": "64Mi"},

@@ -29,7 +29,7 @@ spec:
     config: {env.java.opts.all: "-XX:TieredStopAtLevel=1"}  # many short-lived JVMs
   objective: {responseTime: 500ms}
   nodePools:
-    - {name: small, sizes: [500m, "1"], memory: 1Gi, price: 0.04, speedup: 1.0}
+    - {name: small, sizes: [500m, "1"], memory: 1Gi, price: "0.04", speedup: "1.0"}
   operators:
     - {name: source, maxReplicas: 1, fixed: {small/500m: 1}}
     - {name: match, maxReplicas: 2, initial: {small/1: 1}}

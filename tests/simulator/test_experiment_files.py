@@ -212,7 +212,7 @@ def test_another_trace_replaces_the_files_own_as_a_whole(write, tmp_path):
         ("", "step: 2\n", "11: step: expected 1 or 'any', got 2; choose one of them"),
         (
             "", "sharing: fair\n",
-            "11: sharing: expected 'equal', 'proportional' or 'byLoad', got 'fair'; "
+            "11: sharing: expected 'Equal', 'Proportional' or 'ByLoad', got 'fair'; "
             "choose one of them",
         ),
         (

@@ -10,7 +10,7 @@ from weir_simulator.experiment_files import load_experiment, write_experiment
 EVERYTHING = an_experiment(
     operators=[
         {"name": "a", "service_rate": 123.456, "scv": 0.5, "max_replicas": 9, "budget": 0.0123},
-        {"name": "b", "service_rate": 1e3, "max_replicas": 4, "sharing": "proportional"},
+        {"name": "b", "service_rate": 1e3, "max_replicas": 4, "sharing": "Proportional"},
     ],
     edges=[{"source": "a", "target": "b", "selectivity": 0.25}],
     weights=CostWeights(violation=1 / 3, resources=0.5, reconfiguration=1 / 6),

@@ -76,7 +76,7 @@ def an_experiment(**changes):
 
 EXPERIMENTS = {
     "one operator": an_experiment(),
-    "by speed, average": an_experiment(sharing="proportional", aggregation="average"),
+    "by speed, average": an_experiment(sharing="Proportional", aggregation="average"),
     "a diamond": an_experiment(operators=CHAIN, edges=DIAMOND),
     "queues and resizes": an_experiment(
         operators=[ONE | {"usual": {"rates": [100 + hour % 24 for hour in range(168)]}}],
@@ -87,7 +87,7 @@ EXPERIMENTS = {
         operators=CHAIN,
         edges=DIAMOND,
         nodeTypes=POOLS,
-        sharing="byLoad",
+        sharing="ByLoad",
         initial={"s/500m": 1},
         world=BEYOND,
         believed={"serviceError": [0.05, 0.1], "speedupError": 0.2},

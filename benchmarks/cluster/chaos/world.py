@@ -169,13 +169,13 @@ def manifest(place: Place) -> dict[str, Any]:
         },
         "objective": {"responseTime": "500ms", "catchUp": "60s"},
         "nodePools": [
-            {"name": "any", "sizes": [SIZE], "memory": "1Gi", "price": 0.05},
+            {"name": "any", "sizes": [SIZE], "memory": "1Gi", "price": "0.05"},
             {
                 "name": "small",
                 "nodeSelector": {"weir.dev/pool": "small"},
                 "sizes": [SIZE],
                 "memory": "1Gi",
-                "price": 0.04,
+                "price": "0.04",
             },
         ],
         "operators": operators(aggregate=1),

@@ -161,7 +161,11 @@ def _pages(number: int) -> Iterator[tuple[str, bytes]]:
 def _manifests(number: int) -> Iterator[Input]:
     """Yield changes of a manifest: some refused, some legal and as large as may be."""
     pools = [
-        {"name": f"p{n}", "sizes": [f"{100 + 10 * size}m" for size in range(8)], "price": 1 + n}
+        {
+            "name": f"p{n}",
+            "sizes": [f"{100 + 10 * size}m" for size in range(8)],
+            "price": str(1 + n),
+        }
         for n in range(16)
     ]
     operators = [{"name": f"o{n}", "maxReplicas": 10_000} for n in range(100)]
@@ -206,7 +210,7 @@ def right_spec(number: int) -> dict[str, Any]:
     spec: dict[str, Any] = stage.manifest_of(number)["spec"] | {"operatorManager": LOOPS}
     if number == FOREIGN:
         ref = {"kind": "Deployment", "name": world.name_of(FOREIGN)}
-        pools = [{"name": world.POOL, "sizes": ["1"], "price": 0.04}]
+        pools = [{"name": world.POOL, "sizes": ["1"], "price": "0.04"}]
         spec |= {"flink": {"ref": ref}, "nodePools": pools, "operators": []}
     return spec
 

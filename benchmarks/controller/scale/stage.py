@@ -51,8 +51,8 @@ def manifest_of(number: int) -> dict[str, Any]:
             },
             "objective": {"responseTime": "2s"},
             "nodePools": [
-                {"name": jobs.POOL, "sizes": ["500m", "1"], "price": 0.04, "speedup": 1.0},
-                {"name": "large", "sizes": ["1"], "price": 0.06, "speedup": 1.6},
+                {"name": jobs.POOL, "sizes": ["500m", "1"], "price": "0.04", "speedup": "1.0"},
+                {"name": "large", "sizes": ["1"], "price": "0.06", "speedup": "1.6"},
             ],
             "operators": [{"name": operator} for operator in jobs.OPERATORS],
             "operatorManager": {"interval": "60s", "policy": {"name": "planner"}},

@@ -73,6 +73,7 @@ class Jobs:
         application.router.add_get("/flink/{address}/jobs/{job}", self.job)
         application.router.add_get("/flink/{address}/jobs/{job}/vertices/{vertex}", self.vertex)
         application.router.add_get("/flink/{address}/jobs/{job}/checkpoints", self.checkpoints)
+        application.router.add_get("/flink/{address}/jobs/{job}/exceptions", self.exceptions)
         return application
 
     async def metrics(self, request: web.Request) -> web.Response:
@@ -123,6 +124,10 @@ class Jobs:
                 "plan": {"nodes": _PLAN},
             }
         )
+
+    async def exceptions(self, request: web.Request) -> web.Response:
+        """Answer that the job has never failed."""
+        return web.json_response({"exceptionHistory": {"entries": [], "truncated": False}})
 
     async def vertex(self, request: web.Request) -> web.Response:
         """Tell where the one subtask of a vertex runs."""

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.quantities import Duration
+from weir_operator.streamapp.quantities import Duration, LeastSpeed, Level
 from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
 from weir_operator.streamapp.section import Name, Replicas, Rule, validations
 from weir_simulator.validation import Mistake, Section, refuse
@@ -76,7 +76,7 @@ class TokenBucket(Section):
     model_config = Section.model_config | {
         "json_schema_extra": validations(
             Rule(
-                rule="self.low < self.high",
+                rule="quantity(self.low).isLessThan(quantity(self.high))",
                 field=".low",
                 expected="less than high",
                 remedy="lower it below high",
@@ -84,13 +84,13 @@ class TokenBucket(Section):
         )
     }
 
-    high: float = Field(default=0.9, gt=0, le=10, examples=[0.9])
+    high: Level = Field(default=0.9, examples=["0.9"], json_schema_extra={"default": "0.9"})
     """Share of the objective above which the bucket gets a token for scaling out. If unset,
-    defaults to 0.9. Above zero, and above `low`."""
+    defaults to "0.9". Above `low`, and at most 10. Format: decimal number in quotes."""
 
-    low: float = Field(default=0.5, ge=0, le=10, examples=[0.5])
+    low: Level = Field(default=0.5, examples=["0.5"], json_schema_extra={"default": "0.5"})
     """Share of the objective below which the bucket gets a token for scaling in. If unset, defaults
-    to 0.5. Minimum: 0, and below `high`."""
+    to "0.5". Minimum: 0, and below `high`. Format: decimal number in quotes."""
 
     size: int = Field(default=1, ge=1, le=1000, examples=[1])
     """Maximum number of tokens in the bucket. If unset, defaults to 1. Minimum: 1."""
@@ -119,9 +119,12 @@ class Migration(Section):
     replicas of the same operator and size on other nodes of the pool.
     """
 
-    least_speed: float = Field(default=0.7, gt=0, le=0.9, examples=[0.7])
+    least_speed: LeastSpeed = Field(
+        default=0.7, examples=["0.7"], json_schema_extra={"default": "0.7"}
+    )
     """Speed below which a node is slow, as a share of the speed of the other nodes. If unset,
-    defaults to 0.7. Above zero, and at most 0.9, because smaller differences occur by chance."""
+    defaults to "0.7". Above zero, and at most 0.9, because smaller differences occur by chance.
+    Format: decimal number in quotes."""
 
 
 class Arbitration(Section):

@@ -80,8 +80,8 @@ class Operator(Section):
     """Names of the node pools that it may use. If unset, defaults to all of `nodePools`."""
 
     sharing: Sharing | None = None
-    """How Flink distributes records among the replicas. If unset, it follows the job's edges: equal
-    after a keyBy, byLoad after a rebalance. Format: `equal`, `proportional` or `byLoad`."""
+    """How Flink distributes records among the replicas. If unset, it follows the job's edges: Equal
+    after a keyBy, ByLoad after a rebalance. Format: `Equal`, `Proportional` or `ByLoad`."""
 
     managed_memory: Memory | None = Field(default=None, examples=["256Mi"])
     """Flink's managed memory of each replica (RocksDB, SQL, Python), part of the pool's `memory`.

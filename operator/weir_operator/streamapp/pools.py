@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from weir_operator.streamapp.quantities import Cpu, Duration, Memory
+from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Price, Speedup
 from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
 from weir_simulator.validation import Mistake, Section, refusal, refuse
 
@@ -158,17 +158,18 @@ class NodePool(Section):
     of the rest; a replica needs at least about 900Mi. If unset, defaults to 2Gi. Format: memory
     quantity."""
 
-    price: float | None = Field(default=None, gt=0, le=1_000_000, examples=[0.04])
+    price: Price | None = Field(default=None, examples=["0.04"])
     """Price of one CPU per hour, in the same currency for all pools. May be left out only if there
-    is one pool; Weir then counts cost in CPU hours. Above zero, and at most 1,000,000."""
+    is one pool; Weir then counts cost in CPU hours. Above zero, and at most 1,000,000. Format:
+    decimal number in quotes."""
 
-    memory_price: float | None = Field(default=None, gt=0, le=1_000_000, examples=[0.005])
+    memory_price: Price | None = Field(default=None, examples=["0.005"])
     """Price of 1Gi of memory per hour, in the currency of `price`. If unset, memory costs nothing
-    beside `price`. Above zero, and at most 1,000,000."""
+    beside `price`. Above zero, and at most 1,000,000. Format: decimal number in quotes."""
 
-    speedup: float | None = Field(default=None, gt=0, le=1000, examples=[1.6])
+    speedup: Speedup | None = Field(default=None, examples=["1.6"])
     """Speed of one core of the pool relative to the other pools' cores. If unset, Weir learns it,
-    starting at 1. Above zero, and at most 1000."""
+    starting at 1. Above zero, and at most 1000. Format: decimal number in quotes."""
 
     max_replicas: int | None = Field(default=None, ge=1, le=10_000, examples=[20])
     """Maximum number of replicas in the pool, of all operators together and of all sizes. If unset,

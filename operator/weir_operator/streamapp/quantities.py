@@ -1,4 +1,4 @@
-"""Durations, CPU, memory and percentages, as people write them in a manifest.
+"""Durations, CPU, memory, percentages and decimal numbers, as people write them in a manifest.
 
 Each keeps the text that the user wrote (a round trip changes nothing) and its value in one unit.
 Two quantities are equal if their values are, so `60s` equals `1m`. The patterns are those of
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -209,3 +209,86 @@ class Percentage(Quantity):
         """Divide by a hundred."""
         self._check()
         object.__setattr__(self, "share", float(self.text.removesuffix("%")) / 100)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Number:
+    """How a `float` is read and written: as text, because a float is not the same everywhere."""
+
+    most: str
+    with_zero: bool = False
+    example: str
+
+    @property
+    def _expected(self) -> str:
+        most = f"{float(self.most):,.16g}"
+        within = f"from 0 to {most}" if self.with_zero else f"above 0 and at most {most}"
+        return f'a decimal number {within} in quotes, such as "{self.example}"'
+
+    def _refusal(self, remedy: str) -> PydanticCustomError:
+        return PydanticCustomError(
+            "quantity",
+            "expected {expected}; {remedy}",
+            {"expected": self._expected, "remedy": remedy},
+        )
+
+    def _read(self, value: object) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise self._refusal(f'write "{value:.6g}" in quotes')
+        if not isinstance(value, str):
+            raise self._refusal("write it as text")
+        if len(value) > _LONGEST_NUMBER or not re.fullmatch(_NUMBER, value):
+            raise self._refusal("correct the number")
+        number = float(value)
+        if number == 0 and not self.with_zero:
+            raise self._refusal("choose a larger number")
+        if number > float(self.most):
+            raise self._refusal("choose a smaller number")
+        return number
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Read text; write text."""
+        return core_schema.no_info_plain_validator_function(
+            self._read,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                write_number, return_schema=core_schema.str_schema(), when_used="unless-none"
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe the text for the CRD: the pattern for tools, the rule for a sentence."""
+        rules = [
+            f"self.matches(r'^{_NUMBER}$')",
+            f"!quantity(self).isGreaterThan(quantity('{self.most}'))",
+            *(() if self.with_zero else ("quantity(self).isGreaterThan(quantity('0'))",)),
+        ]
+        rule = Rule(rule=" && ".join(rules), expected=self._expected, remedy="correct the number")
+        return {
+            "type": "string",
+            "maxLength": _LONGEST_NUMBER,
+            "pattern": f"^{_NUMBER}$",
+            **validations(rule),
+        }
+
+
+_NUMBER = r"[0-9]{1,7}(\.[0-9]{1,6})?"
+_LONGEST_NUMBER = 14
+
+
+def write_number(value: float) -> str:
+    """Return a number as a manifest has it, with at most six digits behind the point."""
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+Price = Annotated[float, _Number(most="1000000", example="0.04")]
+"""Currency per hour, above zero."""
+Speedup = Annotated[float, _Number(most="1000", example="1.6")]
+"""Speed relative to another one, above zero."""
+Level = Annotated[float, _Number(most="10", with_zero=True, example="0.9")]
+"""Part of the objective, from 0 to 10."""
+LeastSpeed = Annotated[float, _Number(most="0.9", example="0.7")]
+"""Part of the usual speed, above zero and at most 0.9."""

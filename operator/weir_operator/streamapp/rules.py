@@ -93,7 +93,7 @@ CEL_RULES = (
         " || self.nodePools.all(p, has(p.price))",
         field=".nodePools",
         expected="a price for every pool, because there are several",
-        remedy="add the price of one CPU per hour, such as price: 0.04",
+        remedy='add the price of one CPU per hour, such as price: "0.04"',
     ),
     Rule(
         rule="!has(self.operators) || self.operators.all(o,"

@@ -46,7 +46,7 @@ def water_level(o: int, view: View, counts: Counts, rate: float) -> float:
 def water_level_after(
     o: int, view: View, counts: Counts, moved: int, change: int, rate: float
 ) -> float:
-    """Return records/s of a replica that is not full, by the law of `byLoad`.
+    """Return records/s of a replica that is not full, by the law of `ByLoad`.
 
     Replicas fill slowest first, until the rest can share evenly what is left. `inf` where all are
     full: then shares follow speed.
@@ -88,7 +88,7 @@ def share_of(
         size: Replicas of the deployment.
         speed: Sum of their speedups.
         rate: Records/s at the operator.
-        level: The `water_level`; any number where sharing is not `byLoad`.
+        level: The `water_level`; any number where sharing is not `ByLoad`.
     """
     if view.model[o].sharing == EQUAL:
         groups = view.model[o].key_groups

@@ -877,7 +877,7 @@ SATURATED = 0.95
 GROWTH = 0.01
 """Part of the arriving records by which a backlog must grow to count as growing."""
 ROUNDING = 1e-9
-"""Part by which the cap may be exceeded: a replica that is full by the law of `byLoad` is 0.9 busy
+"""Part by which the cap may be exceeded: a replica that is full by the law of `ByLoad` is 0.9 busy
 up to the last digit, and that is the cap's default too."""
 
 

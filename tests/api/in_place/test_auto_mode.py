@@ -49,7 +49,7 @@ class Auto:
             mode="Auto",
             flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}},
             objective={"responseTime": "200ms"},
-            nodePools=[{"name": "taskmanagers", "price": 0.04}],
+            nodePools=[{"name": "taskmanagers", "price": "0.04"}],
             operators=[
                 {"name": "source-numbers", "maxReplicas": 1},
                 {"name": "score", "maxReplicas": 3},

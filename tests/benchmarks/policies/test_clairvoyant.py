@@ -59,7 +59,7 @@ def test_it_is_the_least_of_all_courses_mixes_of_node_types_included(trace):
 
 
 def test_what_it_cannot_solve_is_refused(trace):
-    experiment = an_experiment(trace={"file": str(trace)}, sharing="proportional")
+    experiment = an_experiment(trace={"file": str(trace)}, sharing="Proportional")
 
     with pytest.raises(ClairvoyantError, match="shares equally"):
         least_cost(experiment)

@@ -209,7 +209,7 @@ def test_a_streamapp_without_pools_has_the_one_kind_of_task_manager():
     )
 
     (pool,) = pools_of(app, reference)
-    priced = a_stream_app(flink=REF, nodePools=[{"name": "fast", "price": 0.04, "sizes": ["4"]}])
+    priced = a_stream_app(flink=REF, nodePools=[{"name": "fast", "price": "0.04", "sizes": ["4"]}])
     (own,) = pools_of(priced, reference)
 
     assert (pool.name, [str(size) for size in pool.sizes]) == ("taskmanagers", ["1"])

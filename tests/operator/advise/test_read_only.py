@@ -58,13 +58,13 @@ APP = a_stream_app(
         {
             "name": "small",
             "nodeSelector": {"weir.dev/pool": "small"},
-            "price": 0.04,
+            "price": "0.04",
             "memory": "1Gi",
         },
         {
             "name": "large",
             "nodeSelector": {"weir.dev/pool": "large"},
-            "price": 0.10,
+            "price": "0.10",
             "memory": "1Gi",
         },
     ],

@@ -24,12 +24,12 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/jobmanager"
 SERVICES = "/api/v1/namespaces/default/services"
 PODS = "/api/v1/namespaces/default/pods"
 POOLS = [
-    {"name": "any", "price": 0.1},
-    {"name": "small", "nodeSelector": {"weir.dev/pool": "small"}, "price": 0.04},
+    {"name": "any", "price": "0.1"},
+    {"name": "small", "nodeSelector": {"weir.dev/pool": "small"}, "price": "0.04"},
     {
         "name": "small-arm",
         "nodeSelector": {"weir.dev/pool": "small", "kubernetes.io/arch": "arm64"},
-        "price": 0.03,
+        "price": "0.03",
     },
 ]
 

@@ -62,7 +62,7 @@ def cluster(flink):
     manifest = a_manifest(
         mode="Advise",
         flink={"ref": {"kind": "FlinkDeployment", "name": "trips"}, "maxParallelism": 128},
-        nodePools=[{"name": "small", "price": 0.04}],
+        nodePools=[{"name": "small", "price": "0.04"}],
     )
     manifest["metadata"] = {
         "name": "advised",

@@ -24,10 +24,15 @@ POOLS = [
         "name": "small",
         "nodeSelector": {"weir.dev/pool": "small"},
         "sizes": ["250m", "500m"],
-        "price": 0.04,
-        "speedup": 1.0,
+        "price": "0.04",
+        "speedup": "1.0",
     },
-    {"name": "large", "nodeSelector": {"weir.dev/pool": "large"}, "price": 0.05, "speedup": 1.6},
+    {
+        "name": "large",
+        "nodeSelector": {"weir.dev/pool": "large"},
+        "price": "0.05",
+        "speedup": "1.6",
+    },
 ]
 
 

@@ -29,8 +29,8 @@ from weir_operator.wiring import assembly
 RECORDED = Path(__file__).parent / "recorded"
 VERTICES = ("source", "score", "sink")
 POOLS = [
-    {"name": "small", "sizes": ["250m", "1000m"], "price": 0.04},
-    {"name": "large", "sizes": ["2"], "price": 0.05, "maxReplicas": 1},
+    {"name": "small", "sizes": ["250m", "1000m"], "price": "0.04"},
+    {"name": "large", "sizes": ["2"], "price": "0.05", "maxReplicas": 1},
 ]
 REF = {"ref": {"kind": "FlinkDeployment", "name": "trips"}}
 

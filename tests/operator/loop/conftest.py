@@ -30,8 +30,8 @@ from weir_operator.wiring import assembly
 
 CHAIN = ("gen", "match", "count", "out")
 POOLS = [
-    {"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": 0.04, "speedup": 1.0},
-    {"name": "large", "sizes": ["1", "2"], "memory": "1Gi", "price": 0.05, "speedup": 1.6},
+    {"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": "0.04", "speedup": "1.0"},
+    {"name": "large", "sizes": ["1", "2"], "memory": "1Gi", "price": "0.05", "speedup": "1.6"},
 ]
 ONE = {"small/1": 1}
 

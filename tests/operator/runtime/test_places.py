@@ -4,8 +4,8 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.runtime.places import memory_needs_of, places_of, size_memory
 
 POOLS = [
-    {"name": "small", "price": 1.0, "memory": "1Gi"},
-    {"name": "large", "price": 1.0, "memory": "4Gi"},
+    {"name": "small", "price": "1.0", "memory": "1Gi"},
+    {"name": "large", "price": "1.0", "memory": "4Gi"},
 ]
 
 

@@ -4,14 +4,14 @@ The table has one line for each mistake; who refuses it is asked by the tests of
 those of the API server, so neither can be laxer than the other.
 """
 
-import math
 from dataclasses import dataclass
 
-SMALL = {"name": "small", "sizes": ["250m", "500m"], "price": 0.04}
-LARGE = {"name": "large", "sizes": ["1", "2"], "price": 0.05, "maxReplicas": 3}
+SMALL = {"name": "small", "sizes": ["250m", "500m"], "price": "0.04"}
+LARGE = {"name": "large", "sizes": ["1", "2"], "price": "0.05", "maxReplicas": 3}
 TWO_POOLS = [SMALL, LARGE]
 MANY_POOLS = [
-    {"name": f"p{n}", "sizes": [str(size) for size in range(1, 9)], "price": 0.05} for n in range(4)
+    {"name": f"p{n}", "sizes": [str(size) for size in range(1, 9)], "price": "0.05"}
+    for n in range(4)
 ]
 WINDOW = {"name": "peak", "schedule": "0 17 * * 1-5", "duration": "2h"}
 
@@ -60,14 +60,18 @@ TABLE = [
         'spec.operators[0].fixed["large/4"]', "'large/4'", "did you mean 'large/2'?"),
     Bad("an unknown pool of the JobManager", a_flink(jobManager={"pool": "smal"}),
         "spec.flink.jobManager.pool", "'smal'", "did you mean 'small'?"),
-    Bad("a price of zero", a_pool(price=0),
-        "spec.nodePools[0].price", "0", "write, for example, 0.04"),
-    Bad("a speedup beyond reason", a_pool(speedup=1e9),
-        "spec.nodePools[0].speedup", "1000000000.0", "write, for example, 1.6"),
+    Bad("a price of zero", a_pool(price="0"),
+        "spec.nodePools[0].price", "'0'", "choose a larger number"),
+    Bad("a price that is a float", a_pool(price=0.04),
+        "spec.nodePools[0].price", "0.04", 'write "0.04" in quotes'),
+    Bad("a speedup beyond reason", a_pool(speedup="1000.5"),
+        "spec.nodePools[0].speedup", "'1000.5'", "choose a smaller number"),
     Bad("a price in words", a_pool(price="cheap"),
-        "spec.nodePools[0].price", "'cheap'", "write, for example, 0.04"),
-    Bad("a price that is no number", a_pool(price=math.nan),
-        "spec.nodePools[0].price", "NaN", "write, for example, 0.04"),
+        "spec.nodePools[0].price", "'cheap'", "correct the number"),
+    Bad("a price of a million digits", a_pool(price="9" * 1_000_000),
+        "spec.nodePools[0].price", "'9999", "correct the number"),
+    Bad("a price that is no number", a_pool(price="NaN"),
+        "spec.nodePools[0].price", "'NaN'", "correct the number"),
     Bad("two pools and one price", {"nodePools": [SMALL, {"name": "large"}]},
         "spec.nodePools[1].price", "nothing", "price of one CPU of large"),
     Bad("a pool twice", {"nodePools": [SMALL, SMALL]},
@@ -78,8 +82,8 @@ TABLE = [
         "spec.nodePools[0].sizes", "[]", "write, for example,"),
     Bad("a size twice", a_pool(sizes=["500m", "0.5"]),
         "spec.nodePools[0].sizes[1]", "'0.5'", "remove the second one"),
-    Bad("memory that costs nothing", a_pool(memoryPrice=0),
-        "spec.nodePools[0].memoryPrice", "0", "write, for example, 0.005"),
+    Bad("memory that costs nothing", a_pool(memoryPrice="0.0"),
+        "spec.nodePools[0].memoryPrice", "'0.0'", "choose a larger number"),
     Bad("a size of zero", a_pool(sizes=["0m"]),
         "spec.nodePools[0].sizes[0]", "'0m'", "above zero"),
     Bad("a size that no node has", a_pool(sizes=["9999999"]),
@@ -124,7 +128,7 @@ TABLE = [
     Bad("no replicas in initial", operators({"name": "match", "initial": {"large/1": 0}}),
         'spec.operators[0].initial["large/1"]', "0", "write, for example, 1"),
     Bad("an unknown rule of sharing", operators({"name": "match", "sharing": "byload"}),
-        "spec.operators[0].sharing", "'byload'", "did you mean 'byLoad'?"),
+        "spec.operators[0].sharing", "'byload'", "did you mean 'ByLoad'?"),
     Bad("a response time of zero", {"objective": {"responseTime": "0ms"}},
         "spec.objective.responseTime", "'0ms'", "above zero"),
     Bad("a response time below what is measured", {"objective": {"responseTime": "0.000001ms"}},
@@ -208,12 +212,12 @@ TABLE = [
     Bad("a field like no other", {"zzz": 1},
         "spec.zzz", "1", "use one of applicationManager, "),
     Bad("a bucket upside down",
-        {"applicationManager": {"arbitration": {"tokenBucket": {"high": 0.4, "low": 0.5}}}},
+        {"applicationManager": {"arbitration": {"tokenBucket": {"high": "0.4", "low": "0.5"}}}},
         "spec.applicationManager.arbitration.tokenBucket.low", "0.5", "lower it below high"),
     Bad("a node that is slow where chance makes it so",
-        {"applicationManager": {"arbitration": {"migration": {"leastSpeed": 0.95}}}},
-        "spec.applicationManager.arbitration.migration.leastSpeed", "0.95",
-        "write, for example, 0.7"),
+        {"applicationManager": {"arbitration": {"migration": {"leastSpeed": "0.95"}}}},
+        "spec.applicationManager.arbitration.migration.leastSpeed", "'0.95'",
+        "choose a smaller number"),
     Bad("a window at the 25th hour", {"windows": [WINDOW | {"schedule": "0 25 * * *"}]},
         "spec.windows[0].schedule", "'0 25 * * *'", "correct the hour '25'"),
     Bad("settings by the name of an experiment's",

@@ -25,14 +25,14 @@ def test_a_mistake_is_one_sentence_with_field_value_and_remedy(bad: Bad):
 
 
 def test_large_limits_and_empty_lists_are_written_for_people():
-    manifest = a_manifest(nodePools=[SMALL | {"price": 1e308, "sizes": []}])
+    manifest = a_manifest(nodePools=[SMALL | {"price": "1000001", "sizes": []}])
 
     with pytest.raises(InvalidStreamAppError) as refusal:
         parse_manifest(manifest)
 
     sizes, price = refusal.value.mistakes
     assert "expected at least one entry, got []" in sizes
-    assert "expected a number of at most 1,000,000, got" in price
+    assert "expected a decimal number above 0 and at most 1,000,000 in quotes" in price
 
 
 OWNED = [
@@ -126,7 +126,7 @@ def test_all_mistakes_are_told_at_once_those_between_right_sections_included():
 
 def test_a_mistake_in_a_section_hides_the_checks_that_would_have_to_guess_at_it():
     manifest = a_manifest(
-        nodePools=[SMALL, LARGE | {"price": 0}], operators=[{"name": "match", "pools": ["large"]}]
+        nodePools=[SMALL, LARGE | {"price": "0"}], operators=[{"name": "match", "pools": ["large"]}]
     )
 
     with pytest.raises(InvalidStreamAppError) as refusal:

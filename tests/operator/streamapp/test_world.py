@@ -7,8 +7,8 @@ from weir_operator.streamapp import world
 from weir_policies.model.node_types import Deployment
 
 POOLS = [
-    {"name": "small", "sizes": ["250m", "500m"], "price": 0.04},
-    {"name": "large", "sizes": ["1", "2"], "price": 0.05, "speedup": 1.6, "maxReplicas": 20},
+    {"name": "small", "sizes": ["250m", "500m"], "price": "0.04"},
+    {"name": "large", "sizes": ["1", "2"], "price": "0.05", "speedup": "1.6", "maxReplicas": 20},
 ]
 
 
@@ -87,7 +87,7 @@ def test_the_job_manager_is_paid_for_in_its_pool():
 
 
 def test_memory_costs_what_it_is_priced_at():
-    pools = [{"name": "a", "sizes": ["1"], "memory": "4Gi", "price": 0.04, "memoryPrice": 0.01}]
+    pools = [{"name": "a", "sizes": ["1"], "memory": "4Gi", "price": "0.04", "memoryPrice": "0.01"}]
 
     app = a_stream_app(nodePools=pools)
 

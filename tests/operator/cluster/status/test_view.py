@@ -50,7 +50,7 @@ RUNS = Aspect("Ready", "True", "JobRunning", "The job is running")
 
 @pytest.fixture
 def facts():
-    pools = [{"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": 0.04}]
+    pools = [{"name": "small", "sizes": ["500m", "1"], "memory": "1Gi", "price": "0.04"}]
     app = a_stream_app(nodePools=pools, operators=[{"name": "match"}])
     return replace(first_facts(3, app), ready=RUNS, deployments={"match": {"small/500m": 2}})
 

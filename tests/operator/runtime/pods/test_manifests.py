@@ -40,9 +40,9 @@ def manifest(**flink):
                     "tolerations": [{"key": "dedicated", "value": "streams"}],
                     "sizes": ["250m", "500m"],
                     "memory": "1Gi",
-                    "price": 0.04,
+                    "price": "0.04",
                 },
-                {"name": "large", "sizes": ["1", "2"], "memory": "2Gi", "price": 0.05},
+                {"name": "large", "sizes": ["1", "2"], "memory": "2Gi", "price": "0.05"},
             ],
             "operators": [
                 {"name": "match", "maxReplicas": 4, "managedMemory": "128Mi"},

@@ -111,7 +111,7 @@ def test_a_changed_pool_is_another_place_and_says_so_on_its_pods(pool):
 
 def test_price_sizes_and_limits_of_a_pool_are_no_other_place():
     before = revision_of(changed())
-    after = revision_of(changed(price=1.0, sizes=["250m"], maxReplicas=3, speedup=2.0))
+    after = revision_of(changed(price="1", sizes=["250m"], maxReplicas=3, speedup="2"))
 
     assert after == before
 
