@@ -173,6 +173,13 @@ class LearnedStore:
             if content is None:
                 return {}
             kept = from_json(content)
+            if kept["version"] != VERSION:
+                log.warning(
+                    "learned state is of another version of Weir, so policies learn again: install "
+                    "that version to use it",
+                    kept=self._put_aside(),
+                )
+                return {}
             if {name: kept[name] for name in self._key} != self._key:
                 return {}
             found: dict[str, Any] = {

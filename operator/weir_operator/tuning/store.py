@@ -185,6 +185,8 @@ class TuningStore:
     def load(self) -> TuningState:
         """Return what was saved last for the same key, or a fresh state."""
         state = read_tunings(self._path)
+        if state is None and self._path.exists():  # the next tuning writes it again
+            self._path.replace(self._path.with_suffix(".unreadable"))
         if state is None or _without_nulls(state.key) != _without_nulls(self._key):
             return self.fresh()
         return state

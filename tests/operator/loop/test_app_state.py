@@ -154,7 +154,7 @@ async def test_a_save_that_found_no_free_thread_in_time_does_not_undo_a_later_on
     assert json.loads((stage.folder / "learned.json").read_text())["resetNonce"] == 7
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}'])
+@pytest.mark.parametrize("text", ["not json", "[]", '{"version": 1}', '{"version": 99}'])
 async def test_a_file_that_cannot_be_read_is_kept_aside_and_learning_begins_again(stage_of, text):
     stage = await stage_of().started()
     await stage.ticks(3)

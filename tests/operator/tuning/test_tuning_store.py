@@ -55,6 +55,18 @@ def test_what_is_saved_names_weights_as_experiment_files_do(tmp_path):
     assert read_tunings(path) == a_state()
 
 
+@pytest.mark.parametrize("text", ["not json", '{"format": 99}'])
+def test_tunings_that_cannot_be_read_are_kept_aside(tmp_path, text):
+    path = tmp_path / "tuning.json"
+    path.write_text(text)
+
+    store = TuningStore(path, key={"app": "trips"})
+    store.save(store.load())
+
+    assert (tmp_path / "tuning.unreadable").read_text() == text
+    assert read_tunings(path) == store.fresh()
+
+
 @pytest.mark.parametrize(
     ("price", "current"),
     [(None, 1), (0.005, 0)],
