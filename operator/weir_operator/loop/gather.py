@@ -49,6 +49,8 @@ log = structlog.get_logger()
 
 WORKED_OFF = 2.0
 """Intervals of a run that count for nothing: they work off the gap before it."""
+LAYOUT_MISSED = 3
+"""Intervals in a row in which Flink does not say where tasks run, from which people are told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +79,8 @@ class Snapshot:
     def reason_to_hold(self) -> str:
         """Why Weir must not decide on these measurements, one sentence; empty if it may."""
         if self.app is None:
-            return "Weir does not know yet where the tasks run"
+            missing = [problem.sentence for problem in self.problems]
+            return missing[0] if missing else "Weir does not know yet where the tasks run"
         if not self.settled:
             return "The job has just been restarted"
         holding = [problem.sentence for problem in self.problems if problem.kind.holds]
@@ -321,6 +324,7 @@ class Gatherer:
         self._clock = clock
         self._topology: Topology | None = None
         self._topology_of: tuple[str, str] | None = None
+        self._layout_missed, self._layout_error = 0, ""
         self._silent = False
         self._gap = False
         self._run_since = math.inf
@@ -349,6 +353,11 @@ class Gatherer:
         settled = now - self._run_since >= self._settings.settle * self._settings.interval
         app: AppMeasurement | None = None
         problems: tuple[Problem, ...] = ()
+        if layout is None and self._layout_missed >= LAYOUT_MISSED:
+            sentence = f"Which tasks run where is not known: {self._layout_error}."
+            problems = (
+                Problem(operator=None, kind=ProblemKind.UNKNOWN_LAYOUT, sentence=sentence),
+            )
         if layout is not None:
             app, problems = measure_job(
                 window,
@@ -452,7 +461,10 @@ class Gatherer:
                 self._topology = await self._jobs.topology(status.job_id)
             except (TemporaryError, PermanentError) as error:
                 log.info("no layout yet", reason=str(error))
+                self._layout_missed += 1
+                self._layout_error = str(error)
                 return None
+        self._layout_missed = 0
         if not known:
             first, self._topology_of = self._topology_of is None, run
             self._run_since = self._clock.now()

@@ -36,6 +36,8 @@ class ProblemKind(StrEnum):
     CLOCK_JUMP = "ClockJump"
     """Samples from the future, a window that ends before the last one did, or a clock that was set
     within it."""
+    UNKNOWN_LAYOUT = "UnknownLayout"
+    """Flink has not said for a while which tasks run where."""
     GARBAGE_COLLECTION = "GarbageCollection"
     """A replica is slow because its JVM lacks memory, which more replicas would hide at a price."""
     SOURCE_BUSY_TIME = "SourceBusyTime"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.cluster.status.conditions import judge_metrics
-from weir_operator.errors import TemporaryError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop import loop
 from weir_operator.loop.gather import describe_assumed
 from weir_operator.metrics import names
@@ -39,6 +39,29 @@ def with_records_from_nothing(window: Window) -> Window:
         lambda series: replace(series, values=(0.0,) * len(series.times)),
         where=is_of("match", names.RECORDS_IN),
     )
+
+
+@pytest.mark.parametrize("kind", [TemporaryError, PermanentError])
+async def test_a_job_whose_tasks_cannot_be_found_is_told_of_until_they_are(
+    stage_of, monkeypatch, kind
+):
+    stage = stage_of()
+
+    async def fail(job_id):
+        raise kind("Expected an answer of Flink 2.x, got a page")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, "topology", fail)
+        await stage.started()  # with a first tick
+        ticks = await stage.ticks(2)
+    after = await stage.ticks(1)
+
+    assert [judge_metrics(each).status for each in ticks] == ["Unknown", "False"]
+    condition = judge_metrics(ticks[1])
+    assert condition.reason == "UnknownLayout"
+    assert "got a page" in condition.message
+    assert "got a page" in ticks[1].held
+    assert after[0].snapshot.problems == ()
 
 
 @pytest.mark.parametrize("poison", [without_samples, with_nan_busy_time, with_records_from_nothing])

@@ -40,12 +40,12 @@ def judge_metrics(tick: Tick | None) -> Aspect:
     """Return whether what is measured can be trusted."""
     if tick is None:
         return Aspect("MetricsHealthy", "Unknown", "NoSamples", "There is no measurement yet")
-    if tick.snapshot.app is None:
-        why = tick.held or "Weir does not know yet where the tasks run"
-        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"There is no measurement: {why}")
     holding = [problem for problem in tick.snapshot.problems if problem.kind.holds]
     if holding:
         return Aspect("MetricsHealthy", "False", str(holding[0].kind), holding[0].sentence)
+    if tick.snapshot.app is None:
+        why = tick.held or "Weir does not know yet where the tasks run"
+        return Aspect("MetricsHealthy", "Unknown", "NotMeasured", f"There is no measurement: {why}")
     sentence = "All replicas report plausible samples"
     if tick.assumed:
         sentence = f"{sentence}. {tick.assumed}"
