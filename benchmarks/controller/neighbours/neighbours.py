@@ -92,6 +92,7 @@ def run_controller(address: str, state: str, port: int, prometheus: str) -> None
     reference._url = lambda service, port: f"{address}/flink/{service['spec']['clusterIP']}"
     accounts.FIRST_PAUSE = accounts.LONGEST_PAUSE = task.LONGEST_PAUSE = 1.0
     opening.LOOK_EVERY = external.LOOK_EVERY = external.LOOK_AGAIN = 1.0
+    job_manager.START_LIMIT = 10.0
     send_logs_to_stderr(as_json=True)
     settings = ControllerSettings(
         identity="neighbours", own_namespace="weir", state=Path(state), health_port=port,
@@ -332,9 +333,7 @@ class Scene:
         app = self.ask("GET", path_of(number)).body
         found = app.get("status", {}).get("conditions", ())
         generation = app["metadata"]["generation"]
-        told = {"Ready", "Deciding", "WithinLimits"}
-        if each.door in ("/metrics", "/query"):
-            told.add("MetricsHealthy")
+        told = {"Ready", "Deciding", "WithinLimits", "MetricsHealthy"}
         return [
             f"{each['type']}: {each['message']}"
             for each in found
