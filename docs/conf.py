@@ -45,7 +45,13 @@ html_show_sphinx = False
 NAVIGATION = {
     "Begin": ["/README", "concepts", "first-steps", "install"],
     "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments", "pipelines"],
-    "Look up": ["reference/streamapp", "reference/weir", "/helm/weir/README", "metrics", "versions"],
+    "Look up": [
+        "reference/streamapp",
+        "reference/weir",
+        "/helm/weir/README",
+        "metrics",
+        "versions",
+    ],
     "Run": ["dashboards", "runbooks", "security", "/SECURITY"],
     "Judge": ["reproduction", "figures"],
     "Change": [

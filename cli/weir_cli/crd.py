@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weir_operator.streamapp.crd import find_stale, write_crd
+from weir_operator.streamapp.crd import find_stale, find_unconventional, write_crd
 
 
 def crd(
@@ -15,10 +15,19 @@ def crd(
         "crds"
     ),
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail if the file is not up to date.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Write nothing; fail if a file is not up to date, or a field is not as "
+            "the conventions of Kubernetes' API ask.",
+        ),
     ] = False,
 ) -> None:
     """Write the CustomResourceDefinition of StreamApps, and their JSON schema for editors."""
+    if check and (unconventional := find_unconventional()):
+        for sentence in unconventional:
+            typer.echo(sentence, err=True)
+        raise typer.Exit(1)
     if not check:
         for path in write_crd(out):
             typer.echo(path)

@@ -539,7 +539,7 @@ class NodeType(Section):
 
 
 class Bound(Section):
-    """A bound on a response time: `responseTime: 50ms`, or `{bound: 50ms, statistic: p95}`."""
+    """A bound on a response time: `responseTime: 50ms`, or `{bound: 50ms, statistic: P95}`."""
 
     response_time: Duration = Field(gt=0, examples=["50ms"])
     """Seconds; a slot above it is a violation."""
@@ -554,7 +554,7 @@ class Bound(Section):
     @model_validator(mode="before")
     @classmethod
     def _read_long_form(cls, value: object) -> object:
-        """Take a file's `{bound: 50ms, statistic: p95}` apart."""
+        """Take a file's `{bound: 50ms, statistic: P95}` apart."""
         if not isinstance(value, dict):
             return value
         long = value.get("responseTime")
@@ -564,7 +564,7 @@ class Bound(Section):
         if unknown or "bound" not in long:
             raise refusal(
                 "responseTime with a bound and a statistic",
-                "write, for example, responseTime: {bound: 500ms, statistic: p95}",
+                "write, for example, responseTime: {bound: 500ms, statistic: P95}",
             )
         rest = {name: field for name, field in value.items() if name != "responseTime"}
         statistic = {name: long[name] for name in ("statistic",) if name in long}

@@ -65,7 +65,7 @@ async def test_a_response_time_that_is_none_is_told_what_is_expected_in_words(ku
     assert (
         f"spec.objective.responseTime: Unsupported value: {shown}: supported values: "
         '"a duration from 1ms to 8760h, such as 200ms, 5s, 1m or 1h30m, or {bound: 500ms,'
-        ' statistic: p95}"'
+        ' statistic: P95}"'
     ) in answer.message
     assert "less than or equal to" not in answer.message
     assert "should match" not in answer.message

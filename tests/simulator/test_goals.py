@@ -66,7 +66,7 @@ def test_statistics_of_many_times_are_those_of_each(times, statistic):
 
 
 @pytest.mark.parametrize(
-    ("statistic", "over_mean"), [("p95", -np.log(0.05)), ("p99", -np.log(0.01))]
+    ("statistic", "over_mean"), [("P95", -np.log(0.05)), ("P99", -np.log(0.01))]
 )
 def test_the_percentile_of_an_mm1_queue_is_that_of_an_exponential_time(
     tmp_path, statistic, over_mean
@@ -82,7 +82,7 @@ def test_the_percentile_of_two_equal_queues_in_a_row_is_that_of_an_erlang_law(tm
     history, _ = run(
         [60.0],
         tmp_path,
-        objective={"responseTime": bound("1s", "p95")},
+        objective={"responseTime": bound("1s", "P95")},
         operators=[EXPONENTIAL, EXPONENTIAL | {"name": "b"}],
         edges=[["a", "b"]],
     )
@@ -104,8 +104,8 @@ FORK = {
         ([], False),
         ([{"sink": "alerts", "responseTime": "45ms"}], True),
         ([{"sink": "alerts", "responseTime": "55ms"}], False),
-        ([{"sink": "alerts", "responseTime": bound("90ms", "p95")}], True),
-        ([{"sink": "alerts", "responseTime": bound("125ms", "p95")}], False),
+        ([{"sink": "alerts", "responseTime": bound("90ms", "P95")}], True),
+        ([{"sink": "alerts", "responseTime": bound("125ms", "P95")}], False),
     ],
     ids=["none", "mean, tight", "mean, loose", "p95, tight", "p95, loose"],
 )
@@ -125,7 +125,7 @@ def test_a_percentile_counts_the_records_that_wait_in_a_backlog(tmp_path):
     history, _ = run(
         [50.0, 150.0, 50.0],
         tmp_path,
-        objective={"responseTime": bound("1s", "p95")},
+        objective={"responseTime": bound("1s", "P95")},
         world={"queues": True},
     )
 
@@ -136,7 +136,7 @@ def test_what_is_constant_on_the_way_is_added_to_a_percentile(tmp_path):
     history, _ = run(
         [50.0],
         tmp_path,
-        objective={"responseTime": bound("1s", "p95")},
+        objective={"responseTime": bound("1s", "P95")},
         operators=[EXPONENTIAL | {"networkTime": "7ms"}],
     )
 
@@ -174,7 +174,7 @@ def test_another_bound_keeps_statistic_and_sinks():
     [
         ("{responseTime: 1s, paths: [{sink: oq, responseTime: 1s}]}", "objective.paths[0].sink"),
         ("{responseTime: {bound: 1s, statistic: p96}}", "objective.statistic"),
-        ("{responseTime: {statistic: p95}}", "objective"),
+        ("{responseTime: {statistic: P95}}", "objective"),
         ("{responseTime: {bound: 1s, quantile: 95}}", "objective"),
     ],
 )

@@ -96,16 +96,16 @@ EXPERIMENTS = {
         operators=[each | {"networkTime": "2ms"} for each in CHAIN],
         edges=DIAMOND[:3],
         objective={
-            "responseTime": {"bound": "100ms", "statistic": "p95"},
+            "responseTime": {"bound": "100ms", "statistic": "P95"},
             "paths": [
                 {"sink": "c", "responseTime": "20ms"},
-                {"sink": "d", "responseTime": {"bound": "120ms", "statistic": "p99"}},
+                {"sink": "d", "responseTime": {"bound": "120ms", "statistic": "P99"}},
             ],
         },
         world={"queues": True, "downtime": "20s"},
     ),
     "a percentile, in steady state": an_experiment(
-        objective={"responseTime": {"bound": "90ms", "statistic": "p99"}}
+        objective={"responseTime": {"bound": "90ms", "statistic": "P99"}}
     ),
     "unlike pools": an_experiment(
         operators=IN_POOLS,

@@ -242,7 +242,7 @@ def describe(policy: str, folder: Path, initial: Mapping[str, int]) -> dict[str,
         ],
     }
     spec["objective"] |= {
-        "responseTime": {"bound": APP.bound, "statistic": "mean"},
+        "responseTime": {"bound": APP.bound, "statistic": "Mean"},
         "maxRestartsPerDay": MAX_RESTARTS,
     }
     for pool in spec["nodePools"]:

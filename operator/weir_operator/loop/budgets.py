@@ -48,7 +48,7 @@ class BudgetSharing:
     def __init__(self, *, bound: float, statistic: str, paths: Sequence[PathBound]) -> None:
         """Create it for an objective; see `ApplicationManager`."""
         self._bound = bound
-        self._statistic = Statistic(statistic)
+        self._statistic = Statistic(statistic.capitalize())
         self._paths = tuple(paths)
         self.tail = self._statistic.typical_tail
         """How many times the mean the bounded statistic is; until it was measured, that of an
@@ -73,7 +73,7 @@ class BudgetSharing:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was measured, for `load_state_dict`."""
-        return {"statistic": self._statistic.value, "tail": self.tail}
+        return {"statistic": self._statistic.word, "tail": self.tail}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned, unless another statistic is bounded now.
@@ -86,7 +86,7 @@ class BudgetSharing:
         tail = float(state["tail"])
         if not 1.0 <= tail < math.inf:
             raise ValueError(f"Expected a tail of at least 1, got {tail}")
-        if state["statistic"] == self._statistic:
+        if state["statistic"] == self._statistic.word:
             self.tail = tail
 
     def forget(self) -> None:

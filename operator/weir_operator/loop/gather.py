@@ -112,7 +112,7 @@ class Snapshot:
         late = {}
         for each in paths:
             if each.sink in self.app.sinks:
-                response = _statistic_of(self.app.sinks[each.sink], each.statistic)
+                response = _statistic_of(self.app.sinks[each.sink], each.statistic.word)
                 if response > each.response_time:  # NaN exceeds nothing
                     late[each.sink] = response
         return late
@@ -355,9 +355,7 @@ class Gatherer:
         problems: tuple[Problem, ...] = ()
         if layout is None and self._layout_missed >= LAYOUT_MISSED:
             sentence = f"Which tasks run where is not known: {self._layout_error}."
-            problems = (
-                Problem(operator=None, kind=ProblemKind.UNKNOWN_LAYOUT, sentence=sentence),
-            )
+            problems = (Problem(operator=None, kind=ProblemKind.UNKNOWN_LAYOUT, sentence=sentence),)
         if layout is not None:
             app, problems = measure_job(
                 window,

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,37 @@ def find_stale(directory: Path) -> Path | None:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             return path
     return None
+
+
+def find_unconventional(spec: Schema | None = None) -> list[str]:
+    """Return what in the spec breaks the conventions of its fields, a sentence each.
+
+    Kubernetes' conventions for its API ask for quantities in the place of floats, and for
+    enumerations in CamelCase; a user reads `kubectl explain`, so each field has a description.
+
+    Args:
+        spec: Its structural schema; `None` is that of StreamApps.
+    """
+    if spec is None:
+        spec = _resource_schema()["properties"]["spec"]
+    return list(_break_conventions(spec, "spec"))
+
+
+def _break_conventions(schema: Schema, path: str) -> Iterator[str]:
+    if schema.get("type") == "number":
+        yield f"{path}: expected a quantity as text, got a number; use a type of quantities.py"
+    for each in schema.get("enum", ()):
+        if isinstance(each, str) and not re.fullmatch(r"[A-Z][A-Za-z0-9]*", each):
+            yield f"{path}: expected a value in CamelCase, got {each!r}; rename it"
+    for name, field in schema.get("properties", {}).items():
+        if not field.get("description"):
+            yield f"{path}.{name}: expected a description, got none; add a docstring to the field"
+        yield from _break_conventions(field, f"{path}.{name}")
+    for part in ("items", "additionalProperties"):
+        if isinstance(schema.get(part), dict):
+            yield from _break_conventions(schema[part], f"{path}[]")
+    for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _break_conventions(each, path)
 
 
 def structural(schema: Schema) -> Schema:

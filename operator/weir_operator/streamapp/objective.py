@@ -42,14 +42,14 @@ def _described(expected: str, *limits: dict[str, Any]) -> dict[str, Any]:
 
 
 class ResponseTime(Section):
-    """A bound on the response time: `200ms`, or `{bound: 500ms, statistic: p95}`."""
+    """A bound on the response time: `200ms`, or `{bound: 500ms, statistic: P95}`."""
 
     bound: Duration = Field(examples=["200ms"])
     """The longest response time that meets the objective. Format: duration."""
 
     statistic: Statistic = Statistic.MEAN
-    """Statistic of the response times that the bound applies to. If unset, defaults to mean.
-    Format: `mean`, `p95` or `p99`."""
+    """Statistic of the response times that the bound applies to. If unset, defaults to Mean.
+    Format: `Mean`, `P95` or `P99`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -58,7 +58,7 @@ class ResponseTime(Section):
         if isinstance(value, str):
             return {"bound": Duration(value)}  # refuses here, where the user wrote it
         if not isinstance(value, dict | ResponseTime):
-            raise Duration.refusal("write it with its unit, or as {bound: 500ms, statistic: p95}")
+            raise Duration.refusal("write it with its unit, or as {bound: 500ms, statistic: P95}")
         return value
 
     @model_serializer(mode="wrap")
@@ -86,7 +86,7 @@ class ResponseTime(Section):
         return {
             "x-kubernetes-preserve-unknown-fields": True,
             **_described(
-                f"{Duration.expected}, or {{bound: 500ms, statistic: p95}}",
+                f"{Duration.expected}, or {{bound: 500ms, statistic: P95}}",
                 *A_DURATION,
                 {"minimum": 1, "maximum": 0, "minItems": 1, "maxItems": 0},
                 {"not": {"enum": [True, False]}},
@@ -104,7 +104,7 @@ class PathObjective(Section):
 
     response_time: ResponseTime = Field(examples=["100ms"])
     """Bound on the time from source to this sink; at most the bound of the whole job. Format:
-    duration, or `{bound: 500ms, statistic: mean | p95 | p99}`."""
+    duration, or `{bound: 500ms, statistic: Mean | P95 | P99}`."""
 
 
 class Objective(Section):
@@ -112,7 +112,7 @@ class Objective(Section):
 
     response_time: ResponseTime = Field(examples=["200ms"])
     """Bound on the time from source to sink on the longest path, above zero. Format: duration, or
-    `{bound: 500ms, statistic: mean | p95 | p99}`; a duration alone bounds the mean."""
+    `{bound: 500ms, statistic: Mean | P95 | P99}`; a duration alone bounds the mean."""
 
     paths: tuple[PathObjective, ...] = Field(
         default=(), max_length=50, json_schema_extra=map_list_by("sink")

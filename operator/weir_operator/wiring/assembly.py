@@ -171,7 +171,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         mode=app.spec.mode,
         interval=interval,
         bound=objective.bound.seconds,
-        statistic=objective.statistic.value,
+        statistic=objective.statistic.word,
         paths=path_bounds(app),
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
@@ -432,7 +432,7 @@ def application_manager(
     budget = app.spec.application_manager.restart_budget
     return ApplicationManager(
         bound=objective.response_time.bound.seconds,
-        statistic=objective.response_time.statistic.value,
+        statistic=objective.response_time.statistic.word,
         paths=path_bounds(app),
         pool_limits={
             pool.name: pool.max_replicas

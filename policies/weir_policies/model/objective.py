@@ -14,14 +14,19 @@ from enum import StrEnum
 class Statistic(StrEnum):
     """Which statistic of the response times is bounded, the lower ones first."""
 
-    MEAN = "mean"
-    P95 = "p95"
-    P99 = "p99"
+    MEAN = "Mean"
+    P95 = "P95"
+    P99 = "P99"
+
+    @property
+    def word(self) -> str:
+        """Its name in sentences, and in labels of metrics."""
+        return self.value.lower()
 
     @property
     def quantile(self) -> float | None:
         """The percentile as a part of one; `None` for the mean."""
-        return {"p95": 0.95, "p99": 0.99}.get(self.value)
+        return {Statistic.P95: 0.95, Statistic.P99: 0.99}.get(self)
 
     @property
     def typical_tail(self) -> float:

@@ -41,7 +41,7 @@ def objective(bounds: Objective) -> str:
 
 
 def _at_most(bound: Bound, words: str) -> str:
-    statistic = "" if bound.statistic is Statistic.MEAN else f"{bound.statistic} "
+    statistic = "" if bound.statistic is Statistic.MEAN else f"{bound.statistic.word} "
     return f"{statistic}{words}{seconds(bound.response_time)}"
 
 

@@ -28,7 +28,7 @@ def a_whole_spec() -> dict[str, Any]:
         "spec": {"containers": [{"name": "sidecar", "ports": [{"containerPort": 80}]}]}
     }
     spec["flink"]["job"]["initialSavepoint"] = "s3://bucket/42"
-    spec["objective"]["responseTime"] = {"bound": "500ms", "statistic": "p95"}
+    spec["objective"]["responseTime"] = {"bound": "500ms", "statistic": "P95"}
     spec["fallback"] = {
         "after": "10m",
         "deployment": "Named",

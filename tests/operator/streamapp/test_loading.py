@@ -82,7 +82,7 @@ def test_a_round_trip_keeps_every_word(name):
     assert written == {key: document[key] for key in ("metadata", "spec")}
 
 
-@pytest.mark.parametrize("form", ["1m", {"bound": "60s"}, {"bound": "60s", "statistic": "p95"}])
+@pytest.mark.parametrize("form", ["1m", {"bound": "60s"}, {"bound": "60s", "statistic": "P95"}])
 def test_a_response_time_is_written_as_briefly_as_it_was_read(form):
     app = a_stream_app(objective={"responseTime": form})
 

@@ -58,7 +58,7 @@ def test_what_a_pool_has_no_room_for_when_all_begin_with_it_is_not_begun_with():
 def test_the_manifests_objective_is_simulated_with_its_statistic_and_its_sinks():
     app = a_stream_app(
         objective={
-            "responseTime": {"bound": "500ms", "statistic": "p95"},
+            "responseTime": {"bound": "500ms", "statistic": "P95"},
             "paths": [{"sink": "count", "responseTime": "100ms"}],
         }
     )

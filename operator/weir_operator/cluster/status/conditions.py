@@ -66,8 +66,8 @@ def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
     for path in settings.paths:
         if path.sink in late:
             sentence = (
-                f"{sentence}; at {path.sink} ({path.statistic}) {late[path.sink] * 1000:.0f} ms, "
-                f"bound {path.response_time * 1000:.0f} ms"
+                f"{sentence}; at {path.sink} ({path.statistic.word}) "
+                f"{late[path.sink] * 1000:.0f} ms, bound {path.response_time * 1000:.0f} ms"
             )
     if tick.infeasible:
         sentence = f"{sentence}; {tick.infeasible}"
