@@ -41,8 +41,7 @@ wheel: kernels ## Build the package's wheel into dist, with what policies comput
 
 .PHONY: jars
 jars: $(READY) ## Compile the Java agent, the Java helper and the example jobs
-	scripts/require java
-	scripts/require maven
+	scripts/require java maven
 	$(BIN)/python -m weir_operator.flink.jars
 	$(BIN)/python -m weir_operator.flink.agent
 
@@ -197,8 +196,7 @@ clean: ## Remove what was built; .venv and the state of running apps (.weir) sta
 	rm -rf build dist policies/weir_policies/kernels/built .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml constraints.txt
-	scripts/require python "$(PYTHON)"
-	scripts/require java
+	scripts/require "python=$(PYTHON)" java $(if $(filter-out env kernels wheel check docs,$(MAKECMDGOALS)),maven)
 	[ -x $(BIN)/python ] || "$(PYTHON)" -m venv .venv
 	$(PIP) -e '.[flink]'
 	touch $@

@@ -29,6 +29,7 @@ class Benchmark:
     """An experiment that produces figures."""
 
     name: str
+    folder: str
     about: str
     duration: str
     run: Callable[[], Sequence[Figure | Row]]
@@ -48,7 +49,11 @@ def find_benchmarks() -> dict[str, Benchmark]:
         if name in found:
             raise BenchmarkError(f"Expected one benchmark {name}, got another one in {path}")
         found[name] = Benchmark(
-            name=name, about=module.ABOUT, duration=module.DURATION, run=module.run
+            name=name,
+            folder=parts[0],
+            about=module.ABOUT,
+            duration=module.DURATION,
+            run=module.run,
         )
     return found
 

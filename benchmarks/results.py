@@ -25,6 +25,16 @@ BUILD = ROOT / "build" / "benchmarks"
 """Where benchmarks write what is not committed."""
 Run = TypeVar("Run")
 _NO_SETTINGS = ("ABOUT", "DURATION")
+_MEASURED = {
+    "papers": ("policies", "simulator"),
+    "policies": ("policies", "simulator", "operator"),
+    "model": ("policies", "simulator", "operator"),
+    "pipelines": ("pipelines",),
+    "controller": ("operator", "policies"),
+    "flink": ("operator", "policies", "java"),
+    "cluster": ("operator", "policies", "java", "helm"),
+}
+"""Folders of the code that the benchmarks of a folder measure."""
 _CHOICES = ("CHAOS_", "LIVE_", "WEIR_")
 """Beginnings of the variables by which a caller chooses."""
 
@@ -118,6 +128,21 @@ def find_commit() -> str | None:
     if commit is None or changed is None:
         return None
     return f"{commit}-dirty" if changed else commit
+
+
+def describe_age(result: Mapping[str, Any], folder: str) -> str:
+    """Return how the code that a result measured has changed since; empty where it has not.
+
+    Args:
+        result: As its file has it.
+        folder: The folder of its benchmark, such as `papers`.
+    """
+    commit = str(result.get("commit") or "").removesuffix("-dirty")
+    if not commit or _ask_git("cat-file", "-e", commit) is None:
+        return "of code that is not known"
+    paths = [f"{each}/" for each in _MEASURED[folder]]
+    changed = _ask_git("diff", "--shortstat", commit, "HEAD", "--", *paths)
+    return f"of older code:{changed or ' not comparable'}" if changed != "" else ""
 
 
 def _ask_git(*arguments: str) -> str | None:

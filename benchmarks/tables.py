@@ -2,6 +2,7 @@
 
     python -m benchmarks.tables            write them
     python -m benchmarks.tables --check    fail where one is stale, write nothing
+    python -m benchmarks.tables --old      name results of older code, and fail where there is one
 
 The pages in `docs` are written by hand and link to these.
 """
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import NOT_SHOWN
-from benchmarks.results import FOLDER, ROOT
+from benchmarks.registry import find_benchmarks
+from benchmarks.results import FOLDER, ROOT, describe_age
 
 PAGES = ROOT / "docs" / "results"
 VERDICTS = {True: "yes", False: "**no**", None: ""}
@@ -23,6 +25,8 @@ VERDICTS = {True: "yes", False: "**no**", None: ""}
 
 def main(arguments: Sequence[str], results: Path = FOLDER, pages: Path = PAGES) -> int:
     """Write or check the pages; return the exit status."""
+    if "--old" in arguments:
+        return print_old(results)
     wanted = {
         pages / f"{path.stem}.md": render_result(json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(results.glob("*.json"))
@@ -40,6 +44,21 @@ def main(arguments: Sequence[str], results: Path = FOLDER, pages: Path = PAGES) 
         else:
             path.unlink()
     return 0
+
+
+def print_old(results: Path) -> int:
+    """Print which results are of older code than this; return the exit status."""
+    folders = {name: each.folder for name, each in find_benchmarks().items()}
+    status = 0
+    for path in sorted(results.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        # A benchmark may keep one of each seed or form: chaos-1, live-night.
+        name = max((each for each in folders if path.stem.startswith(each)), key=len, default="")
+        age = describe_age(result, folders[name]) if name else "of a benchmark that is gone"
+        if age:
+            print(f"{path.name}: {age}", file=sys.stderr)
+            status = 1
+    return status
 
 
 def render_result(result: Mapping[str, Any]) -> str:
