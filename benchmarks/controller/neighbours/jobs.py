@@ -86,9 +86,9 @@ class Neighbours(world.Jobs):
         return web.Response(body=body, content_type="application/json")
 
     async def query(self, request: web.Request) -> web.Response:
-        """Answer as a Prometheus server that scrapes every five seconds."""
+        """Answer as a Prometheus server that scrapes every second."""
         text, end = request.query["query"], float(request.query["time"])
-        times = range(math.ceil(end - int(text.rpartition("[")[2][:-3]) / 1000), int(end) + 1, 5)
+        times = range(math.ceil(end - int(text.rpartition("[")[2][:-3]) / 1000), int(end) + 1)
         result: list[dict[str, Any]] = [
             {
                 "metric": {**labels, "__name__": name, names.APP_LABEL: app_of(number)},
