@@ -21,12 +21,12 @@ from benchmarks.flink.steered_job import SteeredJob
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.pods.nodes import NodeNotices
 from weir_operator.runtime.pods.pods import FlinkPods, Owner
 from weir_operator.runtime.pods.runtime import KubernetesRuntime
-from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import StreamApp
@@ -48,7 +48,7 @@ shared with others who have filled one."""
 class Wanted:
     """The job as a benchmark wants it."""
 
-    initial: DeploymentMap
+    initial: Deployments
     rates: Sequence[float]
     """Records/s per slot of 5 s; the last one is held."""
     entry_class: str = TRIPS
@@ -105,7 +105,7 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
 
     runtime: KubernetesRuntime
 
-    def __init__(self, place: Place, app: StreamApp, initial: DeploymentMap) -> None:
+    def __init__(self, place: Place, app: StreamApp, initial: Deployments) -> None:
         super().__init__(place.state / "out", FileStatusStore(place.state / "status.json"))
         self.place = place
         self._app, self._initial = app, initial
@@ -133,7 +133,7 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
         self.lifecycle = self._by_via["Auto"]
         return self
 
-    async def change(self, target: DeploymentMap, *, via: str = "Auto") -> RescaleJournal:
+    async def change(self, target: Deployments, *, via: str = "Auto") -> RescaleJournal:
         """Take the job to `target` by one restart."""
         end = await self._by_via[via].change(target, "a benchmark asks for it")
         if end.step is not Step.DONE:

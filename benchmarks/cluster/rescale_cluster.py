@@ -15,7 +15,8 @@ from benchmarks.cluster.place import open_place
 from benchmarks.figures import Figure, at_least, at_most, no_records
 from benchmarks.flink.ledger import longest_gap, read_arrivals
 from benchmarks.flink.steered_job import figures_of_two_more
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
+from weir_operator.runtime.protocol import Deployments
 
 ABOUT = "output gap of a rescale on the Kubernetes cluster that KUBECONFIG names"
 DURATION = "9 min"
@@ -86,7 +87,7 @@ async def _run() -> list[Figure]:
     ]
 
 
-async def _move(job: ClusterJob, moved: DeploymentMap, *, times: int) -> list[RescaleJournal]:
+async def _move(job: ClusterJob, moved: Deployments, *, times: int) -> list[RescaleJournal]:
     """Go to `moved` and back, `times` changes in all."""
     ends = []
     for turn in range(times):

@@ -22,7 +22,7 @@ from benchmarks.cluster.cluster_job import HEAVY, ClusterJob, Wanted
 from benchmarks.cluster.place import open_place
 from benchmarks.figures import Figure, at_most, no_records
 from benchmarks.flink.ledger import Arrival, longest_gap, read_arrivals
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 
 ABOUT = "sizes in place on the Kubernetes cluster that KUBECONFIG names"
 DURATION = "5 min"
@@ -46,7 +46,7 @@ WARM_UP = 15.0
 SERVICE = "flink_taskmanager_job_task_operator_weir_service_"
 
 QUARTER, HALF, WHOLE = "any/250m", "any/500m", "any/1"
-FIXED: DeploymentMap = {name: {QUARTER: 1} for name in ("source", "aggregate", "sink")}
+FIXED: Deployments = {name: {QUARTER: 1} for name in ("source", "aggregate", "sink")}
 JOB = Wanted(
     entry_class=HEAVY,
     initial={**FIXED, "match": {HALF: 1}},
@@ -151,7 +151,7 @@ async def _attempts(job: ClusterJob) -> int:
     return containers + len(list(job.out.glob("raw-*.csv")))  # one file per attempt of the sink
 
 
-def _sized(node_type: str) -> DeploymentMap:
+def _sized(node_type: str) -> Deployments:
     return {**FIXED, "match": {node_type: 1}}
 
 

@@ -23,7 +23,12 @@ from benchmarks.figures import Figure, at_most
 from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.decision_records import DecisionRecord, RecordStore
+from weir_operator.loop.decision_records import (
+    DecisionRecord,
+    JobTick,
+    LearningOutcome,
+    RecordStore,
+)
 from weir_operator.loop.managers import SeparateManagers
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.proposals import Proposal
@@ -196,7 +201,7 @@ class _Application:
         )
 
     def _write(self, turn: int, now: float) -> None:
-        self.records.write(
+        decisions = tuple(
             DecisionRecord(
                 id=f"{turn}-{name}",
                 time=now,
@@ -208,6 +213,21 @@ class _Application:
                 change=None,
             )
             for name, proposal in self.proposals.items()
+        )
+        self.records.write(
+            [
+                JobTick(
+                    time=now,
+                    seconds=60.0,
+                    violated=False,
+                    operators=self.flow.operators,
+                    edges=self.flow.edges,
+                    splits={},
+                    lesson=LearningOutcome.NOTHING,
+                    fixed={},
+                    decisions=decisions,
+                )
+            ]
         )
 
     def _save(self, turn: int) -> None:

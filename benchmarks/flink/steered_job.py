@@ -24,10 +24,10 @@ from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore
-from weir_operator.runtime.protocol import Runtime
+from weir_operator.runtime.protocol import Deployments, Runtime
 from weir_policies.policy import OperatorModel
 
 Where = TypeVar("Where", bound=Runtime)
@@ -81,7 +81,7 @@ class SteeredJob(Generic[Where]):
         *,
         spec: JobSpec,
         settings: RescaleSettings,
-        initial: DeploymentMap,
+        initial: Deployments,
         models: Mapping[str, OperatorModel] | None = None,
         directives: Callable[[], Directives] = Directives,
     ) -> Lifecycle:

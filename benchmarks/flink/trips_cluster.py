@@ -19,11 +19,12 @@ from benchmarks.flink.steered_job import SteeredJob
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import REPOSITORY, find_java, flink_home
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore, StatusStore
 from weir_operator.runtime.places import memory_needs_of
 from weir_operator.runtime.processes.runtime import LocalRuntime
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import parse_manifest
@@ -34,7 +35,7 @@ BUILD = REPOSITORY / "build" / "benchmarks"
 FIXED = {"source": {"small/500m": 1}, "sink": {"small/500m": 1}}
 
 
-def deployments(match: dict[str, int], aggregate: dict[str, int]) -> DeploymentMap:
+def deployments(match: dict[str, int], aggregate: dict[str, int]) -> Deployments:
     """Return the deployments of all four operators; source and sink are fixed."""
     return {**FIXED, "match": match, "aggregate": aggregate}
 
@@ -46,7 +47,7 @@ class Trips:
     name: str
     rates: Sequence[float]
     """Records/s per slot of 5 s; the last one is held."""
-    initial: DeploymentMap
+    initial: Deployments
     arguments: tuple[str, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     """Flink's configuration beside Weir's and the example's own."""
@@ -176,6 +177,6 @@ class TripsCluster(SteeredJob[LocalRuntime]):
         """Leave everything running when the context ends."""
         self._detached = True
 
-    async def change(self, target: DeploymentMap) -> RescaleJournal:
+    async def change(self, target: Deployments) -> RescaleJournal:
         """Take the job to `target`."""
         return await self.lifecycle.change(target, "a benchmark asks for it")

@@ -18,10 +18,11 @@ from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import read_plan
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.processes.runtime import LocalRuntime
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.settings import LocalSettings
 from weir_operator.streamapp.operators import WHOLE_JOB
 
@@ -139,5 +140,5 @@ class UnmodifiedJob(SteeredJob[LocalRuntime]):
         )
 
 
-def deployments(sizes: Mapping[str, int]) -> DeploymentMap:
+def deployments(sizes: Mapping[str, int]) -> Deployments:
     return {name: {NODE_TYPE: size} for name, size in sizes.items()}

@@ -27,7 +27,7 @@ APP = a_stream_app(
 START = 1_777_914_300.0
 
 
-def a_tick(time):
+def a_tick(time, *decisions, sample=None):
     return JobTick(
         time=time,
         seconds=60.0,
@@ -37,6 +37,8 @@ def a_tick(time):
         splits={},
         lesson=LearningOutcome.NOTHING,
         fixed={},
+        sample=sample,
+        decisions=decisions,
     )
 
 
@@ -62,5 +64,5 @@ def write_records(folder, count):
     store.write([LoopStart(time=START, app=app, policy="hold")])
     for number in range(count):
         time = START + 60.0 * (number + 1)
-        store.write([a_record(time), a_tick(time)])
+        store.write([a_tick(time, a_record(time))])
     store.close()

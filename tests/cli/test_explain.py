@@ -2,10 +2,12 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.cli.recorded import a_tick
 from tests.operator.tuning.fakes import a_prediction
 from weir_cli import main
 from weir_operator.loop.decision_records import DecisionRecord, RecordStore
@@ -82,9 +84,11 @@ def state(tmp_path):
         old_job="a" * 32,
         change_id="c1",
     ).at(Step.DONE, time.time() - 58)
-    store.write([a_record("first", ago=60, change="c1"), change])
-    store.write([a_record("second", ago=30, response_time=0.05)])
-    store.write([a_record("other", ago=30, operator="aggregate")])
+    first = a_record("first", ago=60, change="c1")
+    store.write([a_tick(first.time, first), change])
+    second = a_record("second", ago=30, response_time=0.05)
+    other = a_record("other", ago=30, operator="aggregate")
+    store.write([a_tick(second.time, second, replace(other, time=second.time))])
     store.close()
     return tmp_path
 

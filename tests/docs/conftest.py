@@ -17,14 +17,14 @@ import pytest
 
 from tests.api.assets import MissingProgramError, find_or_build_assets
 from tests.api.control_plane import running_control_plane
-from tests.cli.recorded import write_records
+from tests.cli.recorded import a_tick, write_records
 from tests.docs.blocks import ROOT
 from tests.docs.history_server import serving_history
 from tests.docs.kubectl import find_or_build_kubectl
 from tests.helm.program import find_or_build_helm
 from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
 from weir_operator.flink.jars import JARS, build_example, build_jar
-from weir_operator.loop.decision_records import DecisionRecord, RecordStore
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, RecordStore
 from weir_operator.tuning.fitting import find_fitted
 from weir_pipelines.store import Partition
 from weir_policies.model.node_types import Deployment
@@ -132,7 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_example("routes")
     for state in ("build/demo/state/default.trips", "var/lib/weir/streams.trips"):
         write_records(folder / state, 10)
-        RecordStore(folder / state / "records.sqlite").write([_a_record()])
+        RecordStore(folder / state / "records.sqlite").write([_a_tick()])
         fitted = find_fitted(folder / state)
         fitted.parent.mkdir()
         shutil.copy(folder / "examples/experiments/dataflow.yaml", fitted)
@@ -158,9 +158,9 @@ def _copy_examples(folder: Path) -> None:
             copy.symlink_to(source)
 
 
-def _a_record() -> DecisionRecord:
+def _a_tick() -> JobTick:
     expected = Expectation(response_time=0.02, utilisation=0.6, cost_per_hour=0.12)
-    return DecisionRecord(
+    record = DecisionRecord(
         id="first",
         time=1_777_914_300.0,
         operator="match",
@@ -170,6 +170,7 @@ def _a_record() -> DecisionRecord:
         verdict="Granted: it is the first",
         change=None,
     )
+    return a_tick(record.time, record)
 
 
 def _link_stand_ins(programs: Path) -> None:

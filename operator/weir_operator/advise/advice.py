@@ -20,7 +20,7 @@ from weir_operator.loop import cost
 from weir_operator.loop.guards import guards_while_draining, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tick import Tick
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.quantities import Cpu
@@ -94,7 +94,7 @@ def memory_of_pods(places: Sequence[PodPlace]) -> float:
     return sum(place.memory for place in places)
 
 
-def pods_under_weir(app: StreamApp, deployments: DeploymentMap) -> tuple[PodPlace, ...]:
+def pods_under_weir(app: StreamApp, deployments: Deployments) -> tuple[PodPlace, ...]:
     """Return the pods that Weir would run the job in: a TaskManager for each replica."""
     job_manager = app.spec.flink.job_manager
     pods = [

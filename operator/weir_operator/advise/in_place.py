@@ -38,8 +38,9 @@ from weir_operator.fence import Guard
 from weir_operator.flink.answers import JobDetails
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.rollback import WithdrawnError
+from weir_operator.runtime.protocol import Deployments
 
 FLOW_PERIOD = 15.0
 """Seconds for which a job is watched before it is scaled, until a record passes: a Flink that is
@@ -116,7 +117,7 @@ class InPlace:
             self._api, reference.namespace, reference.name
         )
 
-    def vertices(self, deployments: DeploymentMap) -> Vertices:
+    def vertices(self, deployments: Deployments) -> Vertices:
         """Return the parallelism of each vertex in a deployment of the operators.
 
         Raises:

@@ -22,8 +22,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, JobDetails, Subtask
 from weir_operator.flink.topology import Topology, group_vertices
 from weir_operator.naming import plain_name
-from weir_operator.rescale.journal import DeploymentMap
-from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.streamapp.managers import Policy
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.operators import Operator
@@ -76,7 +75,7 @@ class ExternalJob:
     """Vertices that nothing flows into."""
 
     @property
-    def deployments(self) -> DeploymentMap:
+    def deployments(self) -> Deployments:
         """Replicas per operator and node type."""
         counted: dict[str, Counter[str]] = {name: Counter() for name in self.topology.operators}
         for replica in self.replicas:

@@ -30,7 +30,6 @@ from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.files import read_bytes_if_present, write_atomically
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
 from weir_policies.errors import StateError
-from weir_simulator.fitting.samples import IntervalSample
 
 log = structlog.get_logger()
 
@@ -299,17 +298,12 @@ class AppState:
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
 
-    def note_interval(self, sample: IntervalSample | None) -> None:
-        """Store what was measured, for fitting a model; `None` is nothing."""
-        if sample is not None:
-            self._records.write([sample])
-
     def last_tick(self, now: float) -> float:
         """Return the Unix time of the last tick up to `now`, of these loops or earlier ones."""
         return self._records.last_tick(until=now)
 
-    def note_tick(self, tick: JobTick) -> None:
-        """Store what the decisions of a tick have in common."""
+    def record(self, tick: JobTick) -> None:
+        """Store a tick."""
         self._records.write([tick])
 
     async def shorten_log(self) -> None:
@@ -321,11 +315,11 @@ class AppState:
         kept = self._store.load().restart_tokens
         return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
 
-    def keep(
+    def decisions(
         self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
-    ) -> None:
-        """Keep what a tick decided."""
-        self._records.write(
+    ) -> tuple[DecisionRecord, ...]:
+        """Return what a tick decided, as it is stored."""
+        return tuple(
             DecisionRecord(
                 id=f"{tick}-{name}",
                 time=now,

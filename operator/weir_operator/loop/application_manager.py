@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weir_operator.loop.budgets import BudgetSharing, Shares
-from weir_operator.loop.gather import Snapshot
+from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Move, Proposal, Ruling
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import AppStatus, FailedDeployment
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import (
     OperatorState,
     Request,
@@ -89,7 +89,7 @@ class ApplicationManager:
         proposals: Mapping[str, Proposal],
         *,
         dataflow: Dataflow,
-        current: DeploymentMap,
+        current: Deployments,
         failed: tuple[FailedDeployment, ...],
         tokens: RestartTokens,
         now: float,
@@ -156,7 +156,7 @@ class ApplicationManager:
             self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return ruling if move is None else self._rule_move(move, stays, ruling, now)
 
-    def _find_room(self, current: DeploymentMap) -> dict[str, int]:
+    def _find_room(self, current: Deployments) -> dict[str, int]:
         """Return how many replicas may be added, by pool that has a limit."""
         room = dict(self.pool_limits)
         for counts in current.values():
@@ -242,7 +242,7 @@ class ApplicationManager:
         wishes: Mapping[str, Proposal],
         seen: Mapping[str, Observation],
         dataflow: Dataflow,
-        current: DeploymentMap,
+        current: Deployments,
         tokens: RestartTokens,
         now: float,
     ) -> Verdicts:
@@ -289,7 +289,7 @@ def describe_failed(known: FailedDeployment, now: float) -> str:
 def _deny_again(
     ruling: Ruling,
     known: FailedDeployment,
-    current: DeploymentMap,
+    current: Deployments,
     tokens: RestartTokens,
     now: float,
 ) -> Ruling:

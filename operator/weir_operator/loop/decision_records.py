@@ -1,8 +1,10 @@
-"""Decision records: measurements, candidates, expectations and results of each decision.
+"""What is stored of a tick: what was measured, what was decided on it, and why.
 
 A SQLite file in a directory that survives the controller; `weir explain`, fits and tests read it.
-Each row is JSON as Python and SQLite's own shell read it, with NaN and infinity. A tick's decisions
-are written in one transaction, before anything is done. What is too old is deleted.
+A tick is one row, written before anything is done. Its parts (the job, the interval as it is fitted
+to, the decisions) are JSON as Python and SQLite's own shell read it, with NaN and infinity, each in
+a column of its own, because readers want one of them and decisions are large. What is too old is
+deleted, decisions first.
 
 A job must be scaled even if its records cannot be kept (`TolerantRecords`): a damaged file is moved
 aside and a new one started; while the file cannot be written, because the disk is full or somebody
@@ -37,15 +39,15 @@ RECORDS = "records.sqlite"
 """The file, in the folder of each StreamApp's state."""
 ASIDE = ".damaged"
 """Ends the name of a file that was put aside; the next one takes its place."""
-VERSION = 1
+VERSION = 2
 """Of what the file holds."""
 
 INTERVALS_KEPT = 8 * 86_400.0
 """Seconds for which measured intervals and changes are kept: what a job is fitted to, a week and a
 little."""
 DECISIONS_KEPT = 3 * 86_400.0
-"""Seconds for which decisions are kept, and what those of a tick have in common. A decision takes 3
-to 4 kB: 15 MB for an operator that decides every minute."""
+"""Seconds for which a tick keeps more than its interval. A decision takes 3 to 4 kB: 15 MB for an
+operator that decides every minute."""
 MOST_INTERVALS = 12_000
 """Intervals that are read at once, and of which anything is kept, however short they are: those of
 8 days of minutes, of 17 hours of 5 seconds."""
@@ -59,7 +61,7 @@ MOST_BYTES = 512 * 2**20
 that decide every second would take ten times that."""
 
 FEWEST_TICKS = 10
-"""With so few ticks left in a file that is still too large, intervals are cut, too."""
+"""With so few decided ticks left in a file that is still too large, intervals are cut, too."""
 
 CACHE_KIB = 64
 """KiB of a file's pages in memory: they are written once and hardly read, and every StreamApp has
@@ -119,7 +121,7 @@ class LearningOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobTick:
-    """The job as a whole at one tick: what its decisions depend on beside their observations."""
+    """One tick of a job: what was measured and decided, and what decisions depend on beside it."""
 
     time: float
     """Unix seconds; that of the decisions."""
@@ -136,6 +138,12 @@ class JobTick:
     lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
+    sample: IntervalSample | None = None
+    """The interval as the job is fitted to it; `None` where its metrics were missing or bad, and
+    where `ticks` read it: `intervals` reads this part."""
+    decisions: tuple[DecisionRecord, ...] = ()
+    """Of the operators that may change; empty where nothing was decided, and where `ticks` read it:
+    `decisions` reads this part."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,39 +158,30 @@ class LoopStart:
     """Name of the operators' policy."""
 
 
-Record = DecisionRecord | RescaleJournal | IntervalSample | JobTick | LoopStart
+Record = JobTick | RescaleJournal | LoopStart
 """What is written, a row each."""
-_R = TypeVar("_R", bound=Record)
+_T = TypeVar("_T")
 _Found = TypeVar("_Found")
-
 
 # Pydantic can be told to write NaN and infinity in a union of types, but not in a class.
 _NOT_FINITE = ConfigDict(ser_json_inf_nan="constants")
+_TICK = TypeAdapter(JobTick | None, config=_NOT_FINITE)
+_SAMPLE = TypeAdapter(IntervalSample | None, config=_NOT_FINITE)
+_DECISIONS = TypeAdapter(tuple[DecisionRecord, ...] | None, config=_NOT_FINITE)
+_CHANGE = TypeAdapter(RescaleJournal | None, config=_NOT_FINITE)
+_START = TypeAdapter(LoopStart | None, config=_NOT_FINITE)
 
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Where records of one kind are."""
-
-    name: str
-    kept: float | None
-    """Seconds; `None` as long as anything that follows."""
-    adapter: TypeAdapter[Any]
-
-
-_TABLES: dict[type[Any], _Table] = {
-    DecisionRecord: _Table(
-        "decisions", DECISIONS_KEPT, TypeAdapter(DecisionRecord | None, config=_NOT_FINITE)
-    ),
-    RescaleJournal: _Table(
-        "changes", INTERVALS_KEPT, TypeAdapter(RescaleJournal | None, config=_NOT_FINITE)
-    ),
-    IntervalSample: _Table(
-        "intervals", INTERVALS_KEPT, TypeAdapter(IntervalSample | None, config=_NOT_FINITE)
-    ),
-    JobTick: _Table("ticks", DECISIONS_KEPT, TypeAdapter(JobTick | None, config=_NOT_FINITE)),
-    LoopStart: _Table("starts", None, TypeAdapter(LoopStart | None, config=_NOT_FINITE)),
-}
+_TABLES = """
+CREATE TABLE ticks (
+    time REAL PRIMARY KEY, operators TEXT, record TEXT, sample TEXT, decisions TEXT
+);
+CREATE INDEX recorded ON ticks (time) WHERE record IS NOT NULL;
+CREATE INDEX sampled ON ticks (time) WHERE sample IS NOT NULL;
+CREATE TABLE changes (id TEXT PRIMARY KEY, time REAL NOT NULL, record TEXT NOT NULL);
+CREATE INDEX changes_by_time ON changes (time);
+CREATE TABLE starts (time REAL PRIMARY KEY, record TEXT NOT NULL);
+"""
+"""`operators` are the names of those with a decision, a space before and after each."""
 
 
 class RecordStore:
@@ -228,7 +227,12 @@ class RecordStore:
                 f"Expected decision records in {self._path}, got another file; name the folder of "
                 "Weir's state with --state"
             )
-        if version not in (0, VERSION):
+        if 0 < version < VERSION:
+            raise DamagedRecordsError(
+                f"Expected records of version {VERSION} in {self._path}, got {version}, which an "
+                "earlier version of Weir wrote; move the file away"
+            )
+        if version > VERSION:
             raise PermanentError(
                 f"Expected records of version {VERSION} in {self._path}, got {version}: use the "
                 "version of Weir that wrote them, or move the file away"
@@ -244,14 +248,8 @@ class RecordStore:
         self._connection.execute("PRAGMA journal_size_limit = 0")
         self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if is_new:
-            tables = "".join(
-                f"CREATE TABLE {each.name} (id PRIMARY KEY, time REAL NOT NULL,"
-                " operator TEXT NOT NULL, record TEXT NOT NULL);"
-                f"CREATE INDEX {each.name}_by_time ON {each.name} (time, operator);"
-                for each in _TABLES.values()
-            )
             self._connection.executescript(
-                f"BEGIN; {tables} PRAGMA user_version = {VERSION}; COMMIT"
+                f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT"
             )
 
     def write(self, records: Iterable[Record]) -> None:
@@ -259,15 +257,12 @@ class RecordStore:
 
         With a tick, what is too old by then is deleted.
         """
-        given = [(each, _TABLES[type(each)]) for each in records]
-        rows = [(table, _row_of(each, table)) for each, table in given]
+        rows = [(each, _row_of(each)) for each in records]
         with _wrapping_errors(self._path):
             with self._connection:
-                for table, row in rows:
-                    self._cursor.execute(
-                        f"INSERT OR REPLACE INTO {table.name} VALUES (?,?,?,?)", row
-                    )
-                for each, _ in given:
+                for each, (table, row) in rows:
+                    values = ",".join("?" * len(row))
+                    self._cursor.execute(f"INSERT OR REPLACE INTO {table} VALUES ({values})", row)
                     if isinstance(each, JobTick):
                         self._prune(each.time)
             self._cursor.execute("PRAGMA shrink_memory")  # not used until the next tick
@@ -278,31 +273,39 @@ class RecordStore:
             "SELECT ifnull((SELECT time FROM ticks ORDER BY time DESC LIMIT 1 OFFSET ?), -9e18)",
             (MOST_INTERVALS - 1,),
         ).fetchone()
-        # Decisions fill a file, so they and their ticks are cut first; intervals and changes follow
-        # once hardly any tick is left.
-        cut = {DECISIONS_KEPT: longest_ago, INTERVALS_KEPT: longest_ago}
+        # Decisions fill a file, so they are cut first; intervals and changes follow once hardly any
+        # are left.
+        oldest, oldest_recorded = (
+            max(longest_ago, now - kept) for kept in (INTERVALS_KEPT, DECISIONS_KEPT)
+        )
         if self._used > MOST_BYTES:
-            cut[DECISIONS_KEPT] = max(longest_ago, self._third_oldest("ticks", now))
-            [ticks] = self._cursor.execute("SELECT count(*) FROM ticks").fetchone()
-            if ticks <= FEWEST_TICKS:
-                cut[INTERVALS_KEPT] = max(longest_ago, self._third_oldest("intervals", now))
-        for table in _TABLES.values():
-            if table.kept is not None:
-                oldest_kept = max(now - table.kept, cut[table.kept])
-                self._cursor.execute(f"DELETE FROM {table.name} WHERE time < ?", (oldest_kept,))
-        # The ticks that are left need the start that they follow.
+            oldest_recorded = max(oldest_recorded, self._third_oldest("record", now))
+            [recorded] = self._cursor.execute(
+                "SELECT count(*) FROM ticks WHERE record IS NOT NULL"
+            ).fetchone()
+            if recorded <= FEWEST_TICKS:
+                oldest = max(oldest, self._third_oldest("sample", now))
+        for table in ("ticks", "changes"):
+            self._cursor.execute(f"DELETE FROM {table} WHERE time < ?", (oldest,))
         self._cursor.execute(
-            "DELETE FROM starts WHERE time <"
-            " (SELECT max(time) FROM starts WHERE time <= (SELECT min(time) FROM ticks))"
+            "UPDATE ticks SET operators = NULL, record = NULL, decisions = NULL"
+            " WHERE time < ? AND record IS NOT NULL",
+            (oldest_recorded,),
+        )
+        # The decisions that are left need the start that they follow.
+        self._cursor.execute(
+            "DELETE FROM starts WHERE time < (SELECT max(time) FROM starts WHERE time <="
+            " (SELECT min(time) FROM ticks WHERE record IS NOT NULL))"
         )
 
-    def _third_oldest(self, table: str, now: float) -> float:
-        """Return the Unix time of a table's third row, `now` with fewer.
+    def _third_oldest(self, part: str, now: float) -> float:
+        """Return the Unix time of the third tick that has a part, `now` with fewer.
 
-        If each tick adds one row and deletes the two before this one, the file becomes smaller.
+        If each tick adds one row and cuts the two before this one, the file becomes smaller.
         """
-        third = f"SELECT time FROM {table} ORDER BY time LIMIT 1 OFFSET 2"
-        [found] = self._cursor.execute(third).fetchone() or [now]
+        [found] = self._cursor.execute(
+            f"SELECT time FROM ticks WHERE {part} IS NOT NULL ORDER BY time LIMIT 1 OFFSET 2"
+        ).fetchone() or [now]
         return float(found)
 
     @property
@@ -317,7 +320,7 @@ class RecordStore:
     def forget_intervals(self) -> None:
         """Remove what was measured; decisions and changes stay."""
         with _wrapping_errors(self._path), self._connection:
-            self._cursor.execute("DELETE FROM intervals")
+            self._cursor.execute("UPDATE ticks SET sample = NULL")
 
     def intervals(
         self, *, since: float = 0.0, most: int = MOST_INTERVALS, measured: int = MAX_MEASURED
@@ -329,8 +332,11 @@ class RecordStore:
         could be followed.
         """
         newest_first: list[IntervalSample] = []
-        newest = "WHERE time > ? ORDER BY time DESC LIMIT ?"
-        for sample in self._read(IntervalSample, newest, since, most):
+        newest = (
+            "SELECT sample FROM ticks WHERE sample IS NOT NULL AND time > ?"
+            " ORDER BY time DESC LIMIT ?"
+        )
+        for sample in self._read(_SAMPLE, newest, since, most):
             measured -= sample.measured
             if measured < 0:
                 break
@@ -343,14 +349,16 @@ class RecordStore:
         return -math.inf if found is None else float(found)
 
     def ticks(self, *, since: float = 0.0, until: float = math.inf) -> tuple[JobTick, ...]:
-        """Return the ticks after a Unix time and up to another, oldest first."""
-        return tuple(
-            self._read(JobTick, "WHERE time > ? AND time <= ? ORDER BY time", since, until)
+        """Return the ticks after a Unix time and up to another, oldest first; see `JobTick`."""
+        between = (
+            "SELECT record FROM ticks WHERE record IS NOT NULL AND time > ? AND time <= ?"
+            " ORDER BY time"
         )
+        return tuple(self._read(_TICK, between, since, until))
 
     def starts(self) -> tuple[LoopStart, ...]:
         """Return with what the loops began, oldest first."""
-        return tuple(self._read(LoopStart, "ORDER BY time"))
+        return tuple(self._read(_START, "SELECT record FROM starts ORDER BY time"))
 
     def decisions(
         self, *, until: float = math.inf, operator: str | None = None, limit: int = 1
@@ -359,42 +367,56 @@ class RecordStore:
 
         `limit` counts decisions per operator.
         """
-        known = "SELECT operator FROM decisions GROUP BY operator ORDER BY min(rowid)"
-        names = [operator] if operator is not None else [row[0] for row in self._rows(known)]
-        newest = "WHERE operator = ? AND time <= ? ORDER BY time DESC LIMIT ?"
+        known = (
+            "SELECT operators FROM ticks WHERE decisions IS NOT NULL"
+            " GROUP BY operators ORDER BY min(time)"
+        )
+        names = " ".join(row[0] for row in self._rows(known)).split()
+        newest = (
+            "SELECT decisions FROM ticks WHERE decisions IS NOT NULL AND instr(operators, ?)"
+            " AND time <= ? ORDER BY time DESC LIMIT ?"
+        )
         return tuple(
             each
-            for name in names
-            for each in self._read(DecisionRecord, newest, name, until, limit)
+            for name in ([operator] if operator is not None else dict.fromkeys(names))
+            for decided in self._read(_DECISIONS, newest, f" {name} ", until, limit)
+            for each in decided
+            if each.operator == name
         )
 
     def following(self, record: DecisionRecord) -> DecisionRecord | None:
         """Return the same operator's next decision: what was seen after this one."""
-        later = "WHERE operator = ? AND time > ? ORDER BY time LIMIT 1"
-        return next(self._read(DecisionRecord, later, record.operator, record.time), None)
+        later = (
+            "SELECT decisions FROM ticks WHERE decisions IS NOT NULL AND instr(operators, ?)"
+            " AND time > ? ORDER BY time LIMIT 1"
+        )
+        decided = next(self._read(_DECISIONS, later, f" {record.operator} ", record.time), ())
+        return next((each for each in decided if each.operator == record.operator), None)
 
     def change(self, change_id: str) -> RescaleJournal | None:
         """Return a change by its id."""
-        return next(self._read(RescaleJournal, "WHERE id = ?", change_id), None)
+        return next(self._read(_CHANGE, "SELECT record FROM changes WHERE id = ?", change_id), None)
 
     def changes(self, *, since: float = 0.0) -> tuple[RescaleJournal, ...]:
         """Return the changes decided since a Unix time, oldest first."""
-        return tuple(self._read(RescaleJournal, "WHERE time >= ? ORDER BY time", since))
+        newer = "SELECT record FROM changes WHERE time >= ? ORDER BY time"
+        return tuple(self._read(_CHANGE, newer, since))
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
-    def _read(self, kind: type[_R], condition: str, *values: object) -> Iterator[_R]:
-        table = _TABLES[kind]
-        for [text] in self._rows(f"SELECT record FROM {table.name} {condition}", *values):
+    def _read(self, kind: TypeAdapter[_T | None], query: str, *values: object) -> Iterator[_T]:
+        for [text] in self._rows(query, *values):
             try:
-                yield table.adapter.validate_json(text, by_alias=False, by_name=True)
+                found = kind.validate_json(text, by_alias=False, by_name=True)
             except ValueError as error:
                 raise DamagedRecordsError(
                     f"Expected decision records in {self._path}, got a damaged row; move the file "
                     "away"
                 ) from error
+            if found is not None:
+                yield found
 
     def _rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """Yield rows as they are read: those of a large job would not fit into memory together."""
@@ -402,14 +424,20 @@ class RecordStore:
             yield from self._connection.execute(query, values)
 
 
-def _row_of(record: Record, table: _Table) -> tuple[str | float, float, str, str]:
-    """Return the columns of a record: its id, Unix time, operator if it is of one, and JSON."""
-    text = table.adapter.dump_json(record).decode()
+def _row_of(record: Record) -> tuple[str, tuple[str | float | None, ...]]:
+    """Return the table of a record, and its columns there."""
     if isinstance(record, RescaleJournal):
-        return record.id, record.created, "", text
-    if isinstance(record, DecisionRecord):
-        return record.id, record.time, record.operator, text
-    return record.time, record.time, "", text
+        return "changes", (record.id, record.created, _CHANGE.dump_json(record).decode())
+    if isinstance(record, LoopStart):
+        return "starts", (record.time, _START.dump_json(record).decode())
+    sample, decisions = record.sample, record.decisions
+    return "ticks", (
+        record.time,
+        f" {' '.join(dict.fromkeys(each.operator for each in decisions))} " if decisions else None,
+        _TICK.dump_json(record, exclude={"sample", "decisions"}).decode(),
+        None if sample is None else _SAMPLE.dump_json(sample).decode(),
+        _DECISIONS.dump_json(decisions).decode() if decisions else None,
+    )
 
 
 @contextmanager
@@ -515,8 +543,8 @@ class TolerantRecords:
                 found = work(self._open())
                 self._report(
                     "RecordsDamaged",
-                    "The decision records were damaged, so Weir started new ones; the old "
-                    f"file is {self._path.name + ASIDE}",
+                    "The decision records were damaged, or of an earlier version of Weir, so Weir "
+                    f"started new ones; the old file is {self._path.name + ASIDE}",
                 )
         except Exception as error:  # not even a defect in keeping records is a reason not to scale
             log.warning("decision records not kept", exc_info=True)

@@ -29,8 +29,9 @@ from weir_operator.loop.verify import (
     judge_change,
 )
 from weir_operator.metrics.values import AppMeasurement
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, Step
+from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.status import StatusStore, add_failed
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import ChangeKind
@@ -189,7 +190,7 @@ class ChangeExecutor:
         )
         await self._store.save(status.model_copy(update={"failed": failed}))
 
-    async def _afford(self, action: Action, resized: DeploymentMap) -> bool:
+    async def _afford(self, action: Action, resized: Deployments) -> bool:
         """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
         now, status = self._clock.now(), self._store.load()
         tokens = self._buy(action.ruling.tokens, now)
@@ -237,7 +238,7 @@ def expect_response(
     return flow.response_time(times)
 
 
-def _only_resizes(action: Action, current: DeploymentMap) -> DeploymentMap:
+def _only_resizes(action: Action, current: Deployments) -> Deployments:
     """Return the deployments with those grants that need no restart."""
     return {
         name: action.ruling.target[name]

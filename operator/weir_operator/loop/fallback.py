@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.guards import Guard, refuse_move
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.models import Mode
 from weir_policies.model.node_types import Deployment
@@ -55,7 +55,7 @@ class MetricsOutage:
 class Answer:
     """What is done about an outage of the metrics."""
 
-    target: DeploymentMap
+    target: Deployments
     """Where to go; what runs, where nothing is to be done."""
     reason: str
     """One sentence."""
@@ -65,7 +65,7 @@ class Answer:
 
 def answer_outage(
     directives: Directives,
-    current: DeploymentMap,
+    current: Deployments,
     models: Mapping[str, OperatorModel],
     *,
     pool_limits: Mapping[str, int],
@@ -86,10 +86,10 @@ def answer_outage(
 
 def find_fallback(
     fallback: Fallback,
-    current: DeploymentMap,
+    current: Deployments,
     models: Mapping[str, OperatorModel],
     pool_limits: Mapping[str, int],
-) -> DeploymentMap:
+) -> Deployments:
     """Return the deployments to go to."""
     if fallback.deployment is FallbackDeployment.HOLD:
         return current
@@ -98,13 +98,13 @@ def find_fallback(
             name: {node_type: count for node_type, count in counts.items() if count}
             for name, counts in (fallback.named or {}).items()
         }
-        return current | {name: named[name] for name in named if name in models}
-    return current | _find_largest(current, models, pool_limits)
+        return {**current, **{name: named[name] for name in named if name in models}}
+    return {**current, **_find_largest(current, models, pool_limits)}
 
 
 def _find_largest(
-    current: DeploymentMap, models: Mapping[str, OperatorModel], pool_limits: Mapping[str, int]
-) -> DeploymentMap:
+    current: Deployments, models: Mapping[str, OperatorModel], pool_limits: Mapping[str, int]
+) -> Deployments:
     """Return the most that each operator may have, taking turns where they share a pool's room.
 
     Replicas stay in their pool, at its largest size: what leaves a pool frees its place only after

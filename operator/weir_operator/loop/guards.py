@@ -12,7 +12,7 @@ change the speed (to save money) has neither direction, and every guard forbids 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -23,7 +23,7 @@ from croniter.croniter import CroniterBadDateError
 
 from weir_operator.loop.directives import Directives, Pause
 from weir_operator.metrics.values import AppMeasurement
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Allowed, Window
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.dataflow import Dataflow
@@ -67,39 +67,40 @@ class Guard:
     """A clause for people, without a full stop."""
 
 
-def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
-    """Return what forbids scaling at a Unix time."""
-    guards = [
-        Guard(
-            cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=_format_pause(pause)
-        )
-        for pause in directives.pauses
-        if pause.until is None or now < pause.until
-    ]
+def find_pauses(directives: Directives, now: float) -> Iterator[Guard]:
+    """Yield the annotations that pause scaling."""
+    for pause in directives.pauses:
+        if pause.until is None or now < pause.until:
+            reason = _format_pause(pause)
+            yield Guard(cause=Cause.PAUSE, name=pause.source, allows=pause.allows, reason=reason)
+
+
+def find_blocked_periods(directives: Directives, now: float) -> Iterator[Guard]:
+    """Yield the blocked periods that are open."""
     for window in directives.windows:
         end = find_end(window, now)
         if end is not None:
-            guards.append(
-                Guard(
-                    cause=Cause.WINDOW,
-                    name=window.name,
-                    allows=window.allow,
-                    reason=(
-                        f"the blocked period {window.name!r} lasts until {_format_time(end)} and "
-                        f"allows {_format_allowed(window.allow)}"
-                    ),
-                )
+            reason = (
+                f"the blocked period {window.name!r} lasts until {_format_time(end)} and "
+                f"allows {_format_allowed(window.allow)}"
             )
+            yield Guard(cause=Cause.WINDOW, name=window.name, allows=window.allow, reason=reason)
+
+
+def find_other_scaler(directives: Directives, now: float) -> Iterator[Guard]:
+    """Yield that somebody else scales the job."""
     if directives.refused:
-        guards.append(
-            Guard(
-                cause=Cause.REFUSED,
-                name="refused",
-                allows=Allowed.NOTHING,
-                reason=directives.refused,
-            )
-        )
-    return tuple(guards)
+        reason = directives.refused
+        yield Guard(cause=Cause.REFUSED, name="refused", allows=Allowed.NOTHING, reason=reason)
+
+
+GUARDS = (find_pauses, find_blocked_periods, find_other_scaler)
+"""All that the manifest and its surroundings forbid, in the order in which it is reported."""
+
+
+def guards_at(directives: Directives, now: float) -> tuple[Guard, ...]:
+    """Return what forbids scaling at a Unix time."""
+    return tuple(guard for find in GUARDS for guard in find(directives, now))
 
 
 def guards_while_draining(app: AppMeasurement, flow: Dataflow) -> tuple[Guard, ...]:
@@ -153,20 +154,52 @@ def refuse_change(direction: ScalingDirection, guards: Sequence[Guard]) -> str |
     return None
 
 
-def refuse_target(
-    observation: Observation, target: Deployment, guards: Sequence[Guard]
-) -> str | None:
+def refuse_direction(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
+    """Return which guard denies an operator's change; `None` where none does."""
+    return refuse_change(direction_of(seen.deployment, target, seen.model.node_types), guards)
+
+
+def refuse_overload(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
+    """Return why the measured work does not fit into a slower target; `None` where it does."""
+    model = seen.model
+    if direction_of(seen.deployment, target, model.node_types) is not ScalingDirection.IN:
+        return None
+    speeds = [
+        node_type.speedup
+        for node_type, count in zip(model.node_types, seen.deployment, strict=True)
+        for _ in range(count)
+    ]
+    # What was not measured counts as no work: the rest alone may be too much.
+    work = sum(
+        min(busy, 1.0) * speed
+        for busy, speed in zip(seen.utilisation, speeds, strict=False)
+        if not math.isnan(busy)
+    )
+    # Seconds of work a second, shared as the records are: at unit service time they are its rate.
+    unit = replace(model, service_mean=1.0)
+    needed = float(predict_utilisation(unit, np.array([target.counts]), work)[0])
+    if needed <= 1:
+        return None
+    return (
+        f"Denied: at the measured utilisation of {format_share(work / sum(speeds))}, "
+        f"the target would be {format_share(needed)} busy, regardless of the "
+        "prediction"
+    )
+
+
+REFUSALS = (refuse_direction, refuse_overload)
+"""All that may deny what an operator wants; the first that does gives the reason."""
+
+
+def refuse_target(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
     """Return why an operator may not go to a target, one sentence; `None` where it may."""
-    direction = direction_of(observation.deployment, target, observation.model.node_types)
-    refusal = refuse_change(direction, guards)
-    if refusal is not None or direction is not ScalingDirection.IN:
-        return refusal
-    return _refuse_overload(observation, target)
+    found = (refuse(seen, target, guards) for refuse in REFUSALS)
+    return next((refusal for refusal in found if refusal is not None), None)
 
 
 def refuse_move(
-    current: DeploymentMap,
-    target: DeploymentMap,
+    current: Deployments,
+    target: Deployments,
     models: Mapping[str, OperatorModel],
     guards: Sequence[Guard],
     observations: Mapping[str, Observation] | None = None,
@@ -186,32 +219,6 @@ def refuse_move(
         if refusal is not None:
             return refusal
     return None
-
-
-def _refuse_overload(observation: Observation, target: Deployment) -> str | None:
-    """Return why the measured work does not fit into the target; `None` where it does."""
-    model = observation.model
-    speeds = [
-        node_type.speedup
-        for node_type, count in zip(model.node_types, observation.deployment, strict=True)
-        for _ in range(count)
-    ]
-    # What was not measured counts as no work: the rest alone may be too much.
-    work = sum(
-        min(busy, 1.0) * speed
-        for busy, speed in zip(observation.utilisation, speeds, strict=False)
-        if not math.isnan(busy)
-    )
-    # Seconds of work a second, shared as the records are: at unit service time they are its rate.
-    unit = replace(model, service_mean=1.0)
-    needed = float(predict_utilisation(unit, np.array([target.counts]), work)[0])
-    if needed <= 1:
-        return None
-    return (
-        f"Denied: at the measured utilisation of {format_share(work / sum(speeds))}, "
-        f"the target would be {format_share(needed)} busy, regardless of the "
-        "prediction"
-    )
 
 
 def _allows(allowed: Allowed, direction: ScalingDirection) -> bool:

@@ -28,7 +28,7 @@ from weir_operator.loop.failing_job import describe_failures
 from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import Rescaler
-from weir_operator.rescale.journal import DeploymentMap, Kind, RescaleJournal, Step, plan
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress
 from weir_operator.rescale.replicas import (
     deployments_of,
@@ -45,11 +45,9 @@ from weir_operator.rescale.stopping import (
     find_restore_point,
     was_stopped,
 )
-from weir_operator.runtime.processes.processes import release_replicas
-from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.runtime.protocol import Deployments, Replica, Runtime, release_replicas
 from weir_operator.runtime.revision import Revision
 from weir_policies.policy import OperatorModel
-from weir_simulator.reports.wording import counted
 
 Loss = tuple[str, str]
 """Reason and message of an event."""
@@ -59,7 +57,7 @@ class Losses:
     """Compares the processes of a job with those of the previous check."""
 
     def __init__(self) -> None:
-        self._deployments: DeploymentMap | None = None
+        self._deployments: Deployments | None = None
         self._replicas: Mapping[str, Replica] = {}
         self._job_manager = ""
 
@@ -77,7 +75,7 @@ class Losses:
         self,
         replicas: Sequence[Replica],
         job_manager: str,
-        deployments: DeploymentMap,
+        deployments: Deployments,
         *,
         ended: Collection[str] = (),
     ) -> tuple[Loss, ...]:
@@ -146,7 +144,7 @@ class Lifecycle:
         jobs: Jobs,
         rescaler: Rescaler,
         store: StatusStore,
-        initial: DeploymentMap,
+        initial: Deployments,
         initial_savepoint: str | None,
         restore_nonce: int = 0,
         clock: Clock,
@@ -194,7 +192,7 @@ class Lifecycle:
         """That the job fails again and again, and why; empty where it does not."""
         return describe_failures(self._failures, self._clock.now())
 
-    def fits(self, deployments: DeploymentMap) -> bool:
+    def fits(self, deployments: Deployments) -> bool:
         """Whether the manifest has these operators and allows them these deployments."""
         return self._room.fit(deployments) == deployments
 
@@ -226,7 +224,7 @@ class Lifecycle:
 
     async def change(
         self,
-        target: DeploymentMap,
+        target: Deployments,
         reason: str,
         change_id: str | None = None,
         *,
@@ -274,7 +272,7 @@ class Lifecycle:
             return None
         return running.model_copy(update={"vertices": dict(vertices), "graph": None})
 
-    async def resize(self, target: DeploymentMap, change_id: str | None = None) -> str:
+    async def resize(self, target: Deployments, change_id: str | None = None) -> str:
         """Give replicas other sizes in place; return why nodes refused, empty where they did not.
 
         Where they did, nothing was changed.
@@ -530,7 +528,7 @@ class Lifecycle:
             # Flink's failover waits for the slot; the state comes from its newest checkpoint.
             started = await self._runtime.start(lost)
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
-            replaced = counted(len(started), "lost TaskManager")
+            replaced = f"{len(started)} lost TaskManager{'' if len(started) == 1 else 's'}"
             self._report("ReplicaLost", f"Replaced {replaced}: {names}")
         unclaimed = excess_replicas(staying, status.deployments)
         for reason, message in self._losses.find(
@@ -726,9 +724,7 @@ class Lifecycle:
             )
         )
 
-    async def _walk_to_a_place(
-        self, make: Callable[[float, DeploymentMap], RescaleJournal]
-    ) -> None:
+    async def _walk_to_a_place(self, make: Callable[[float, Deployments], RescaleJournal]) -> None:
         """Start a job that is down where it was, or in the next best place that has room."""
         target = await self._room.find_target(self._store.load())
         while True:

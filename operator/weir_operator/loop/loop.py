@@ -28,18 +28,21 @@ from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.application_manager import ApplicationManager, describe_failed
 from weir_operator.loop.budgets import Shares
-from weir_operator.loop.decision_records import JobTick, LearningOutcome
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, LearningOutcome
 from weir_operator.loop.directives import Directives, LoopSettings
+from weir_operator.loop.evaluate import (
+    Snapshot,
+    describe_assumed,
+    note_edges,
+    observe,
+    sample_of,
+    splits_of,
+    summarise,
+)
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
-from weir_operator.loop.gather import (
-    Gatherer,
-    Snapshot,
-    describe_assumed,
-    sample_of,
-    splits_of,
-)
+from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.guards import (
     Guard,
     ScalingDirection,
@@ -59,7 +62,6 @@ from weir_operator.loop.proposals import (
     cut_all,
 )
 from weir_operator.loop.separation import (
-    Separation,
     SharedOperators,
     at_risk,
     costs_less,
@@ -70,9 +72,11 @@ from weir_operator.loop.separation import (
 from weir_operator.loop.shadow import Bill, RealInterval
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode
+from weir_operator.streamapp.operators import Operator
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import Observation, OperatorModel
@@ -191,6 +195,7 @@ class ApplicationController:
         self,
         *,
         settings: LoopSettings,
+        operators: Mapping[str, Operator],
         directives: Callable[[], Directives],
         gatherer: Gatherer,
         lifecycle: Lifecycle,
@@ -207,6 +212,7 @@ class ApplicationController:
         on_trouble: OnTrouble = lambda trouble: None,
     ) -> None:
         self._settings = settings
+        self._operators = operators
         self._directives = directives
         self._gatherer = gatherer
         self._lifecycle = lifecycle
@@ -233,8 +239,8 @@ class ApplicationController:
         self._missed = MissedObjective()
         self._infeasible = ""
         self._reset_nonce = directives().reset_nonce
+        self._noted_run: tuple[str, str] | None = None
         self._last_tick = clock.now(), clock.monotonic()
-        self._outcome = LearningOutcome.NOTHING
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run both loops until `stop` is set or the job has finished.
@@ -267,10 +273,10 @@ class ApplicationController:
             self._notices.report_while("LearnedNotSaved", unsaved)
 
     async def tick(self) -> Tick:
-        """See, decide, and begin what was granted.
+        """Gather, evaluate, decide, arbitrate, record, and begin what was granted.
 
         Raises:
-            TemporaryError: The job could not be seen.
+            TemporaryError: The job could not be measured.
         """
         now, steady = self._clock.now(), self._clock.monotonic()
         (last, last_steady), self._last_tick = self._last_tick, (now, steady)
@@ -288,44 +294,53 @@ class ApplicationController:
             )
         self._managers.fetch_tables()  # while metrics are waited for
         try:
-            snapshot = await self._gatherer.gather(start, now, set_by=start - last)
+            snapshot = await self._gatherer.gather(
+                start,
+                now,
+                set_by=start - last,
+                vertices_over=None
+                if self._shared is None
+                else measured_over(self._settings.interval),
+            )
         except TemporaryError:
-            self._fall_back(False, directives, guards)
+            action = self._fall_back(False, directives, guards)
+            if action is not None:
+                self._managers.skip()
+                self._begin(action)
             raise
-        self._outcome = LearningOutcome.NOTHING
-        tick = await self._decide(snapshot, directives, guards)
+        if snapshot.topology is not None and snapshot.run != self._noted_run:
+            self._noted_run = snapshot.run
+            note_edges(
+                self._managers,
+                self._operators,
+                snapshot.topology,
+                key_groups=self._settings.max_parallelism,
+            )
+        tick, action, decisions = await self._decide(snapshot, directives, guards)
         tick = replace(tick, missed=self._missed.note(tick, self._settings.bound))
         self._notices.report_while("ObjectiveMissed", tick.missed)
+        fallback = self._fall_back(snapshot.healthy, directives, guards)
+        action = action or fallback
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
-        self._memory.note_interval(sample)
+        self._memory.record(
+            _record_of(
+                tick,
+                decisions=decisions,
+                sample=sample,
+                lesson=self._teach(tick, directives, action),
+            )
+        )
         if self._tuning is not None:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
-        self._fall_back(snapshot.healthy, directives, guards)
-        self._memory.note_tick(self._describe(snapshot, tick))
+        if action is not None:
+            self._begin(action)
+        if not tick.held:
+            unsaved = await self._memory.save_if_due(now)
+            self._notices.report_while("LearnedNotSaved", unsaved)
         self._on_tick(tick)
         await self._memory.shorten_log()
         return tick
-
-    def _describe(self, snapshot: Snapshot, tick: Tick) -> JobTick:
-        """Return what the decisions of a tick have in common."""
-        flow = snapshot.dataflow
-        return JobTick(
-            time=snapshot.now,
-            seconds=snapshot.now - snapshot.start,
-            violated=tick.violated,
-            operators=() if flow is None else flow.operators,
-            edges=() if flow is None else flow.edges,
-            splits={
-                name: splits
-                for name, splits in splits_of(snapshot.app).items()
-                if not math.isnan(splits)
-            },
-            lesson=self._outcome,
-            fixed={
-                name: seen for name, seen in tick.observations.items() if name not in tick.proposals
-            },
-        )
 
     # -- the two loops ----------------------------------------------------------------------------
 
@@ -358,7 +373,8 @@ class ApplicationController:
 
     async def _decide(
         self, snapshot: Snapshot, directives: Directives, guards: tuple[Guard, ...]
-    ) -> Tick:
+    ) -> tuple[Tick, Action | None, tuple[DecisionRecord, ...]]:
+        """Return a tick's results, what it begins, and its decisions as they are stored."""
         flow, now = snapshot.dataflow, snapshot.now
         status = self._store.load()
         settings = self._settings
@@ -386,31 +402,40 @@ class ApplicationController:
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
         if held or snapshot.app is None or flow is None:
-            self._pass_over(snapshot, directives, missed=tick.violated is True)
-            return tick
-        seen = self._gatherer.observe(snapshot, status, budgets, self._am.sharing.tuned.weights)
+            return tick, None, ()
+        measured = summarise(snapshot, settings.statistic)
+        undone = await self._actor.judge(measured, now)
+        status = self._store.load()  # judging the last change may have added a failed one
+        seen = observe(snapshot, self._managers, status, budgets, self._am.sharing.tuned.weights)
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         splits = splits_of(snapshot.app)
         proposals = cut_all(self._managers.propose(seen, flow), seen, splits)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
-        ruling = await self._rule(
-            proposals, seen, flow, status, snapshot, safe, mode=directives.mode
-        )
+        ruling = None if undone is None else self._roll_back(undone, status, now, safe, seen)
+        if ruling is None:
+            ruling = self._rule(proposals, seen, flow, status, snapshot, safe, mode=directives.mode)
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(snapshot, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
         ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
-        expected = (
-            math.nan if ruling.reason else expect_response(proposals, ruling, flow, snapshot.app)
-        )
-        self._carry_out(ruling, proposals, snapshot, expected=expected)
-        unsaved = await self._memory.save_if_due(now)
-        self._notices.report_while("LearnedNotSaved", unsaved)
-        return replace(
+        tick_id = _new_id()
+        decisions = self._memory.decisions(tick_id, now, proposals, ruling)
+        action = None
+        if ruling.granted or ruling.move is not None:
+            action = Action(
+                id=tick_id,
+                ruling=ruling,
+                proposals=proposals,
+                expected=math.nan
+                if ruling.reason
+                else expect_response(proposals, ruling, flow, snapshot.app),
+                before=measured,
+            )
+        tick = replace(
             tick,
             observations=seen,
             proposals=proposals,
@@ -418,30 +443,27 @@ class ApplicationController:
             restarts=ruling.restart and not ruling.reason,
             assumed=assumed,
         )
+        return tick, action, decisions
 
-    def _carry_out(
+    def _roll_back(
         self,
-        ruling: Ruling,
-        proposals: Mapping[str, Proposal],
-        snapshot: Snapshot,
-        *,
-        expected: float,
-    ) -> None:
-        """Record what was decided, then begin what was granted."""
-        tick_id = _new_id()
-        self._memory.keep(tick_id, snapshot.now, proposals, ruling)
-        if ruling.granted or ruling.move is not None:
-            self._begin(
-                Action(
-                    id=tick_id,
-                    ruling=ruling,
-                    proposals=proposals,
-                    expected=expected,
-                    before=self._gatherer.summarise(snapshot),
-                )
-            )
+        undone: RescaleJournal,
+        status: AppStatus,
+        now: float,
+        guards: tuple[Guard, ...],
+        seen: Mapping[str, Observation],
+    ) -> Ruling | None:
+        """Return how a change that did worse is taken back; `None` while that is not possible."""
+        refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
+        refusal = refusal or self._refuse_unasked(undone.source, now)
+        worse = f"Change {undone.id} did worse than expected, but Weir cannot roll it back"
+        self._notices.report_while("RollbackBlocked", f"{worse}: {refusal}" if refusal else "")
+        if refusal is not None:
+            return None
+        reason = f"Weir rolls back change {undone.id}, which did worse than expected"
+        return self._go_to(undone.source, status, reason)
 
-    async def _rule(
+    def _rule(
         self,
         proposals: Mapping[str, Proposal],
         seen: Mapping[str, Observation],
@@ -453,53 +475,22 @@ class ApplicationController:
         mode: Mode,
     ) -> Ruling:
         """Return what is granted: of the proposals, or what no operator asked for."""
-        undone = await self._actor.judge(self._gatherer.summarise(snapshot), snapshot.now)
-        if undone is not None:
-            refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
-            refusal = refusal or self._refuse_unasked(undone.source, snapshot.now)
-            held = (
-                (
-                    f"Change {undone.id} did worse than expected, but Weir cannot roll it "
-                    f"back: {refusal}"
-                )
-                if refusal
-                else ""
-            )
-            self._notices.report_while("RollbackBlocked", held)
-            if refusal is None:
-                reason = f"Weir rolls back change {undone.id}, which did worse than expected"
-                return self._go_to(undone.source, status, reason)
         unmeasured: dict[str, str] = {}
-        if self._shared is not None:
-            interval = self._settings.interval
-            measured = await self._gatherer.measure_vertices(snapshot, measured_over(interval))
-            if measured is None:
-                unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
-            else:
-                wanted = {
-                    name: each.decision.target.named(each.observation.model.node_types)
-                    for name, each in proposals.items()
-                    if name in self._shared.vertices and each.scales_out
-                }
-                is_needed = bool(wanted or self._violates(snapshot)) or any(
-                    at_risk(seen[name]) for name in self._shared.vertices if name in seen
-                )
-                found = self._shared.find_separation(status.deployments, measured, wanted)
-                if found is not None and not (
-                    is_needed or costs_less(found.target, status.deployments, seen)
-                ):
-                    found = None  # not worth a restart
-                separated = self._separate(found, self._shared, status, snapshot.now, guards, mode)
-                if separated is not None:
-                    return separated
+        if self._shared is not None and snapshot.vertices is None:
+            unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
+        elif self._shared is not None and snapshot.vertices is not None:
+            separated = self._separate(
+                self._shared, snapshot, proposals, seen, status, guards, mode=mode
+            )
+            if separated is not None:
+                return separated
         move = self._am.find_move(snapshot, status)
         self._notices.report_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
             {name: each for name, each in proposals.items() if name not in unmeasured},
             dataflow=flow,
             current=status.deployments,
-            # Not of `status`: judging the last change may have added one to it.
-            failed=self._store.load().failed,
+            failed=status.failed,
             tokens=self._memory.tokens(snapshot.now),
             now=snapshot.now,
             guards=guards,
@@ -510,14 +501,29 @@ class ApplicationController:
 
     def _separate(
         self,
-        found: Separation | None,
         shared: SharedOperators,
+        snapshot: Snapshot,
+        proposals: Mapping[str, Proposal],
+        seen: Mapping[str, Observation],
         status: AppStatus,
-        now: float,
         guards: tuple[Guard, ...],
+        *,
         mode: Mode,
     ) -> Ruling | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
+        wanted = {
+            name: each.decision.target.named(each.observation.model.node_types)
+            for name, each in proposals.items()
+            if name in shared.vertices and each.scales_out
+        }
+        is_needed = bool(wanted or self._violates(snapshot)) or any(
+            at_risk(seen[name]) for name in shared.vertices if name in seen
+        )
+        found = shared.find_separation(status.deployments, snapshot.vertices or {}, wanted)
+        if found is not None and not (
+            is_needed or costs_less(found.target, status.deployments, seen)
+        ):
+            found = None  # not worth a restart
         if found is None or status.revision is None:
             self._notices.report_while("VerticesBusy", "")
             return None
@@ -530,7 +536,7 @@ class ApplicationController:
         refusal = refuse_change(ScalingDirection.OUT, guards)
         if found.scales_in:
             refusal = refusal or refuse_change(ScalingDirection.IN, guards)
-        refusal = refusal or self._refuse_unasked(found.target, now)
+        refusal = refusal or self._refuse_unasked(found.target, snapshot.now)
         if mode is Mode.ADVISE:
             refusal = f"Only advised: spec.mode is {mode.value}"
         parts = (reason, refusal, waiting) if refusal else (waiting,)
@@ -564,13 +570,27 @@ class ApplicationController:
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:
             self._am.pay_shared()
-        if action.ruling.reason:  # no operator proposed it
-            self._managers.skip()
-            self._outcome = LearningOutcome.SKIPPED
-        elif action.ruling.granted:
-            self._managers.act(action.ruling.granted)
-            self._outcome = LearningOutcome.ACTED
         self._actor.begin(action)
+
+    def _teach(self, tick: Tick, directives: Directives, action: Action | None) -> LearningOutcome:
+        """Tell the managers what becomes of their decisions, and return what they were told."""
+        if action is not None and not action.ruling.reason:
+            self._managers.act(action.ruling.granted)
+            return LearningOutcome.ACTED
+        if action is None and not tick.held:
+            return LearningOutcome.NOTHING
+        changes = self._is_changing or not tick.snapshot.settled
+        stands_still = directives.mode is Mode.OFF or directives.suspended
+        if action is None and changes and not stands_still:
+            missed = tick.violated is True
+            self._managers.wait(missed=missed)
+            return LearningOutcome.MISSED if missed else LearningOutcome.WAITED
+        self._managers.skip()  # no operator proposed what follows, or nothing does
+        return LearningOutcome.SKIPPED
+
+    @property
+    def _is_changing(self) -> bool:
+        return self._lifecycle.is_changing or self._actor.is_acting
 
     def _violates(self, snapshot: Snapshot) -> bool | None:
         """Return whether the interval exceeded a bound of the objective; `None` if unknown."""
@@ -591,22 +611,12 @@ class ApplicationController:
         self._notices.report_while("ObjectiveInfeasible", claim)
         return replace(shares, infeasible=claim)
 
-    def _pass_over(self, snapshot: Snapshot, directives: Directives, *, missed: bool) -> None:
-        """Tell every operator that an interval says nothing about its deployment."""
-        changes = self._lifecycle.is_changing or self._actor.is_acting or not snapshot.settled
-        if changes and directives.mode is not Mode.OFF and not directives.suspended:
-            self._managers.wait(missed=missed)
-            self._outcome = LearningOutcome.MISSED if missed else LearningOutcome.WAITED
-        else:
-            self._managers.skip()
-            self._outcome = LearningOutcome.SKIPPED
-
     def _find_reason_to_hold(self, snapshot: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:
             return "spec.mode is Off"
         if directives.suspended:
             return "spec.state is Suspended"
-        if self._lifecycle.is_changing or self._actor.is_acting:
+        if self._is_changing:
             return "A change is in progress"
         if not fits:
             return "The job does not run yet with the operators and pools of the manifest"
@@ -619,7 +629,7 @@ class ApplicationController:
         """What is believed of the operators that may change."""
         return {name: each.model for name, each in self._managers.items() if each.fixed is None}
 
-    def _refuse_unasked(self, target: DeploymentMap, now: float) -> str | None:
+    def _refuse_unasked(self, target: Deployments, now: float) -> str | None:
         """Return why a change that no operator proposed must wait; `None` where it need not."""
         status = self._store.load()
         known = find_failed(status.failed, status.deployments, target, now)
@@ -627,7 +637,7 @@ class ApplicationController:
             return describe_failed(known, now)
         return self._am.refuse_restart(self._memory.tokens(now), now)
 
-    def _go_to(self, target: DeploymentMap, status: AppStatus, reason: str) -> Ruling:
+    def _go_to(self, target: Deployments, status: AppStatus, reason: str) -> Ruling:
         """Grant a change of the whole, which `_refuse_unasked` does not refuse."""
         current, now = status.deployments, self._clock.now()
         changed = tuple(name for name in current if current[name] != target.get(name))
@@ -640,22 +650,24 @@ class ApplicationController:
             reason=reason,
         )
 
-    def _fall_back(self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]) -> None:
-        """Take `spec.fallback` where the metrics have been unhealthy for too long."""
+    def _fall_back(
+        self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]
+    ) -> Action | None:
+        """Return `spec.fallback` as a change where the metrics have been unhealthy too long."""
         now = self._clock.monotonic()
         if self._outage.note(healthy=healthy, now=now):
             self._notices.report("FallbackEnded", "The metrics are healthy; Weir decides again")
         if healthy:
             self._notices.report_while("FallbackHeld", "")
         status = self._store.load()
-        idle = not (self._lifecycle.is_changing or self._actor.is_acting or directives.suspended)
+        idle = not (self._is_changing or directives.suspended)
         idle = idle and self._lifecycle.fits(status.deployments)
         if (
             not idle
             or directives.mode is Mode.OFF
             or not self._outage.is_due(directives.fallback, now)
         ):
-            return
+            return None
         answer = answer_outage(
             directives,
             status.deployments,
@@ -669,12 +681,38 @@ class ApplicationController:
         if refusal is not None:
             # Once per outage; it is taken when what holds it back is over.
             self._notices.report_while("FallbackHeld", f"{answer.reason}; {refusal}")
-            return
+            return None
         self._outage.answer()
         self._notices.report("FallbackTaken", answer.reason)
-        if moves:
-            ruling = self._go_to(answer.target, status, answer.reason)
-            self._begin(Action(id=_new_id(), ruling=ruling))
+        if not moves:
+            return None
+        return Action(id=_new_id(), ruling=self._go_to(answer.target, status, answer.reason))
+
+
+def _record_of(
+    tick: Tick,
+    *,
+    decisions: tuple[DecisionRecord, ...],
+    sample: IntervalSample | None,
+    lesson: LearningOutcome,
+) -> JobTick:
+    """Return a tick as it is stored."""
+    snapshot, flow = tick.snapshot, tick.snapshot.dataflow
+    splits = splits_of(snapshot.app)
+    return JobTick(
+        time=snapshot.now,
+        seconds=snapshot.now - snapshot.start,
+        violated=tick.violated,
+        operators=() if flow is None else flow.operators,
+        edges=() if flow is None else flow.edges,
+        splits={name: count for name, count in splits.items() if not math.isnan(count)},
+        lesson=lesson,
+        fixed={
+            name: seen for name, seen in tick.observations.items() if name not in tick.proposals
+        },
+        sample=sample,
+        decisions=decisions,
+    )
 
 
 def _new_id() -> str:

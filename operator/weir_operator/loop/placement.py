@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from weir_operator.clock import Clock
 from weir_operator.rescale.closing import add_full
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.replicas import explain_absence
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import Replica, Runtime
+from weir_operator.runtime.protocol import Deployments, Replica, Runtime
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import OperatorModel
 
@@ -24,11 +23,11 @@ Group = tuple[str, str]  # operator, pool
 
 
 def fit_into_room(
-    wanted: DeploymentMap,
+    wanted: Deployments,
     alive: Collection[Replica],
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
-) -> DeploymentMap:
+) -> Deployments:
     """Return the deployment closest to `wanted` that fits the available room.
 
     Args:
@@ -51,11 +50,11 @@ def fit_into_room(
 
 
 def move_leaving(
-    deployments: DeploymentMap,
+    deployments: Deployments,
     leaving: Collection[Replica],
     full: Collection[Group],
     models: Mapping[str, OperatorModel],
-) -> DeploymentMap:
+) -> Deployments:
     """Return the deployments with replicas that leave full pools in other pools.
 
     Args:
@@ -87,8 +86,8 @@ def move_leaving(
 
 
 def fit_to_manifest(
-    deployments: DeploymentMap, initial: DeploymentMap, models: Mapping[str, OperatorModel]
-) -> DeploymentMap:
+    deployments: Deployments, initial: Deployments, models: Mapping[str, OperatorModel]
+) -> Deployments:
     """Return the deployments as far as the manifest still allows them.
 
     A size that its pool has no more becomes the pool's fastest, a pool that is gone the fastest of
@@ -163,7 +162,7 @@ class PlacementSearch:
         runtime: Runtime,
         store: StatusStore,
         clock: Clock,
-        initial: DeploymentMap,
+        initial: Deployments,
         models: Mapping[str, OperatorModel] | None,
         settings: RescaleSettings,
     ) -> None:
@@ -185,19 +184,19 @@ class PlacementSearch:
         self._settings = settings
         self._pending_since: float | None = None
 
-    def fit(self, deployments: DeploymentMap) -> DeploymentMap:
+    def fit(self, deployments: Deployments) -> Deployments:
         """Return the deployments as far as the manifest has them now."""
         if self._models is None:
             return {name: deployments.get(name, own) for name, own in self._initial.items()}
         return fit_to_manifest(deployments, self._initial, self._models)
 
-    async def find_target(self, status: AppStatus) -> DeploymentMap:
+    async def find_target(self, status: AppStatus) -> Deployments:
         """Return where a job that is down should run: its old deployment as far as it fits."""
         alive = await self._runtime.replicas()
         fitting = self.fit(status.deployments)
         return fit_into_room(fitting, alive, self._full(status), self._models or {})
 
-    def find_way_out(self, status: AppStatus, alive: Sequence[Replica]) -> DeploymentMap:
+    def find_way_out(self, status: AppStatus, alive: Sequence[Replica]) -> Deployments:
         """Return where a job runs on once replicas that are about to go have left."""
         leaving = [each for each in alive if each.terminating]
         return move_leaving(status.deployments, leaving, self._full(status), self._models or {})

@@ -18,7 +18,6 @@ from pathlib import PurePosixPath
 
 from weir_operator.clock import Clock
 from weir_operator.rescale.journal import (
-    DeploymentMap,
     Kind,
     RescaleJournal,
     Step,
@@ -34,7 +33,7 @@ from weir_operator.rescale.status import (
     StatusStore,
     lengthen,
 )
-from weir_operator.runtime.protocol import Replica
+from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.runtime.revision import Revision
 
 
@@ -111,8 +110,8 @@ class Retries:
 
 def find_failed(
     failed: tuple[FailedDeployment, ...],
-    current: DeploymentMap,
-    target: DeploymentMap,
+    current: Deployments,
+    target: Deployments,
     now: float,
 ) -> FailedDeployment | None:
     """Return what is known of a target that failed and is not to be tried again yet.
@@ -138,7 +137,7 @@ def _subject(journal: RescaleJournal) -> str:
 
 def start(
     status: AppStatus,
-    target: DeploymentMap,
+    target: Deployments,
     restore_path: str | None,
     revision: Revision | None,
     *,
@@ -161,7 +160,7 @@ def start(
 
 def recover(
     status: AppStatus,
-    target: DeploymentMap,
+    target: Deployments,
     restore_path: str | None,
     revision: Revision | None,
     cause: str,
@@ -196,7 +195,7 @@ def suspend(status: AppStatus, *, now: float) -> RescaleJournal:
 
 
 def upgrade(
-    status: AppStatus, revision: Revision, target: DeploymentMap, *, now: float
+    status: AppStatus, revision: Revision, target: Deployments, *, now: float
 ) -> RescaleJournal:
     """Return the way to another revision."""
     before = status.revision.id if status.revision else "an unknown one"
@@ -215,7 +214,7 @@ def improve(
     status: AppStatus,
     alive: Sequence[Replica],
     wanted: Revision | None,
-    target: DeploymentMap,
+    target: Deployments,
     *,
     now: float,
 ) -> RescaleJournal | None:
@@ -240,7 +239,7 @@ def improve(
 
 def _obey_manifest(
     status: AppStatus,
-    target: DeploymentMap,
+    target: Deployments,
     revision: Revision | None,
     *,
     reason: str,
@@ -277,7 +276,7 @@ def replace_sizes(
 
 
 def replace_terminating(
-    status: AppStatus, alive: Sequence[Replica], target: DeploymentMap, *, now: float
+    status: AppStatus, alive: Sequence[Replica], target: Deployments, *, now: float
 ) -> RescaleJournal | None:
     """Return the replacement of replicas about to go; `None` where none is."""
     terminating = {replica.id: replica.terminating for replica in alive if replica.terminating}
@@ -297,7 +296,7 @@ def replace_terminating(
 
 def degrade(
     status: AppStatus,
-    target: DeploymentMap,
+    target: Deployments,
     pending: Sequence[Replica],
     reason: str,
     *,
@@ -318,7 +317,7 @@ def degrade(
 
 def resized(
     status: AppStatus,
-    target: DeploymentMap,
+    target: Deployments,
     change_id: str | None,
     *,
     began: float,

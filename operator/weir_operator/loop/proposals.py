@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import count_added
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
@@ -60,7 +60,7 @@ class Ruling:
     verdicts: Mapping[str, str]
     """One sentence per operator that proposed something, or that something binds."""
     granted: tuple[str, ...]
-    target: DeploymentMap
+    target: Deployments
     """Deployments of all operators with the granted changes."""
     restart: bool
     tokens: RestartTokens
@@ -71,7 +71,7 @@ class Ruling:
     vertices: Mapping[str, tuple[str, ...]] | None = None
     """What the target's operators are made of; `None` if they are the same as before."""
 
-    def only_advised(self, mode: str, current: DeploymentMap) -> Ruling:
+    def only_advised(self, mode: str, current: Deployments) -> Ruling:
         """Return the ruling of a mode that touches nothing."""
         return replace(
             self,

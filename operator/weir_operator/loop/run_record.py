@@ -17,6 +17,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
+from weir_operator.runtime.protocol import Deployments
+
 
 def _nan_where_null(value: object) -> object:
     return math.nan if value is None else value
@@ -34,12 +36,6 @@ Measured = Annotated[
     PlainSerializer(_null_where_nan, when_used="json"),
 ]
 """A number that may be unknown: NaN as a value, `null` in JSON."""
-
-Replicas = Mapping[str, int]
-"""Replicas per node type's name (`pool/size`)."""
-
-Deployments = Mapping[str, Replicas]
-"""Replicas per operator and node type."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +67,7 @@ class OperatorTick:
     """One operator at one tick."""
 
     name: str
-    replicas: Replicas
+    replicas: Mapping[str, int]
     """What runs now."""
     rate: Measured
     """Records/s that arrive."""
@@ -86,7 +82,7 @@ class OperatorTick:
     policy: str
     reason: str
     """The last decision's, one sentence."""
-    target: Replicas | None = None
+    target: Mapping[str, int] | None = None
     """What the decision asked for; `None` where it stays."""
     verdict: str = ""
     """What became of the proposal (granted, denied, held), one sentence; empty where it stays."""

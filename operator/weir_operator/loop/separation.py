@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.policy import Observation
 
 BUSY = 0.1
@@ -45,8 +45,8 @@ class Separate(Protocol):
     """Moves vertices of a job out of the operators that they share."""
 
     def __call__(
-        self, deployments: DeploymentMap, work: Mapping[str, float], names: Collection[str]
-    ) -> tuple[DeploymentMap, Mapping[str, tuple[str, ...]]]:
+        self, deployments: Deployments, work: Mapping[str, float], names: Collection[str]
+    ) -> tuple[Deployments, Mapping[str, tuple[str, ...]]]:
         """Return the deployment in which vertices have left, and what its operators are made of.
 
         Args:
@@ -65,7 +65,7 @@ class Separation:
     """Vertices that leave, by name, with their seconds of work per second; the busiest first."""
     waiting: Mapping[str, float]
     """Those that are busy, too, and for which the pools have no room."""
-    target: DeploymentMap
+    target: Deployments
     """As it is now where nothing leaves."""
     vertices: Mapping[str, tuple[str, ...]]
     """Of each operator of the target."""
@@ -87,9 +87,9 @@ class SharedOperators:
 
     def find_separation(
         self,
-        deployments: DeploymentMap,
+        deployments: Deployments,
         measured: Mapping[str, float],
-        wanted: DeploymentMap | None = None,
+        wanted: Deployments | None = None,
     ) -> Separation | None:
         """Return how the busy vertices leave, as many as the pools can hold; `None` without any.
 
@@ -113,8 +113,8 @@ class SharedOperators:
 
     def _fit(
         self,
-        deployments: DeploymentMap,
-        source: DeploymentMap,
+        deployments: Deployments,
+        source: Deployments,
         busy: Mapping[str, float],
         work: Mapping[str, float],
     ) -> Separation:
@@ -155,8 +155,8 @@ class SharedOperators:
     def _find_work(
         self,
         measured: Mapping[str, float],
-        before: DeploymentMap | None = None,
-        after: DeploymentMap | None = None,
+        before: Deployments | None = None,
+        after: Deployments | None = None,
     ) -> dict[str, float]:
         """Return the work of each vertex; NaN where a part of it reports none.
 
@@ -171,7 +171,7 @@ class SharedOperators:
                 found[name] = found.get(name, 0.0) + times * measured.get(id_, math.nan)
         return found
 
-    def _has_room(self, deployments: DeploymentMap, target: DeploymentMap) -> bool:
+    def _has_room(self, deployments: Deployments, target: Deployments) -> bool:
         before, after = _count_by_pool(deployments), _count_by_pool(target)
         return len(target) <= self.max_operators and all(
             after.get(pool, 0) <= max(limit, before.get(pool, 0))
@@ -180,8 +180,8 @@ class SharedOperators:
 
     def _scales_in(
         self,
-        deployments: DeploymentMap,
-        target: DeploymentMap,
+        deployments: Deployments,
+        target: Deployments,
         vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
         left = {name: source for source, own in self.vertices.items() for name in own.values()}
@@ -200,14 +200,12 @@ def at_risk(seen: Observation) -> bool:
     return busiest >= AT_RISK or used >= AT_RISK or (math.isnan(busiest) and math.isnan(used))
 
 
-def costs_less(
-    target: DeploymentMap, current: DeploymentMap, seen: Mapping[str, Observation]
-) -> bool:
+def costs_less(target: Deployments, current: Deployments, seen: Mapping[str, Observation]) -> bool:
     """Return whether a deployment costs less than another, by the prices of its node types."""
     types = (each for observation in seen.values() for each in observation.model.node_types)
     prices = {each.name: each.price for each in types}
 
-    def cost(deployments: DeploymentMap) -> float:
+    def cost(deployments: Deployments) -> float:
         return sum(
             count * prices.get(name, math.nan)
             for counts in deployments.values()
@@ -277,7 +275,7 @@ def _list_busy(busy: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {work:.0%}" for name, work in busy.items())
 
 
-def _count_by_pool(deployments: DeploymentMap) -> dict[str, int]:
+def _count_by_pool(deployments: Deployments) -> dict[str, int]:
     found: dict[str, int] = {}
     for counts in deployments.values():
         for node_type, count in counts.items():

@@ -28,8 +28,8 @@ from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.proposals import Proposal, cut_all
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.runtime.files import read_if_present, write_atomically
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import StateError
 from weir_policies.kernels.wording import format_money
@@ -119,7 +119,7 @@ class RealInterval:
     length: float
     """Seconds since the tick before."""
     flow: Dataflow
-    deployments: DeploymentMap
+    deployments: Deployments
     observations: Mapping[str, Observation]
     """Of all operators."""
     proposals: Mapping[str, Proposal]
@@ -137,7 +137,7 @@ class ShadowDeployment:
         managers: Managers,
         am: ApplicationManager,
         *,
-        cost: Callable[[DeploymentMap], float],
+        cost: Callable[[Deployments], float],
         paid: Callable[[], float] | None = None,
     ) -> None:
         """Begin with nothing seen.
@@ -156,7 +156,7 @@ class ShadowDeployment:
         self._cost = cost
         self._paid = paid
         self._days: dict[int, Bill] = {}
-        self._deployments: DeploymentMap | None = None
+        self._deployments: Deployments | None = None
         self._tokens: RestartTokens | None = None
 
     @property
@@ -241,10 +241,10 @@ class ShadowDeployment:
             for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
         }
 
-    def _fit(self, deployments: DeploymentMap) -> DeploymentMap:
+    def _fit(self, deployments: Deployments) -> Deployments:
         """Return the shadow deployment for the operators and node types of the real one."""
         kept = self._deployments or {}
-        fitted: DeploymentMap = {}
+        fitted: dict[str, Mapping[str, int]] = {}
         for name, counts in deployments.items():
             types = {each.name for each in self._managers[name].model.node_types}
             mine = kept.get(name)

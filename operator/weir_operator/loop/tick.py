@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weir_operator.loop.gather import Snapshot
+from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.shadow import Bill
 from weir_operator.loop.tuned import TuningView
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.status import FullPool
+from weir_operator.runtime.protocol import Deployments
 from weir_policies.policy import Observation
 
 
@@ -23,7 +23,7 @@ class Tick:
     snapshot: Snapshot
     violated: bool | None
     """Whether a bound of the objective was exceeded; `None` where that is unknown."""
-    deployments: DeploymentMap
+    deployments: Deployments
     budgets: Mapping[str, float]
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Of all operators; empty where the tick held."""

@@ -30,10 +30,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
-
-DeploymentMap = dict[str, dict[str, int]]
-"""Replicas per operator and node type, as `runtime.protocol.Deployments`, in a form JSON knows."""
 
 
 class Kind(StrEnum):
@@ -91,9 +89,9 @@ class RescaleJournal(BaseModel):
     reason: str
     created: float
     """Unix time of the decision."""
-    source: DeploymentMap
+    source: Deployments
     """Where the job comes from; empty for a first start."""
-    target: DeploymentMap
+    target: Deployments
     """Where it goes; empty for a suspension."""
     old_job: str | None
     new_job: str
@@ -151,7 +149,7 @@ class RescaleJournal(BaseModel):
     """Unix time at which each step was reached, `Back` before the name on the way back."""
 
     @property
-    def wanted(self) -> DeploymentMap:
+    def wanted(self) -> Deployments:
         """The deployment that the present direction leads to."""
         return self.target if self.direction is Direction.FORWARD else self.source
 
@@ -207,8 +205,8 @@ def plan(
     kind: Kind,
     reason: str,
     now: float,
-    source: DeploymentMap,
-    target: DeploymentMap,
+    source: Deployments,
+    target: Deployments,
     old_job: str | None,
     restore_path: str | None = None,
     change_id: str | None = None,
@@ -260,7 +258,7 @@ _MAX_OPERATORS = 3
 """More would not fit into a column of `kubectl get`."""
 
 
-def describe_difference(source: DeploymentMap, target: DeploymentMap) -> str:
+def describe_difference(source: Deployments, target: Deployments) -> str:
     """Return which operators change how, such as `match 2 -> 3`; empty where none does.
 
     Where only pools or sizes change, the new deployment is said: `match -> 2 large/1`.

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from weir_operator.errors import UnexpectedJobError
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus
+from weir_operator.runtime.protocol import Deployments
 
 
 def may_submit(journal: RescaleJournal, live: Collection[str]) -> bool:
@@ -34,7 +35,7 @@ def may_submit(journal: RescaleJournal, live: Collection[str]) -> bool:
 def match_status(
     status: AppStatus,
     live: Collection[str],
-    deployments: DeploymentMap,
+    deployments: Deployments,
     *,
     restore_nonce: int,
 ) -> AppStatus:

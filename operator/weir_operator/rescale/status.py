@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from weir_operator.errors import PermanentError
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal
+from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.runtime.files import write_atomically
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
 
 LONGEST_PAUSE = 6 * 3600.0
@@ -50,7 +51,7 @@ class _Passing(BaseModel):
 class FailedDeployment(_Passing):
     """A deployment that did not hold, and until when it is not to be tried again."""
 
-    deployment: DeploymentMap
+    deployment: Deployments
     lasts: float = 1800.0
 
 
@@ -115,7 +116,7 @@ class AppStatus(BaseModel):
 
     job_id: str | None = None
     """The job that runs, or ran last; `None` before the first start."""
-    deployments: DeploymentMap = Field(default_factory=dict)
+    deployments: Deployments = Field(default_factory=dict)
     """What was applied, after the last guard."""
     restore_path: str | None = None
     """Newest savepoint or checkpoint that Weir started or stopped the job with."""
@@ -170,7 +171,7 @@ def lengthen(before: _Passing | None, first: float, longest: float, now: float) 
 
 def add_failed(
     known: tuple[FailedDeployment, ...],
-    deployment: DeploymentMap,
+    deployment: Deployments,
     *,
     first: float,
     reason: str,

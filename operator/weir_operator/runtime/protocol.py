@@ -17,7 +17,7 @@ from typing import Protocol
 from weir_operator.runtime.revision import AgentImage, Revision
 
 Deployments = Mapping[str, Mapping[str, int]]
-"""Replicas per operator and node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
+"""Replicas of each operator by node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,3 +184,14 @@ class Runtime(Protocol):
 
     async def detach(self) -> None:
         """Close without ending anything: the job runs on, and the next start adopts it."""
+
+
+async def release_replicas(runtime: Runtime) -> None:
+    """End all TaskManagers of a job that needs none any more.
+
+    Raises:
+        TemporaryError: One did not get the signal to end, or Flink still lists it.
+    """
+    alive = await runtime.replicas()
+    if alive:
+        await runtime.stop([replica.id for replica in alive])

@@ -10,7 +10,7 @@ from pydantic.types import JsonValue
 
 from weir_operator.streamapp.quantities import Duration, LeastSpeed, Level
 from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
-from weir_operator.streamapp.section import Name, Replicas, Rule, validations
+from weir_operator.streamapp.section import Deployment, Name, Rule, validations
 from weir_simulator.validation import Mistake, Section, refuse
 
 MIN_INTERVAL = 1.0
@@ -221,7 +221,7 @@ class Fallback(Section):
     """The target deployment: the current one (Hold), the largest one allowed, or the one in
     `named`. If unset, defaults to Hold. Format: `Hold`, `Largest` or `Named`."""
 
-    named: dict[str, Annotated[Replicas, Field(min_length=1, max_length=16)]] | None = Field(
+    named: dict[str, Annotated[Deployment, Field(min_length=1, max_length=16)]] | None = Field(
         default=None, min_length=1, max_length=100, examples=[{"tokenize": {"large/1": 4}}]
     )
     """Replicas per `pool/size` for each operator to change; the others stay. Required if

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from weir_operator.streamapp.quantities import Memory
-from weir_operator.streamapp.section import Name, Replicas, Rule, validations
+from weir_operator.streamapp.section import Deployment, Name, Rule, validations
 from weir_policies.policy import Sharing
 from weir_simulator.validation import Mistake, Section, refuse
 
@@ -89,13 +89,13 @@ class Operator(Section):
     `taskmanager.memory.managed.size` or `.fraction` of `flink.config`, otherwise to Flink's share
     in the operator's smallest pool. Format: memory quantity."""
 
-    fixed: Replicas | None = Field(
+    fixed: Deployment | None = Field(
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 1}]
     )
     """Deployment that Weir never changes, as replicas per `pool/size`. May not be set together with
     `initial`. If unset, Weir scales the operator."""
 
-    initial: Replicas | None = Field(
+    initial: Deployment | None = Field(
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
     )
     """Deployment for the first start, as replicas per `pool/size`. May not be set together with
@@ -135,7 +135,7 @@ class Operator(Section):
                 "remove initial, because a fixed operator also starts with fixed",
             )  # fmt: skip
 
-    def _beyond_bounds(self, field: str, deployment: Replicas | None) -> Iterator[Mistake]:
+    def _beyond_bounds(self, field: str, deployment: Deployment | None) -> Iterator[Mistake]:
         if sum((deployment or {}).values()) > self.max_replicas:
             yield Mistake(
                 (field,),

@@ -21,7 +21,7 @@ from weir_operator.streamapp.managers import (
 )
 from weir_operator.streamapp.operators import WHOLE_JOB, Operator
 from weir_operator.streamapp.pools import NodePool
-from weir_operator.streamapp.section import Replicas, Rule
+from weir_operator.streamapp.section import Deployment, Rule
 from weir_simulator.validation import Mistake, suggest
 
 _OPERATOR_EXISTS = (
@@ -262,7 +262,7 @@ def operators_fit_their_pools(
     limits = {pool.name: pool.max_replicas for pool in node_pools}
     for index, operator in enumerate(operators):
         for field in ("fixed", "initial"):
-            deployment: Replicas = getattr(operator, field) or {}
+            deployment: Deployment = getattr(operator, field) or {}
             for pool, limit in limits.items():
                 used = sum(n for key, n in deployment.items() if key.split("/")[0] == pool)
                 if limit is not None and used > limit:
@@ -400,7 +400,7 @@ def _unknown_pool(
 
 def _impossible_deployment(
     path: tuple[str | int, ...],
-    deployment: Replicas | None,
+    deployment: Deployment | None,
     node_pools: Sequence[NodePool],
     operator: Operator | None,
 ) -> Iterator[Mistake]:

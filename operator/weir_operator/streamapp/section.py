@@ -104,5 +104,5 @@ Name = Annotated[
 ]
 """A DNS-1123 label."""
 
-Replicas = dict[str, Annotated[int, Field(ge=1, le=10_000, examples=[1])]]
+Deployment = dict[str, Annotated[int, Field(ge=1, le=10_000, examples=[1])]]
 """Replicas per node type `pool/size`, such as `{small/250m: 2}`."""

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from pydantic import Field
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.section import LONGEST_NAME, Replicas, map_list_by
+from weir_operator.streamapp.section import LONGEST_NAME, Deployment, map_list_by
 from weir_simulator.validation import Section
 
 LONGEST_ID: Final = LONGEST_NAME + 17
@@ -90,10 +90,10 @@ class OperatorStatus(Section):
     replicas: int | None = Field(default=None, ge=0)
     """Replicas in all pools. If unset, it does not run."""
 
-    deployment: Replicas | None = Field(default=None, max_length=128)
+    deployment: Deployment | None = Field(default=None, max_length=128)
     """Current replicas per `pool/size`. If unset, it does not run."""
 
-    target: Replicas | None = Field(default=None, max_length=128)
+    target: Deployment | None = Field(default=None, max_length=128)
     """Replicas per `pool/size` that the last decision proposed. If unset, there was no decision
     yet."""
 

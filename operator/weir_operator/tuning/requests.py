@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.tuning.protocol import TuningLostError
 from weir_policies.application_manager.search.protocol import Algorithm
 from weir_policies.model.objective import Statistic
@@ -75,7 +75,7 @@ def make_request(
     tail: float,
     weights: CostWeights,
     budgets: Mapping[str, float],
-    deployments: DeploymentMap,
+    deployments: Deployments,
     known: Sequence[Tuning],
     training: bool,
     similar: Sequence[Tuning],
@@ -172,7 +172,7 @@ def find_shortness(request: TuningRequest, *, most_intervals: int) -> str:
     )
 
 
-def begin_with(deployments: DeploymentMap, experiment: Experiment) -> dict[str, int] | None:
+def begin_with(deployments: Deployments, experiment: Experiment) -> dict[str, int] | None:
     """Return what each operator of a simulation begins with; `None` is the least there can be.
 
     A job that is fitted to runs already. Begun with the least, the simulated one would first have

@@ -21,10 +21,10 @@ from weir_operator.loop.operator_manager import ObservedOperator, OperatorManage
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings
-from weir_operator.rescale.journal import DeploymentMap
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.pods.pods import jar_in_image
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp import world
 from weir_operator.streamapp.flink import Job
@@ -194,7 +194,7 @@ def path_bounds(app: StreamApp) -> tuple[PathBound, ...]:
     )
 
 
-def initial_deployments(app: StreamApp) -> DeploymentMap:
+def initial_deployments(app: StreamApp) -> Deployments:
     """Return what the first start uses."""
     return {
         name: world.initial_deployment(app, name).named(world.node_types(app, name))

@@ -166,18 +166,17 @@ def assemble(
     lifecycle = _lifecycle(app, around, rescaler, managers, discovery, directives)
     gatherer = Gatherer(
         settings=loops,
-        operators={each.name: each for each in world.operators(app)},
         runtime=around.runtime,
         jobs=around.jobs,
         lifecycle=lifecycle,
         source=around.source,
-        managers=managers,
         store=around.store,
         clock=around.clock,
     )
     manager = assembly.application_manager(app, shared=around.shared_restarts)
     controller = ApplicationController(
         settings=loops,
+        operators={each.name: each for each in world.operators(app)},
         directives=directives,
         gatherer=gatherer,
         lifecycle=lifecycle,

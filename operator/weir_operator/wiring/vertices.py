@@ -30,7 +30,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.separation import SharedOperators, count_replicas
 from weir_operator.naming import plain_name
-from weir_operator.rescale.journal import DeploymentMap
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import ALL_OTHERS, WHOLE_JOB, Operator
@@ -112,10 +112,10 @@ def share_operators(
 def separate_vertices(
     app: StreamApp,
     plan: Plan,
-    deployments: DeploymentMap,
+    deployments: Deployments,
     work: Mapping[str, float],
     names: Collection[str],
-) -> tuple[DeploymentMap, Vertices]:
+) -> tuple[Deployments, Vertices]:
     """Return the deployment in which some vertices are operators of their own, and its vertices.
 
     They, and what is left of the operator that they were in, get the replicas that their work

@@ -12,10 +12,8 @@ from weir_policies.model.objective import Statistic
 if TYPE_CHECKING:  # most that format something have no experiment
     from weir_simulator.experiment import Bound, Objective
 
-Replicas = Mapping[str, int]
-"""How many replicas of which node type, `pool/size`, an operator has."""
-Deployments = Mapping[str, Replicas]
-"""By operator."""
+Deployments = Mapping[str, Mapping[str, int]]
+"""Replicas of each operator by node type, `pool/size`."""
 
 UNKNOWN = "-"
 """Stands where something could not be measured."""
@@ -78,7 +76,7 @@ def money(value: float) -> str:
     return f"{value:,.2f}" if value >= 10 else f"{value:.3f}" if value >= 0.1 else f"{value:.4f}"
 
 
-def replicas(deployment: Replicas) -> str:
+def replicas(deployment: Mapping[str, int]) -> str:
     """Return a deployment as people read it: 2 small/500m + 1 large/1."""
     parts = [f"{count} {name}" for name, count in deployment.items() if count]
     return " + ".join(parts) or "nothing"

@@ -156,12 +156,10 @@ class Stage:
         )
         gatherer = Gatherer(
             settings=settings,
-            operators={each.name: each for each in world.operators(self.app)},
             runtime=self.world,
             jobs=cast(FlinkJobs, self),
             lifecycle=lifecycle,
             source=self,
-            managers=self.managers,
             store=self.store,
             clock=self.clock,
         )
@@ -195,6 +193,7 @@ class Stage:
         )
         return ApplicationController(
             settings=settings,
+            operators={each.name: each for each in world.operators(self.app)},
             directives=lambda: self.directives,
             gatherer=gatherer,
             lifecycle=lifecycle,

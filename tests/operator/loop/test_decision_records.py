@@ -75,15 +75,16 @@ def store(tmp_path):
 def test_a_record_comes_back_whole_with_nan_and_infinity(store):
     record = a_record()
 
-    store.write([record])
+    store.write([a_tick(10.0, record)])
     [found] = store.decisions()
 
     assert repr(found) == repr(record)
 
 
 def test_the_newest_decision_of_each_operator_up_to_a_time_is_found(store):
-    store.write([a_record("a", time=10.0), a_record("b", time=10.0, operator="aggregate")])
-    store.write([a_record("c", time=15.0), a_record("d", time=15.0, operator="aggregate")])
+    for time, (one, other) in ((10.0, "ab"), (15.0, "cd")):
+        second = a_record(other, time=time, operator="aggregate")
+        store.write([a_tick(time, a_record(one, time=time), second)])
 
     found = store.decisions(until=12.0)
 
@@ -92,8 +93,8 @@ def test_the_newest_decision_of_each_operator_up_to_a_time_is_found(store):
 
 def test_what_was_seen_next_is_what_followed(store):
     first = a_record("a", time=10.0)
-    store.write([first])
-    store.write([a_record("c", time=15.0)])
+    store.write([a_tick(10.0, first)])
+    store.write([a_tick(15.0, a_record("c", time=15.0))])
 
     following = store.following(first)
 
@@ -127,10 +128,10 @@ def test_a_file_that_is_no_database_is_refused_with_the_remedy(tmp_path):
 
 
 def test_what_is_older_than_its_kind_is_kept_goes_with_the_next_tick(store):
-    store.write([a_record("old"), a_change(now=10.0), a_measurement(10.0), a_tick(time=10.0)])
+    store.write([a_change(now=10.0), a_tick(10.0, a_record("old"), sample=a_measurement(10.0))])
     on_time = 10.0 + DECISIONS_KEPT
 
-    store.write([a_record("kept", time=on_time + 1), a_tick(time=on_time + 1)])
+    store.write([a_tick(on_time + 1, a_record("kept", time=on_time + 1))])
     later = store.decisions(limit=9), store.changes(), store.intervals(), store.ticks()
     store.write([a_tick(time=11.0 + INTERVALS_KEPT)])
 
@@ -144,7 +145,8 @@ def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypat
 
     for number in range(20):
         time = float(number)
-        store.write([a_record(f"{number}", time=time), a_measurement(time), a_tick(time=time)])
+        decided = a_record(f"{number}", time=time)
+        store.write([a_tick(time, decided, sample=a_measurement(time))])
 
     newest = [15.0, 16.0, 17.0, 18.0, 19.0]
     assert [each.time for each in store.intervals()] == newest
@@ -155,16 +157,16 @@ def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypat
 def test_records_of_many_operators_and_short_intervals_leave_room_for_others(
     store, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 200_000)
+    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 400_000)
 
     for number in range(100):
         at = 10.0 + number
         each = [a_record(f"{at}-{n}", time=at, operator=f"o{n}") for n in range(2)]
-        store.write([*each, a_tick(at), a_measurement(at)])
+        store.write([a_tick(at, *each, sample=a_measurement(at))])
 
     assert len(store.intervals()) == 100
     assert 10 < len(store.ticks()) < 100
-    assert (tmp_path / "records.sqlite").stat().st_size < 300_000
+    assert (tmp_path / "records.sqlite").stat().st_size < 500_000
     assert store.ticks()[-1].time == 109.0
     assert len(store.decisions(limit=1)) == 2
 
@@ -176,7 +178,8 @@ def test_intervals_make_room_where_hardly_a_tick_is_left(store, tmp_path, monkey
     for number in range(100):
         at = 10.0 + number
         operators = {f"o{n}": measured for n in range(50)}
-        store.write([a_tick(at), IntervalSample(time=at, seconds=1.0, operators=operators)])
+        sample = IntervalSample(time=at, seconds=1.0, operators=operators)
+        store.write([a_tick(at, sample=sample)])
 
     assert (tmp_path / "records.sqlite").stat().st_size < 300_000
     assert store.ticks()[-1].time == store.intervals()[-1].time == 109.0
@@ -205,8 +208,8 @@ def test_records_of_another_version_of_weir_are_refused_with_the_remedy(tmp_path
 
 
 def test_a_row_that_is_damaged_is_told_of(store):
-    store.write([a_record()])
-    store._connection.execute("UPDATE decisions SET record = '{}'")
+    store.write([a_tick(10.0, a_record())])
+    store._connection.execute("UPDATE ticks SET decisions = '{}'")
 
     with pytest.raises(DamagedRecordsError):
         store.decisions()

@@ -81,7 +81,7 @@ async def test_intervals_older_than_a_week_and_a_little_are_let_go(stage_of):
     now = 11.0 + INTERVALS_KEPT
     old, new = (IntervalSample(time=time, seconds=5.0, operators={}) for time in (10.0, now))
 
-    stage.records.write([old, new, a_tick(time=now)])
+    stage.records.write([a_tick(old.time, sample=old), a_tick(now, sample=new)])
 
     assert [each.time for each in stage.records.intervals()] == [now]
 
@@ -98,7 +98,7 @@ def a_large_interval(time):
 def test_of_a_large_job_fewer_intervals_are_read_the_newest(tmp_path):
     records = RecordStore(tmp_path / "records.sqlite")
     for minute in range(10):
-        records.write([a_large_interval(60.0 * minute)])
+        records.write([a_tick(60.0 * minute, sample=a_large_interval(60.0 * minute))])
 
     read = records.intervals(measured=3 * 8 + 1)
 
@@ -158,7 +158,8 @@ def test_a_resize_has_no_gap_and_what_was_given_up_is_no_change():
 def test_of_more_than_are_read_at_once_the_newest_are_read_in_order(tmp_path):
     records = RecordStore(tmp_path / "records.sqlite")
     for time in (3.0, 1.0, 4.0, 2.0):
-        records.write([IntervalSample(time=time, seconds=1.0, operators={})])
+        sample = IntervalSample(time=time, seconds=1.0, operators={})
+        records.write([a_tick(time, sample=sample)])
 
     newest = records.intervals(since=1.0, most=2)
 
@@ -168,7 +169,8 @@ def test_of_more_than_are_read_at_once_the_newest_are_read_in_order(tmp_path):
 
 def test_what_was_measured_can_be_forgotten(tmp_path):
     records = RecordStore(tmp_path / "records.sqlite")
-    records.write([IntervalSample(time=1.0, seconds=60.0, operators={}, response_time=0.1)])
+    sample = IntervalSample(time=1.0, seconds=60.0, operators={}, response_time=0.1)
+    records.write([a_tick(1.0, sample=sample)])
 
     records.forget_intervals()
 

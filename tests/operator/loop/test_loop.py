@@ -10,7 +10,7 @@ from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.cluster.status.conditions import judge_metrics
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop import loop
-from weir_operator.loop.gather import describe_assumed
+from weir_operator.loop.evaluate import describe_assumed
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
 from weir_operator.wiring import assembly

@@ -9,7 +9,7 @@ import pytest
 
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.cluster.status.conditions import judge_objective
-from weir_operator.loop.gather import Snapshot
+from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window

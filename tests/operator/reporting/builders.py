@@ -9,7 +9,6 @@ import numpy as np
 
 from weir_operator.loop.run_record import (
     RECORDS,
-    Deployments,
     EventRecord,
     Objective,
     OperatorTick,
@@ -20,6 +19,7 @@ from weir_operator.loop.run_record import (
     Step,
     TickRecord,
 )
+from weir_operator.runtime.protocol import Deployments
 
 _START = 1_700_000_000.0
 _INTERVAL = 5.0

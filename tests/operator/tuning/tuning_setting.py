@@ -8,14 +8,15 @@ from typing import cast
 
 import numpy as np
 
+from tests.cli.recorded import a_tick
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import FakeTuner, an_answer
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.decision_records import RecordStore
 from weir_operator.loop.directives import Directives
+from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.events import Notices
-from weir_operator.loop.gather import Snapshot
 from weir_operator.loop.managers import SeparateManagers
 from weir_operator.loop.operator_manager import OperatorManager
 from weir_operator.loop.tick import Tick
@@ -74,7 +75,7 @@ class Setting:
         self.directives = Directives()
         self.records = RecordStore(folder / "records.sqlite")
         for sample in intervals:
-            self.records.write([sample])
+            self.records.write([a_tick(sample.time, sample=sample)])
         own = {
             model.name: OperatorManager(
                 model=model,

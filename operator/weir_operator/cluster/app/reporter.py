@@ -40,7 +40,7 @@ from weir_operator.cluster.status.view import (
     render_status,
 )
 from weir_operator.errors import WeirError
-from weir_operator.loop.decision_records import DecisionRecord, Record, TolerantRecords
+from weir_operator.loop.decision_records import DecisionRecord, JobTick, Record, TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.guards import guards_at
@@ -402,6 +402,6 @@ class ReportedRecords(TolerantRecords):
         """Write records in one transaction, then report what was decided."""
         given = tuple(records)
         super().write(given)
-        decided = [each for each in given if isinstance(each, DecisionRecord)]
-        if decided:
-            self._reporter.on_decisions(decided)
+        for each in given:
+            if isinstance(each, JobTick) and each.decisions:
+                self._reporter.on_decisions(each.decisions)

@@ -51,7 +51,7 @@ from weir_operator.loop.directives import (
     directives_of,
 )
 from weir_operator.rescale.journal import Direction, Kind, Step
-from weir_operator.runtime.processes.processes import release_replicas
+from weir_operator.runtime.protocol import release_replicas
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import state_directory

@@ -29,7 +29,8 @@ from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import TuningView
-from weir_operator.rescale.journal import DeploymentMap, RescaleJournal, summarise_change
+from weir_operator.rescale.journal import RescaleJournal, summarise_change
+from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode, StreamApp
 from weir_operator.streamapp.status import (
     MOST_OPERATORS,
@@ -61,7 +62,7 @@ class Facts:
     """`None` where the spec was never right."""
     prices: Mapping[str, float] = field(default_factory=dict)
     """Currency per replica and hour, by node type."""
-    deployments: DeploymentMap = field(default_factory=dict)
+    deployments: Deployments = field(default_factory=dict)
     """What was applied."""
     tick: Tick | None = None
     """The last one."""
@@ -254,7 +255,7 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
     return OperatorStatus(
         name=name,
         replicas=sum(deployment.values()),
-        deployment=deployment,
+        deployment=dict(deployment),
         target=_target(record) if record else None,
         rate=format_per_second(measured.arrival_rate) if measured else None,
         response_time=format_seconds(measured.response_time) if measured else None,

@@ -20,19 +20,6 @@ from pathlib import Path
 import psutil
 
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.runtime.protocol import Runtime
-
-
-async def release_replicas(runtime: Runtime) -> None:
-    """End all TaskManagers of a job that needs none any more.
-
-    Raises:
-        TemporaryError: One did not get the signal to end, or Flink still lists it.
-    """
-    alive = await runtime.replicas()
-    if alive:
-        await runtime.stop([replica.id for replica in alive])
-
 
 _POLL = 0.02  # seconds between two checks of a process that is being ended
 _CONFIGURATION = "--configDir"

@@ -18,6 +18,7 @@ from benchmarks.policies.live.policies import (
     price,
     state_of,
 )
+from tests.cli import recorded
 from weir_operator.loop.decision_records import RECORDS, DecisionRecord, RecordStore
 from weir_operator.loop.run_record import (
     Objective,
@@ -73,6 +74,10 @@ def a_record(number, policy, deployment, target):
     )  # fmt: skip
 
 
+def in_tick(record):
+    return recorded.a_tick(record.time, record)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """What a run leaves behind: one record a line, of which that of the first came late."""
@@ -87,10 +92,10 @@ def folder(tmp_path):
     state_of(tmp_path).mkdir(parents=True)
     here, more = Deployment((1, 0, 0)), Deployment((2, 0, 0))
     records = RecordStore(state_of(tmp_path) / RECORDS)
-    records.write([a_record(1, "queueing", here, more)])
-    records.write([a_record(2, "ql", here, here)])
-    records.write([a_record(3, "ql", here, more)])
-    records.write([a_record(LINES + 1, "ql", here, more)])
+    records.write([in_tick(a_record(1, "queueing", here, more))])
+    records.write([in_tick(a_record(2, "ql", here, here))])
+    records.write([in_tick(a_record(3, "ql", here, more))])
+    records.write([in_tick(a_record(LINES + 1, "ql", here, more))])
     records.close()
     return tmp_path
 
