@@ -21,7 +21,7 @@ from weir_operator.clock import SystemClock
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
-from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.lifecycle import FirstStart, Lifecycle
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal, Step
@@ -86,29 +86,22 @@ class SteeredJob(Generic[Where]):
         directives: Callable[[], Directives] = Directives,
     ) -> Lifecycle:
         """Put engine and lifecycle together."""
-        rescaler = Rescaler(
-            EngineParts(
-                runtime=runtime,
-                jobs=self.jobs,
-                spec=spec,
-                store=self.store,
-                settings=settings,
-                clock=self.clock,
-            )
-        )
-        return Lifecycle(
+        parts = EngineParts(
             runtime=runtime,
             jobs=self.jobs,
-            rescaler=rescaler,
+            spec=spec,
             store=self.store,
-            initial=initial,
-            initial_savepoint=None,
+            settings=settings,
             clock=self.clock,
+        )
+        return Lifecycle(
+            parts,
+            rescaler=Rescaler(parts),
+            start=FirstStart(deployments=initial),
             on_event=self.events.append,
             on_change=lambda journal: None,
             directives=directives,
             models=models,
-            settings=settings,
         )
 
 

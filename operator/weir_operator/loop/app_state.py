@@ -22,6 +22,7 @@ from pydantic_core import from_json, to_json
 from weir_operator.errors import TemporaryError, WeirError
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, TolerantRecords
+from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
@@ -218,8 +219,7 @@ class AppState:
         records: TolerantRecords,
         learned: LearnedStore,
         advisor: Advisor,
-        save_every: float,
-        phase: float | None = None,
+        settings: LoopSettings,
         start: LoopStart,
     ) -> None:
         """Create the store.
@@ -231,12 +231,10 @@ class AppState:
             records: Of decisions.
             learned: Of what was learned.
             advisor: Keeps the forecast.
-            save_every: Seconds between two writes of what was learned: packing the tables of one
-                planner takes milliseconds, too much for every tick of a thousand StreamApps. A
-                crash loses as much.
-            phase: Part of `save_every` from `restore` to the first write, so that a thousand
-                StreamApps that start together do not all write in the same minutes; `None` writes
-                at the first tick.
+            settings: How often what was learned is written: packing the tables of one planner takes
+                milliseconds, too much for every tick. A crash loses as much. By the `phase`,
+                StreamApps that start together write at different times; without one, the first
+                tick writes.
             start: With what the loops begin; its time is that of `restore`.
         """
         self._managers = managers
@@ -245,8 +243,8 @@ class AppState:
         self._records = records
         self._learned = learned
         self.advisor = advisor
-        self._save_every = save_every
-        self._phase = phase
+        self._save_every = settings.save_learned_every * settings.interval
+        self._phase = settings.phase
         self._start = start
         self._saved_at = -math.inf
         self._unrestored = ""  # why the file holds more than the managers know

@@ -170,13 +170,13 @@ class Notices:
 
     def __init__(self, on_event: Callable[[Event], None], clock: Clock) -> None:
         self._on_event = on_event
-        self._clock = clock
+        self.clock = clock
         self._guards: dict[tuple[Cause, str], str] = {}
         self._lasting: dict[str, dict[str, None]] = {}  # the causes told, by reason, in order
 
     def report(self, reason: str, message: str) -> None:
         """Tell a fact."""
-        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+        self._on_event(Event(time=self.clock.now(), reason=reason, message=message))
 
     def report_while(self, reason: str, message: str) -> None:
         """Tell a lasting fact once for each cause; an empty message ends it.

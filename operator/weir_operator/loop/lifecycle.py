@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from weir_operator.clock import Clock
 from weir_operator.errors import (
     JobFailedError,
     ResizeRefusedError,
@@ -27,9 +27,9 @@ from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.failing_job import describe_failures
 from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
-from weir_operator.rescale.engine import Rescaler
+from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs, Progress
+from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Progress
 from weir_operator.rescale.replicas import (
     deployments_of,
     excess_replicas,
@@ -37,15 +37,14 @@ from weir_operator.rescale.replicas import (
     size_changes,
 )
 from weir_operator.rescale.running_jobs import match_status
-from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.status import AppStatus, Checkpointed, StatusStore
+from weir_operator.rescale.status import AppStatus, Checkpointed
 from weir_operator.rescale.stopping import (
     StateMissingError,
     came_to_its_end,
     find_restore_point,
     was_stopped,
 )
-from weir_operator.runtime.protocol import Deployments, Replica, Runtime, release_replicas
+from weir_operator.runtime.protocol import Deployments, Replica, release_replicas
 from weir_operator.runtime.revision import Revision
 from weir_policies.policy import OperatorModel
 
@@ -134,46 +133,51 @@ class Health(StrEnum):
     """The job came to its own end; there is nothing left to scale."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FirstStart:
+    """With what a job begins that never ran under Weir."""
+
+    deployments: Deployments
+    savepoint: str | None = None
+    """Where its state comes from; `None` starts without."""
+    restore_nonce: int = 0
+    """A new value makes a job that ran start from the savepoint again."""
+
+
 class Lifecycle:
     """One StreamApp's job from its first start to its end."""
 
     def __init__(
         self,
+        parts: EngineParts,
         *,
-        runtime: Runtime,
-        jobs: Jobs,
         rescaler: Rescaler,
-        store: StatusStore,
-        initial: Deployments,
-        initial_savepoint: str | None,
-        restore_nonce: int = 0,
-        clock: Clock,
+        start: FirstStart,
         on_event: Callable[[Event], None],
         on_change: Callable[[RescaleJournal], None],
         directives: Callable[[], Directives] = Directives,
         models: Mapping[str, OperatorModel] | None = None,
-        settings: RescaleSettings | None = None,
         check_operators: Callable[[AppStatus, Revision | None], Awaitable[None]] | None = None,
     ) -> None:
+        clock, store = parts.clock, parts.store
         self._notices = Notices(on_event, clock)
         self._check_operators = check_operators
-        self._runtime = runtime
-        self._jobs = jobs
+        self._runtime = parts.runtime
+        self._jobs = parts.jobs
         self._rescaler = rescaler
         self._store = store
-        self._initial_savepoint = initial_savepoint
-        self._restore_nonce = restore_nonce
+        self._start = start
         self._clock = clock
         self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
         self._room = PlacementSearch(
-            runtime=runtime,
+            runtime=parts.runtime,
             store=store,
             clock=clock,
-            initial=initial,
+            initial=start.deployments,
             models=models,
-            settings=settings or RescaleSettings(),
+            settings=parts.settings,
         )
         self._losses = Losses()
         self._failures: tuple[JobFailure, ...] = ()
@@ -350,9 +354,9 @@ class Lifecycle:
             await self._check_operators(status, self._wanted(status))
         if status.job_id is None:
             # Before anything ran, the manifest may still be mended: it alone says where to begin.
-            await self._begin(status, self._initial_savepoint)
-        elif status.restore_nonce != self._restore_nonce:
-            await self._restore_as_asked(self._initial_savepoint)
+            await self._begin(status, self._start.savepoint)
+        elif status.restore_nonce != self._start.restore_nonce:
+            await self._restore_as_asked(self._start.savepoint)
         elif status.finished:
             return Health.FINISHED
         elif status.suspended:
@@ -367,7 +371,7 @@ class Lifecycle:
         if live in ((), (before.job_id,)):
             return before
         alive = deployments_of(await self._runtime.replicas())
-        status = match_status(before, live, alive, restore_nonce=self._restore_nonce)
+        status = match_status(before, live, alive, restore_nonce=self._start.restore_nonce)
         await self._store.save(status)
         named = f"job {before.job_id}" if before.job_id else "no job"
         self._report(
@@ -378,7 +382,7 @@ class Lifecycle:
 
     async def _begin(self, status: AppStatus, restore: str | None) -> None:
         """Start a job that does not run."""
-        wanted, nonce = self._wanted(status), self._restore_nonce
+        wanted, nonce = self._wanted(status), self._start.restore_nonce
         await self._walk_to_a_place(
             lambda now, target: planned_changes.start(
                 status, target, restore, wanted, now=now, restore_nonce=nonce

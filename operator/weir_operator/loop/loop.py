@@ -188,6 +188,33 @@ class SlowLoop(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Where the loops of one StreamApp run, and who is told."""
+
+    store: StatusStore
+    clock: Clock
+    on_tick: Callable[[Tick], None]
+    on_event: Callable[[Event], None]
+    on_trouble: OnTrouble = lambda trouble: None
+    """Told when a loop fails, and when it does no more."""
+    wait: Callable[[], Awaitable[None]] | None = None
+    """Waits until the next check whether the job runs; `None` waits a second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deciders:
+    """What decides for one StreamApp."""
+
+    operators: Mapping[str, Operator]
+    """As the manifest has them."""
+    managers: Managers
+    application: ApplicationManager
+    shared: SharedOperators | None = None
+    """Operators that busy vertices may leave; `None` where there are none."""
+    tuning: SlowLoop | None = None
+
+
 class ApplicationController:
     """Steers the job of one StreamApp."""
 
@@ -195,44 +222,36 @@ class ApplicationController:
         self,
         *,
         settings: LoopSettings,
-        operators: Mapping[str, Operator],
         directives: Callable[[], Directives],
         gatherer: Gatherer,
         lifecycle: Lifecycle,
-        managers: Managers,
-        application_manager: ApplicationManager,
-        store: StatusStore,
+        deciders: Deciders,
         memory: AppState,
-        clock: Clock,
-        tuning: SlowLoop | None = None,
-        shared: SharedOperators | None = None,
-        wait: Callable[[], Awaitable[None]] | None = None,
-        on_tick: Callable[[Tick], None],
-        on_event: Callable[[Event], None],
-        on_trouble: OnTrouble = lambda trouble: None,
+        around: Surroundings,
     ) -> None:
+        clock = around.clock
         self._settings = settings
-        self._operators = operators
+        self._operators = deciders.operators
         self._directives = directives
         self._gatherer = gatherer
         self._lifecycle = lifecycle
-        self._managers = managers
-        self._am = application_manager
-        self._store = store
+        self._managers = deciders.managers
+        self._am = deciders.application
+        self._store = around.store
         self._memory = memory
-        self._tuning = tuning
-        self._shared = shared
+        self._tuning = deciders.tuning
+        self._shared = deciders.shared
         self._clock = clock
-        self._wait = wait or (lambda: clock.sleep(1.0))
-        self._on_tick = on_tick
-        self._on_trouble = on_trouble
-        self._notices = Notices(on_event, clock)
+        self._wait = around.wait or (lambda: clock.sleep(1.0))
+        self._on_tick = around.on_tick
+        self._on_trouble = around.on_trouble
+        self._notices = Notices(around.on_event, clock)
         self._actor = ChangeExecutor(
             lifecycle,
-            store,
+            around.store,
             settings,
-            buy=application_manager.buy,
-            on_event=on_event,
+            buy=deciders.application.buy,
+            on_event=around.on_event,
             clock=clock,
         )
         self._outage = MetricsOutage()

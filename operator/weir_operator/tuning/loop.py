@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
 from pydantic import JsonValue
 
-from weir_operator.clock import Clock
 from weir_operator.loop.budgets import BudgetSharing
 from weir_operator.loop.cost import cost_per_hour
 from weir_operator.loop.directives import Directives
@@ -43,7 +41,6 @@ from weir_operator.tuning.requests import (
 from weir_operator.tuning.store import Standing, TuningStore, Version
 from weir_operator.tuning.trial import find_overgrown, judge_trial
 from weir_policies.kernels.wording import format_rate
-from weir_policies.policy import Tuning
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.fit import LEAST_INTERVALS, Fit
 from weir_simulator.fitting.samples import IntervalSample
@@ -94,24 +91,19 @@ class TuningLoop:
         managers: Managers,
         sharing: BudgetSharing,
         fitter: Fitter,
-        folder: Path,
         store: TuningStore,
         directives: Callable[[], Directives],
-        clock: Clock,
         notices: Notices,
-        find_similar: Callable[[], Sequence[Tuning]] = tuple,
     ) -> None:
         self._settings = settings
         self._tuner = tuner
         self._managers = managers
         self._sharing = sharing
-        self._folder = folder
         self._store = store
         self._directives = directives
-        self._clock = clock
+        self._clock = notices.clock
         self._notices = notices
         self._failures = Failures(notices)
-        self._find_similar = find_similar
         self._fitter = fitter
         self._state = store.fresh()
         self._model: ModelState = UNKNOWN
@@ -210,7 +202,9 @@ class TuningLoop:
             return
         training = bool(self._managers.in_training)
         known = self._state.worth_a_try
-        similar = await asyncio.to_thread(self._find_similar) if len(known) < WARM_STARTS else []
+        similar = (
+            await asyncio.to_thread(self._store.find_similar) if len(known) < WARM_STARTS else []
+        )
         try:
             request = make_request(
                 fitted.fit,
@@ -227,7 +221,7 @@ class TuningLoop:
         except FitError as error:  # of the job's shape, which no other try changes
             self._notices.report_while("CannotTune", str(error))
             return
-        await asyncio.to_thread(write_fitted, self._folder, request)
+        await asyncio.to_thread(write_fitted, self._store.folder, request)
         present = self._state.present
         on_trial = present is not None and present.standing is Standing.ON_TRIAL
         followed = asked.mode is Mode.AUTO  # what is only advised could not be judged

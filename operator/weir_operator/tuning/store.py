@@ -178,6 +178,26 @@ class TuningStore:
         self._path = path
         self._key = dict(key)
 
+    @property
+    def folder(self) -> Path:
+        """The StreamApp's own state; the others' lie beside it."""
+        return self._path.parent
+
+    def find_similar(self) -> list[Tuning]:
+        """Return similar StreamApps' current tunings that measurements confirmed, newest first."""
+        found: list[Version] = []
+        for path in self.folder.parent.glob(f"*/{TUNINGS}"):
+            state = None if path == self._path else read_tunings(path)
+            if (
+                state is None
+                or state.present is None
+                or state.present.standing is not Standing.KEPT
+            ):
+                continue
+            if all(state.key.get(name) == self._key.get(name) for name in ("policy", "parameters")):
+                found.append(state.present)
+        return [each.point for each in sorted(found, key=lambda each: each.since, reverse=True)]
+
     def begin_anew(self, reset_nonce: int) -> None:
         """Take what was tuned before for another's, from now on."""
         self._key["resetNonce"] = reset_nonce
@@ -228,20 +248,3 @@ def _without_nulls(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [_without_nulls(each) for each in value]
     return value
-
-
-def find_similar(folder: Path, key: Mapping[str, JsonValue]) -> list[Tuning]:
-    """Return similar StreamApps' current tunings that measurements confirmed, newest first.
-
-    Args:
-        folder: Of the StreamApp's own state; the others' lie beside it.
-        key: What its tunings depend on.
-    """
-    found: list[Version] = []
-    for path in folder.parent.glob(f"*/{TUNINGS}"):
-        state = None if path.parent == folder else read_tunings(path)
-        if state is None or state.present is None or state.present.standing is not Standing.KEPT:
-            continue
-        if all(state.key.get(name) == key.get(name) for name in ("policy", "parameters")):
-            found.append(state.present)
-    return [each.point for each in sorted(found, key=lambda each: each.since, reverse=True)]

@@ -6,12 +6,11 @@ from, where events go) is passed in; everything else follows from the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.app_state import AppState, LearnedStore
@@ -19,20 +18,18 @@ from weir_operator.loop.application_manager import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.decision_records import RECORDS, LoopStart, TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.events import Event, Notices
+from weir_operator.loop.events import Notices
 from weir_operator.loop.gather import Gatherer
-from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.loop.loop import ApplicationController, OnTrouble
+from weir_operator.loop.lifecycle import FirstStart, Lifecycle
+from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
 from weir_operator.loop.managers import Managers
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
-from weir_operator.loop.tick import Tick
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec
-from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
@@ -40,7 +37,7 @@ from weir_operator.tuning.fitting import Fitter
 from weir_operator.tuning.history import Past
 from weir_operator.tuning.loop import TuningLoop
 from weir_operator.tuning.protocol import Tuner
-from weir_operator.tuning.store import TUNINGS, TuningStore, find_similar
+from weir_operator.tuning.store import TUNINGS, TuningStore
 from weir_operator.wiring import assembly
 from weir_operator.wiring.discovery import Discovery
 from weir_operator.wiring.vertices import (
@@ -53,23 +50,17 @@ from weir_operator.wiring.vertices import (
 from weir_policies.model.season import Season
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dependencies:
+@dataclass(frozen=True, kw_only=True)
+class Dependencies(Surroundings):
     """What the loops of one StreamApp need. Whoever made the parts also closes them."""
 
     runtime: Runtime
     jobs: FlinkJobs
-    store: StatusStore
     source: MetricsSource
     records: TolerantRecords
     folder: Path
     """Where what was learned is kept."""
-    clock: Clock
-    on_tick: Callable[[Tick], None]
-    on_event: Callable[[Event], None]
     on_change: Callable[[RescaleJournal], None]
-    on_trouble: OnTrouble = lambda trouble: None
-    """Told when a loop fails, and when it does no more."""
     directives: Callable[[], Directives] | None = None
     """Read at every check and tick; `None` takes what the manifest says now. Where they name no
     revision, it is the manifest's."""
@@ -79,8 +70,6 @@ class Dependencies:
     """Makes the engine that executes changes."""
     phase: float | None = None
     """See `LoopSettings.phase`."""
-    wait: Callable[[], Awaitable[None]] | None = None
-    """Waits until the next check whether the job runs; `None` waits a second."""
     paid: Callable[[], float] | None = None
     """Returns what is paid for a job that somebody else runs, currency per hour; `None` for one
     that runs under Weir."""
@@ -151,19 +140,17 @@ def assemble(
         on_event=around.on_event,
         clock=around.clock,
     )
-    rescaler = around.rescaler(
-        EngineParts(
-            runtime=around.runtime,
-            jobs=around.jobs,
-            spec=job,
-            store=around.store,
-            settings=assembly.rescale_settings(app),
-            clock=around.clock,
-            adapt=None if foreign else discovery.adapt,
-        )
+    parts = EngineParts(
+        runtime=around.runtime,
+        jobs=around.jobs,
+        spec=job,
+        store=around.store,
+        settings=assembly.rescale_settings(app),
+        clock=around.clock,
+        adapt=None if foreign else discovery.adapt,
     )
     directives = _directives(app, around, job)
-    lifecycle = _lifecycle(app, around, rescaler, managers, discovery, directives)
+    lifecycle = _lifecycle(app, around, parts, managers, discovery, directives)
     gatherer = Gatherer(
         settings=loops,
         runtime=around.runtime,
@@ -176,21 +163,18 @@ def assemble(
     manager = assembly.application_manager(app, shared=around.shared_restarts)
     controller = ApplicationController(
         settings=loops,
-        operators={each.name: each for each in world.operators(app)},
         directives=directives,
         gatherer=gatherer,
         lifecycle=lifecycle,
-        managers=managers,
-        application_manager=manager,
-        store=around.store,
+        deciders=Deciders(
+            operators={each.name: each for each in world.operators(app)},
+            managers=managers,
+            application=manager,
+            shared=share_operators(written, plan, job.vertices),
+            tuning=_tuning(app, around, loops, managers, manager, directives),
+        ),
         memory=_memory(app, around, loops, managers, manager),
-        shared=share_operators(written, plan, job.vertices),
-        clock=around.clock,
-        tuning=_tuning(app, around, loops, managers, manager, directives),
-        wait=around.wait,
-        on_tick=around.on_tick,
-        on_event=around.on_event,
-        on_trouble=around.on_trouble,
+        around=around,
     )
     return Steering(lifecycle=lifecycle, controller=controller, managers=managers)
 
@@ -214,7 +198,7 @@ def _discover(app: StreamApp, around: Dependencies, plan: Plan | None) -> Stream
 def _lifecycle(
     app: StreamApp,
     around: Dependencies,
-    rescaler: Rescaler,
+    parts: EngineParts,
     managers: Managers,
     discovery: Discovery,
     directives: Callable[[], Directives],
@@ -223,20 +207,18 @@ def _lifecycle(
     given, foreign = app.spec.flink.job, app.spec.flink.ref is not None
     models = {name: each.model for name, each in managers.items() if each.fixed is None}
     return Lifecycle(
-        runtime=around.runtime,
-        jobs=around.jobs,
-        rescaler=rescaler,
-        store=around.store,
-        initial=assembly.initial_deployments(app),
-        initial_savepoint=given.initial_savepoint if given else None,
-        restore_nonce=given.restore_nonce if given else 0,
-        clock=around.clock,
+        parts,
+        rescaler=around.rescaler(parts),
+        start=FirstStart(
+            deployments=assembly.initial_deployments(app),
+            savepoint=given.initial_savepoint if given else None,
+            restore_nonce=given.restore_nonce if given else 0,
+        ),
         on_event=around.on_event,
         on_change=around.on_change,
         directives=directives,
         # A foreign job is as its owner made it: nothing is held against the manifest.
         models=None if foreign else models,
-        settings=assembly.rescale_settings(app),
         check_operators=None if foreign else discovery.check,
     )
 
@@ -277,8 +259,7 @@ def _memory(
             policy=loops.policy,
             reset_nonce=app.spec.reset_nonce,
         ),
-        save_every=loops.save_learned_every * loops.interval,
-        phase=loops.phase,
+        settings=loops,
         start=LoopStart(
             time=around.clock.now(),
             app=assembly.what_decides(app),
@@ -308,12 +289,9 @@ def _tuning(
         managers=managers,
         sharing=manager.sharing,
         fitter=Fitter(around.folder / RECORDS, managers, slot=settings.tick, past=around.past),
-        folder=around.folder,
         store=TuningStore(around.folder / TUNINGS, key=settings.key),
         directives=directives,
-        clock=around.clock,
         notices=Notices(around.on_event, around.clock),
-        find_similar=partial(find_similar, around.folder, settings.key),
     )
 
 

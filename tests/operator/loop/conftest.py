@@ -19,8 +19,8 @@ from weir_operator.loop.decision_records import LoopStart, RecordStore, Tolerant
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
-from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.loop.loop import ApplicationController
+from weir_operator.loop.lifecycle import FirstStart, Lifecycle
+from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
@@ -116,24 +116,18 @@ class Stage:
 
     async def started(self):
         jobs = JobsOf(self.world)
-        rescaler = Rescaler(
-            EngineParts(
-                runtime=self.world,
-                jobs=jobs,
-                spec=assembly.job_spec(self.app, beside=self.folder),
-                store=self.store,
-                settings=RescaleSettings(),
-                clock=self.clock,
-            )
-        )
-        lifecycle = Lifecycle(
+        parts = EngineParts(
             runtime=self.world,
             jobs=jobs,
-            rescaler=rescaler,
+            spec=assembly.job_spec(self.app, beside=self.folder),
             store=self.store,
-            initial=assembly.initial_deployments(self.app),
-            initial_savepoint=None,
+            settings=RescaleSettings(),
             clock=self.clock,
+        )
+        lifecycle = Lifecycle(
+            parts,
+            rescaler=Rescaler(parts),
+            start=FirstStart(deployments=assembly.initial_deployments(self.app)),
             on_event=self.events.append,
             on_change=self._on_change,
         )
@@ -183,8 +177,7 @@ class Stage:
                 policy=settings.policy,
                 reset_nonce=self.app.spec.reset_nonce,
             ),
-            save_every=settings.save_learned_every * settings.interval,
-            phase=settings.phase,
+            settings=settings,
             start=LoopStart(
                 time=self.clock.now(),
                 app=assembly.what_decides(self.app),
@@ -193,19 +186,23 @@ class Stage:
         )
         return ApplicationController(
             settings=settings,
-            operators={each.name: each for each in world.operators(self.app)},
             directives=lambda: self.directives,
             gatherer=gatherer,
             lifecycle=lifecycle,
-            managers=self.managers,
-            application_manager=manager,
-            store=self.store,
+            deciders=Deciders(
+                operators={each.name: each for each in world.operators(self.app)},
+                managers=self.managers,
+                application=manager,
+                shared=self.shared_operators,
+            ),
             memory=self.memory,
-            clock=self.clock,
-            shared=self.shared_operators,
-            on_tick=lambda tick: None,
-            on_event=self.events.append,
-            wait=lambda: asyncio.sleep(0.01),
+            around=Surroundings(
+                store=self.store,
+                clock=self.clock,
+                on_tick=lambda tick: None,
+                on_event=self.events.append,
+                wait=lambda: asyncio.sleep(0.01),
+            ),
         )
 
     def _on_change(self, journal):

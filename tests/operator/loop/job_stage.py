@@ -1,9 +1,10 @@
 """A lifecycle over a miniature world, for the tests of what happens to a job."""
 
-from tests.operator.rescale.bench import NAMES, ONE, an_engine
-from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
+from tests.operator.rescale.bench import NAMES, ONE, engine_parts
+from tests.operator.rescale.fakes import FakeClock, FakeWorld, MemoryStatusStore
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.lifecycle import FirstStart, Lifecycle
+from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.settings import RescaleSettings
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.models import State
@@ -43,17 +44,13 @@ class Stage:
         self.directives = Directives()
 
     def lifecycle(self, initial=ONE, initial_savepoint=None, restore_nonce=0, max_replicas=10):
-        jobs = JobsOf(self.world)
+        parts = engine_parts(self.world, self.store, self.settings)
         return Lifecycle(
-            runtime=self.world,
-            jobs=jobs,
-            rescaler=an_engine(self.world, self.store, self.settings),
-            settings=self.settings,
-            store=self.store,
-            initial=initial,
-            initial_savepoint=initial_savepoint,
-            restore_nonce=restore_nonce,
-            clock=self.clock,
+            parts,
+            rescaler=Rescaler(parts),
+            start=FirstStart(
+                deployments=initial, savepoint=initial_savepoint, restore_nonce=restore_nonce
+            ),
             on_event=self.events.append,
             on_change=self.changes.append,
             directives=lambda: self.directives,

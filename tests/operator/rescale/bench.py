@@ -9,25 +9,28 @@ ONE = {"match": {"small/250m": 1}}
 NAMES = {"match": "--weir.parallelism.match"}
 
 
-def an_engine(world, store, settings, *, arguments=(), **spec):
+def an_engine(world, store, settings, **spec):
     """Return the engine of a job with one operator, `match`."""
-    return Rescaler(
-        EngineParts(
-            runtime=world,
-            jobs=JobsOf(world),
-            spec=JobSpec(
-                **{
-                    "entry_class": None,
-                    "arguments": arguments,
-                    "parallelism_arguments": NAMES,
-                    "max_parallelism": 720,
-                    **spec,
-                }
-            ),
-            store=store,
-            settings=settings,
-            clock=world.clock,
-        )
+    return Rescaler(engine_parts(world, store, settings, **spec))
+
+
+def engine_parts(world, store, settings, *, arguments=(), **spec):
+    """Return what the engine of a job with one operator needs."""
+    return EngineParts(
+        runtime=world,
+        jobs=JobsOf(world),
+        spec=JobSpec(
+            **{
+                "entry_class": None,
+                "arguments": arguments,
+                "parallelism_arguments": NAMES,
+                "max_parallelism": 720,
+                **spec,
+            }
+        ),
+        store=store,
+        settings=settings,
+        clock=world.clock,
     )
 
 

@@ -10,7 +10,6 @@ from weir_operator.tuning.store import (
     TuningState,
     TuningStore,
     Version,
-    find_similar,
 )
 from weir_policies.policy import CostWeights, Tuning
 from weir_simulator.tuning.order import Forecast
@@ -48,31 +47,39 @@ def tuned(tmp_path):
     return leave
 
 
+def find_similar(folder):
+    """Return what the StreamApp `mine` finds."""
+    return TuningStore(folder / "streams.mine" / TUNINGS, key=KEY).find_similar()
+
+
 def test_what_the_same_policy_came_to_elsewhere_is_found_the_newest_first(tuned, tmp_path):
     older = tuned("streams.old", since=1.0)
     newer = tuned("streams.new", since=2.0, objective={"responseTime": "1s"})
 
-    assert find_similar(tmp_path / "streams.mine", KEY) == [newer, older]
+    assert find_similar(tmp_path) == [
+        newer,
+        older,
+    ]
 
 
 def test_a_streamapp_is_not_similar_to_itself(tuned, tmp_path):
     tuned("streams.mine")
 
-    assert find_similar(tmp_path / "streams.mine", KEY) == []
+    assert find_similar(tmp_path) == []
 
 
 @pytest.mark.parametrize("other", [{"policy": "queueing"}, {"parameters": {"horizon": 3}}])
 def test_another_policy_or_other_parameters_are_not_similar(tuned, tmp_path, other):
     tuned("streams.other", **other)
 
-    assert find_similar(tmp_path / "streams.mine", KEY) == []
+    assert find_similar(tmp_path) == []
 
 
 @pytest.mark.parametrize("standing", [Standing.ON_TRIAL, Standing.OVERGROWN])
 def test_what_reality_has_not_borne_out_yet_is_left_alone(tuned, tmp_path, standing):
     tuned("streams.other", standing=standing)
 
-    assert find_similar(tmp_path / "streams.mine", KEY) == []
+    assert find_similar(tmp_path) == []
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(tuned, tmp_path):
@@ -81,4 +88,4 @@ def test_a_file_that_cannot_be_read_hides_no_other(tuned, tmp_path):
     broken.parent.mkdir()
     broken.write_text("{")
 
-    assert find_similar(tmp_path / "streams.mine", KEY) == [found]
+    assert find_similar(tmp_path) == [found]

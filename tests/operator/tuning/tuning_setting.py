@@ -47,6 +47,17 @@ def plans(slots, *, factor=1.0):
 HOURS = run_job(TRUTHS, plans(150), rng=np.random.default_rng(3)).intervals
 
 
+class StoreBesideOthers(TuningStore):
+    """The tunings of a StreamApp beside others, whose tunings are given."""
+
+    def __init__(self, path, *, key, similar):
+        super().__init__(path, key=key)
+        self.similar = similar
+
+    def find_similar(self):
+        return list(self.similar)
+
+
 class Setting:
     """A slow loop over what was recorded of a job, with a tuner that a test tells what to say."""
 
@@ -109,14 +120,13 @@ class Setting:
             managers=self.managers,
             sharing=self.sharing,
             fitter=Fitter(self.folder / "records.sqlite", self.managers, slot=60.0, past=self.past),
-            folder=self.folder,
-            store=TuningStore(
-                self.folder / "tuning.json", key={"app": key, "resetNonce": reset_nonce}
+            store=StoreBesideOthers(
+                self.folder / "tuning.json",
+                key={"app": key, "resetNonce": reset_nonce},
+                similar=self.similar,
             ),
             directives=lambda: self.directives,
-            clock=self.clock,
             notices=Notices(self.events.append, self.clock),
-            find_similar=lambda: self.similar,
         )
         self.loop.restore()
         if seen:

@@ -17,7 +17,7 @@ from tests.operator.cluster.process.two_controllers import (
 from weir_operator.api.leader import LeaseLostError
 from weir_operator.clock import SystemClock
 from weir_operator.cluster.status.store import KubernetesStatusStore, read_journal
-from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.loop.lifecycle import FirstStart, Lifecycle
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -167,23 +167,18 @@ class Change:
             parallelism_arguments={"match": "--match"},
             max_parallelism=720,
         )
-        self.lifecycle = Lifecycle(
+        parts = EngineParts(
             runtime=runtime,
             jobs=jobs,
-            rescaler=Rescaler(
-                EngineParts(
-                    runtime=runtime,
-                    jobs=jobs,
-                    spec=spec,
-                    store=self.store,
-                    settings=RescaleSettings(),
-                    clock=clock,
-                )
-            ),
+            spec=spec,
             store=self.store,
-            initial=ONE,
-            initial_savepoint=None,
+            settings=RescaleSettings(),
             clock=clock,
+        )
+        self.lifecycle = Lifecycle(
+            parts,
+            rescaler=Rescaler(parts),
+            start=FirstStart(deployments=ONE),
             on_event=lambda event: None,
             on_change=lambda journal: None,
         )
