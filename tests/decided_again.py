@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.decide import Managers
+from weir_operator.loop.proposals import cut_all
+from weir_operator.loop.record import (
     DecisionRecord,
     JobTick,
     LearningOutcome,
     LoopStart,
     RecordStore,
 )
-from weir_operator.loop.managers import Managers
-from weir_operator.loop.proposals import cut_all
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.wiring import assembly
 from weir_policies.model.dataflow import Dataflow

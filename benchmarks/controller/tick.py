@@ -22,20 +22,19 @@ import numpy as np
 from benchmarks.figures import Figure, at_most
 from tests.operator.metrics.builders import Load, a_window
 from weir_operator.loop.app_state import LearnedStore
-from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.arbitrate import ApplicationManager
+from weir_operator.loop.decide import OperatorManager, SeparateManagers
+from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.record import (
     DecisionRecord,
     JobTick,
     LearningOutcome,
     RecordStore,
 )
-from weir_operator.loop.managers import SeparateManagers
-from weir_operator.loop.operator_manager import OperatorManager
-from weir_operator.loop.proposals import Proposal
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
 from weir_operator.metrics.source import Window
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget

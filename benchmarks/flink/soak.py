@@ -40,7 +40,7 @@ from benchmarks.spawned import map_spawned
 from weir_operator.flink.jars import REPOSITORY
 from weir_operator.local import run as local_run
 from weir_operator.local.run import LocalRun, run_local
-from weir_operator.loop.decision_records import RECORDS
+from weir_operator.loop.record import RECORDS
 from weir_operator.loop.run_record import Record, RescaleRecord
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.runtime.processes.folders import AppFolder

@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
+from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.evaluate import sample_of_operator
 from weir_operator.loop.gather import layout_of
-from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement

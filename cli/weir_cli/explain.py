@@ -35,7 +35,7 @@ def explain(
     it was kept or rolled back. The last line says how long changes waited for TaskManagers in the
     day before, and what an earlier start could have saved.
     """
-    from weir_operator.loop.decision_records import RecordStore
+    from weir_operator.loop.record import RecordStore
     from weir_operator.reporting.explanation import explain_at, to_plain
     from weir_operator.tuning.store import TUNINGS, read_tunings
 

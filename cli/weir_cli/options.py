@@ -56,7 +56,7 @@ def find_records(state: Path, app: str) -> Path:
     Raises:
         PermanentError: There is none.
     """
-    from weir_operator.loop.decision_records import RECORDS
+    from weir_operator.loop.record import RECORDS
     from weir_operator.wiring.loops import state_directory
 
     path = state_directory(state, app) / RECORDS

@@ -1,7 +1,7 @@
 """Decision records of some intervals, as the loops write them."""
 
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.record import (
     DecisionRecord,
     JobTick,
     LearningOutcome,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.cli.recorded import a_tick
 from tests.operator.tuning.fakes import a_prediction
 from weir_cli import main
-from weir_operator.loop.decision_records import DecisionRecord, RecordStore
+from weir_operator.loop.record import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import Kind, Step, plan
 from weir_operator.tuning.store import Standing, TuningState, TuningStore, Version
 from weir_operator.tuning.trial import TuningTrial

@@ -24,7 +24,7 @@ from tests.docs.kubectl import find_or_build_kubectl
 from tests.helm.program import find_or_build_helm
 from tests.pipelines.known_history import KnownJob, KnownOperator, write_day
 from weir_operator.flink.jars import JARS, build_example, build_jar
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, RecordStore
+from weir_operator.loop.record import DecisionRecord, JobTick, RecordStore
 from weir_operator.tuning.fitting import find_fitted
 from weir_pipelines.store import Partition
 from weir_policies.model.node_types import Deployment
@@ -170,7 +170,8 @@ def _a_tick() -> JobTick:
         verdict="Granted: it is the first",
         change=None,
     )
-    return a_tick(record.time, record)
+    tick: JobTick = a_tick(record.time, record)
+    return tick
 
 
 def _link_stand_ins(programs: Path) -> None:

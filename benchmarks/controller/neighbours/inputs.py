@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.controller.scale import stage, world
 from tests.operator.advise.conftest import RECORDED
 from tests.operator.tuning.fakes import an_answer
-from weir_operator.loop.decision_records import RECORDS
+from weir_operator.loop.record import RECORDS
 from weir_operator.metrics import names
 from weir_operator.tuning.protocol import write_frames
 

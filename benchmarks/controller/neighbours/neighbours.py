@@ -64,7 +64,7 @@ from weir_operator.cluster.process.logs import send_logs_to_stderr
 from weir_operator.cluster.process.running import run_on_cluster
 from weir_operator.cluster.process.settings import ControllerSettings, PrometheusAccess
 from weir_operator.errors import WeirError
-from weir_operator.loop.decision_records import RECORDS
+from weir_operator.loop.record import RECORDS
 from weir_operator.runtime.pods import job_manager
 from weir_operator.runtime.processes.processes import free_ports
 from weir_operator.tuning.protocol import read_answer, read_frames

@@ -44,7 +44,7 @@ from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.registry import BenchmarkError
 from benchmarks.results import BUILD
 from weir_operator.flink.jars import JARS, REPOSITORY, build_example
-from weir_operator.loop.decision_records import RECORDS, RecordStore
+from weir_operator.loop.record import RECORDS, RecordStore
 from weir_operator.loop.run_record import RecordedRun, TickRecord
 from weir_operator.streamapp import world
 from weir_operator.streamapp.loading import load_manifest
@@ -201,9 +201,12 @@ def copy_intervals(measured: Path, records: Path, *, end: float) -> None:
     """Write the intervals of some records to others, as if they had ended at a Unix time."""
     source, copy = RecordStore(measured, read_only=True), RecordStore(records)
     try:
+        ticks = {each.time: each for each in source.ticks()}
         intervals = source.intervals()
         for each in intervals:
-            copy.write([replace(each, time=each.time + end - intervals[-1].time)])
+            time = each.time + end - intervals[-1].time
+            sample = replace(each, time=time)
+            copy.write([replace(ticks[each.time], time=time, sample=sample)])
     finally:
         source.close()
         copy.close()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from weir_operator.advise.view import ExternalJob, PodPlace
 from weir_operator.loop import cost
+from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.guards import guards_while_draining, refuse_target
-from weir_operator.loop.operator_manager import ObservedOperator
 from weir_operator.loop.tick import Tick
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world

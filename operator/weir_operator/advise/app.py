@@ -41,10 +41,10 @@ from weir_operator.api.objects import ClusterReader
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
-from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import Loop, OnTrouble, Trouble
+from weir_operator.loop.record import TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.engine import Rescaler

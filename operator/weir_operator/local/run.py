@@ -23,10 +23,10 @@ from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
 from weir_operator.local.program import find_program, flink_configuration, load_app
 from weir_operator.loop.cost import prices
-from weir_operator.loop.decision_records import RECORDS, TolerantRecords
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController
+from weir_operator.loop.record import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
 from weir_operator.loop.run_recorder import Recorder
 from weir_operator.metrics.direct import DirectSource

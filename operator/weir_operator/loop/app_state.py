@@ -20,12 +20,12 @@ import structlog
 from pydantic_core import from_json, to_json
 
 from weir_operator.errors import TemporaryError, WeirError
-from weir_operator.loop.budgets import BudgetSharing
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, LoopStart, TolerantRecords
+from weir_operator.loop.arbitrate import BudgetSharing
+from weir_operator.loop.decide import Managers, State
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.execute import change_of
-from weir_operator.loop.managers import Managers, State
 from weir_operator.loop.proposals import Proposal, Ruling
+from weir_operator.loop.record import DecisionRecord, JobTick, LoopStart, TolerantRecords
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.files import read_bytes_if_present, write_atomically

@@ -11,14 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weir_operator.flink.topology import Topology
-from weir_operator.loop.managers import Managers
+from weir_operator.loop.decide import Managers
 from weir_operator.loop.verify import MeasuredInterval
-from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import Problem, QualitySettings, judge
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import (
     AppMeasurement,
+    JobLayout,
     OperatorMeasurement,
     ServiceFrom,
     SinkMeasurement,

@@ -24,12 +24,11 @@ from weir_operator.loop.evaluate import (
     sum_of_sources,
 )
 from weir_operator.loop.lifecycle import Lifecycle
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.measurement import measure_busy_vertices
 from weir_operator.metrics.output import Counted, measure_output
 from weir_operator.metrics.quality import Problem, ProblemKind
 from weir_operator.metrics.source import MetricsSource, Window
-from weir_operator.metrics.values import AppMeasurement
-from weir_operator.metrics.vertices import measure_busy_vertices
+from weir_operator.metrics.values import AppMeasurement, JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime

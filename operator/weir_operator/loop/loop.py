@@ -26,9 +26,8 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
-from weir_operator.loop.application_manager import ApplicationManager, describe_failed
-from weir_operator.loop.budgets import Shares
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, LearningOutcome
+from weir_operator.loop.arbitrate import ApplicationManager, Shares, describe_failed
+from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.evaluate import (
     Snapshot,
@@ -52,7 +51,6 @@ from weir_operator.loop.guards import (
     refuse_move,
 )
 from weir_operator.loop.lifecycle import Health, Lifecycle
-from weir_operator.loop.managers import Managers
 from weir_operator.loop.missed_objective import MissedObjective
 from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import (
@@ -61,6 +59,7 @@ from weir_operator.loop.proposals import (
     add_limiting_factor,
     cut_all,
 )
+from weir_operator.loop.record import DecisionRecord, JobTick, LearningOutcome
 from weir_operator.loop.separation import (
     SharedOperators,
     at_risk,

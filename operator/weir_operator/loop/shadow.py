@@ -23,10 +23,10 @@ import numpy as np
 import structlog
 
 from weir_operator.errors import WeirError
-from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.arbitrate import ApplicationManager
+from weir_operator.loop.decide import Managers
 from weir_operator.loop.events import Notices
 from weir_operator.loop.guards import Guard
-from weir_operator.loop.managers import Managers
 from weir_operator.loop.proposals import Proposal, cut_all
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_operator.runtime.protocol import Deployments

@@ -2,24 +2,55 @@
 
     window + layout -> series of this run -> replicas -> operators -> source to sink
 
-Values are in `values.py`; each module explains the numbers that it computes.
+A TaskManager has one slot, so every task on it belongs to the replica's operator. If an operator
+has several tasks (or several functions with the helper's counters), the busiest one limits it, and
+its busy share and service time count as the replica's.
+
+How long records waited at a source is not said by any metric. The records that wait are the last
+that arrived, so the one that is read next came when what arrived since then was as much as waits
+now. Little's law, the backlog over the rate at which it is read, would be the wait of a record that
+comes now: in a backlog that grows much more, and in one that is worked off less. It stands in for
+the time before the first measurement.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
-from weir_operator.metrics.operators import measure_operators
-from weir_operator.metrics.output import Flow, measure_sinks
-from weir_operator.metrics.rates import last_value
-from weir_operator.metrics.scope import JobSeries, Scope, job_series
-from weir_operator.metrics.source import Window
+from weir_operator.metrics.output import Flow, measure_sinks, response_times
+from weir_operator.metrics.rates import (
+    MS,
+    UNKNOWN,
+    US,
+    JobSeries,
+    Rise,
+    Scope,
+    arrival_rates,
+    counted_rise,
+    counter_rise,
+    is_poisoned,
+    job_series,
+    last_value,
+    mean,
+    mean_value,
+    newest_sample,
+    of_vertices,
+    pass_down,
+    ratio,
+    settled_rise,
+    slope,
+)
+from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import (
     AppMeasurement,
+    Arrivals,
+    JobLayout,
+    OperatorLayout,
     OperatorMeasurement,
+    PlacedReplica,
     ReplicaMeasurement,
     ServiceFrom,
     SinkMeasurement,
@@ -124,3 +155,328 @@ def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
     if names.RESTARTS not in series.job:
         missing.append(f"job: {names.RESTARTS.removeprefix(names.JOB)}")
     return tuple(missing)
+
+
+MOST_ARRIVALS = 1000
+"""Rates of arrival that are kept of a source: one that never catches up must not fill memory."""
+
+
+def measure_operators(
+    layout: JobLayout, series: JobSeries, window: Window, before: Mapping[str, Arrivals]
+) -> dict[str, OperatorMeasurement]:
+    """Measure every operator, in the order of the dataflow; `before` arrived until the window.
+
+    Sums over replicas are NaN where one of them is unknown: half of the traffic is not the
+    traffic. Means and worst cases are taken over those that are known.
+    """
+    replicas = {
+        name: tuple(
+            measure_replica(replica, operator, scope)
+            for replica, scope in zip(operator.replicas, series.operators[name], strict=True)
+        )
+        for name, operator in layout.operators.items()
+    }
+    processed = {
+        name: _total(each.processed_rate for each in own) for name, own in replicas.items()
+    }
+    emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
+    services = {name: _pooled_service(own) for name, own in replicas.items()}
+    backlogs = {
+        name: _backlog(() if operator.upstream else series.operators[name])
+        for name, operator in layout.operators.items()
+    }
+    arrivals = arrival_rates(
+        layout,
+        processed=processed,
+        emitted=emitted,
+        backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
+        back_pressure={
+            name: mean(each.back_pressure for each in own) for name, own in replicas.items()
+        },
+    )
+    waiting = pass_down(
+        {name: pending for name, (pending, _) in backlogs.items()},
+        layout,
+        processed=processed,
+        emitted=emitted,
+    )
+    service_means = {name: average for name, (average, _) in services.items()}
+    arrived = {
+        name: _add_arrivals(before.get(name, ()), window.start, arrivals[name])
+        for name in layout.sources
+    }
+    source_waits = dict.fromkeys(layout.operators, 0.0)
+    for name in arrived:
+        pending = _total(map(mean_value, _pending(series.operators[name])))
+        middle = (window.start + window.end) / 2
+        source_waits[name] = waited(pending, middle, arrived[name], read=processed[name])
+        if not math.isnan(pending):  # else, as after a restart, all of it may wait
+            arrived[name] = _drop_older(arrived[name], middle - source_waits[name])
+    flow = Flow(
+        layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
+    )
+    responses = response_times(flow, series)
+    return {
+        name: OperatorMeasurement(
+            name=name,
+            replicas=replicas[name],
+            arrival_rate=arrivals[name],
+            processed_rate=processed[name],
+            emitted_rate=emitted[name],
+            selectivity=ratio(emitted[name], processed[name]),
+            service_mean=services[name][0],
+            service_variance=services[name][1],
+            back_pressure=_worst(each.back_pressure for each in replicas[name]),
+            queue_buffers=_total(each.queue_buffers for each in replicas[name]),
+            queue_records=processed[name] * responses[name].waiting,
+            response_time=responses[name].total,
+            backlog=backlogs[name][0],
+            backlog_growth=backlogs[name][1],
+            source_wait=source_waits[name],
+            arrivals=arrived.get(name, ()),
+            upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
+            splits=_splits(layout.operators[name], series.operators[name]),
+        )
+        for name in layout.order
+    }
+
+
+def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:
+    """Mean and variance over all records that the replicas served."""
+    known = [each for each in replicas if each.served > 0 and not math.isnan(each.service_mean)]
+    served = sum(each.served for each in known)
+    average = ratio(sum(each.served * each.service_mean for each in known), served)
+    square = ratio(
+        sum(each.served * (each.service_variance + each.service_mean**2) for each in known), served
+    )
+    return average, max(square - average**2, 0.0) if not math.isnan(square) else math.nan
+
+
+def _pending(scopes: Sequence[Scope]) -> list[Series]:
+    return [series for scope in scopes for series in scope.get(names.PENDING_RECORDS, ())]
+
+
+def _backlog(scopes: Sequence[Scope]) -> tuple[float, float]:
+    """Records pending and their growth per second; subtasks without splits may report none."""
+    pending = _pending(scopes)
+    return _total(map(last_value, pending)), _total(map(slope, pending))
+
+
+def _add_arrivals(before: Arrivals, start: float, rate: float) -> Arrivals:
+    """Add what arrived since `start`; while nobody knows, as before."""
+    known = tuple(each for each in before if each[0] < start)
+    return known if math.isnan(rate) else (*known, (start, rate))[-MOST_ARRIVALS:]
+
+
+def _drop_older(arrivals: Arrivals, since: float) -> Arrivals:
+    """Leave out the rates of times that were over before `since`."""
+    first = max((place for place, (start, _) in enumerate(arrivals) if start <= since), default=0)
+    return arrivals[first:]
+
+
+def waited(pending: float, now: float, arrivals: Arrivals, *, read: float) -> float:
+    """Return how long the oldest record that is pending has waited, s; 0 where nobody knows.
+
+    Of records that came before the first of `arrivals`, a source that reads nothing does not say
+    it: nothing comes out then, which is a violation by itself.
+
+    Args:
+        pending: Records; NaN where the source does not report them.
+        now: Unix time at which they were.
+        arrivals: What arrived before.
+        read: Records/s that the source reads.
+    """
+    if not pending > 0:
+        return 0.0
+    until = now
+    for start, rate in reversed(arrivals):
+        if until > start:
+            came = rate * (until - start)
+            if came >= pending:
+                return now - until + pending / rate
+            pending, until = pending - came, start
+    return now - until + (pending / read if read > 0 else 0.0)
+
+
+def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
+    """Partitions of the source with the most; NaN where vertices beside it share its replicas.
+
+    NaN, too, where series do not say of which partition they are: all would count as one. A source
+    that does not tell its splits ends the subtasks that got none.
+    """
+    if operator.upstream or operator.entry_vertices:
+        return math.nan
+    found: dict[tuple[str | None, str | None], set[tuple[str | None, str, str]]] = {}
+    for scope in scopes:
+        for series in scope.get(names.PARTITION_OFFSET, ()):
+            labels = series.labels
+            if not {"topic", "partition"} <= labels.keys():
+                return math.nan
+            source = (labels.get("task_id"), labels.get("operator_id"))
+            split = (labels.get(names.GROUP), labels["topic"], labels["partition"])
+            found.setdefault(source, set()).add(split)
+    if found:
+        return max(map(len, found.values()))
+    drained = sum(replica.drained for replica in operator.replicas)
+    return max(1, len(operator.replicas) - drained) if drained else math.nan
+
+
+def _total(values: Iterable[float]) -> float:
+    """Sum, NaN if there is nothing to sum or an addend is unknown."""
+    listed = list(values)
+    return sum(listed) if listed else math.nan
+
+
+def _worst(values: Iterable[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+DRAINED = Rise(0.0, math.inf)
+"""What a replica takes in whose tasks have come to their end: nothing, ever after."""
+
+
+def measure_replica(
+    replica: PlacedReplica, operator: OperatorLayout, scope: Scope
+) -> ReplicaMeasurement:
+    """Measure one replica; everything is NaN where its TaskManager sent nothing."""
+    is_source = not operator.upstream
+    intake = DRAINED if replica.drained else _intake(operator, scope)
+    busy = _busiest(map(settled_rise, scope.get(names.BUSY_MS, ())))
+    idle = replica.drained and busy is UNKNOWN
+    service = _service(scope, busy, intake)
+    # A legacy source reports NaN for its busy time all its life: that is a missing metric there.
+    required = [name for name in names.REQUIRED if not (is_source and name == names.BUSY_MS)]
+    return ReplicaMeasurement(
+        tm_id=replica.tm_id,
+        node_type=replica.node_type,
+        last_sample=newest_sample(scope),
+        span=intake.seconds,
+        processed_rate=intake.rate,
+        emitted_rate=0.0
+        if idle
+        else _total(
+            counter_rise(each).rate
+            for each in of_vertices(scope.get(names.RECORDS_OUT, ()), operator.exit_vertices)
+        ),
+        utilisation=0.0 if idle else busy.rate * MS,
+        back_pressure=_busiest(map(settled_rise, scope.get(names.BACK_PRESSURED_MS, ()))).rate * MS,
+        service_mean=service.mean,
+        service_variance=service.variance,
+        service_from=service.origin,
+        served=service.records,
+        queue_buffers=_total(
+            map(mean_value, of_vertices(scope.get(names.INPUT_QUEUE, ()), operator.entry_vertices))
+        ),
+        gc_share=_busiest(map(counter_rise, scope.get(names.GC_MS, ()))).rate * MS,
+        poisoned=tuple(name for name in required if any(map(is_poisoned, scope.get(name, ())))),
+    )
+
+
+class Moments(NamedTuple):
+    """Number, mean and variance of something that counters summed up in a window."""
+
+    records: float
+    mean: float
+    variance: float
+
+
+def moments(scope: Scope, n: str, us: str, us2: str) -> Moments | None:
+    """Return the moments in seconds of the function that was busiest; `None` without counters."""
+    sums = {_function(series): series for series in scope.get(us, ())}
+    squares = {_function(series): series for series in scope.get(us2, ())}
+    found: Moments | None = None
+    for series in scope.get(n, ()):
+        function = _function(series)
+        records = counter_rise(series).amount
+        mean = ratio(counter_rise(sums.get(function)).amount * US, records)
+        square = ratio(counter_rise(squares.get(function)).amount * US * US, records)
+        # Rounding can leave a constant time with a variance just below zero.
+        variance = max(square - mean * mean, 0.0) if not math.isnan(square) else math.nan
+        this = Moments(records, mean, variance)
+        if found is None or _work(this) > _work(found):
+            found = this
+    return found
+
+
+class _Service(NamedTuple):
+    records: float
+    mean: float
+    variance: float
+    origin: ServiceFrom | None
+
+
+def _service(scope: Scope, busy: Rise, intake: Rise) -> _Service:
+    """From the helper where it counts, else from the agent, else busy time per record."""
+    counted = moments(scope, names.SERVICE_N, names.SERVICE_US, names.SERVICE_US2)
+    if counted is not None:
+        return _Service(*counted, ServiceFrom.HELPER)
+    timed = moments(scope, names.TASK_SERVICE_N, names.TASK_SERVICE_US, names.TASK_SERVICE_US2)
+    if timed is not None and timed.records > 0 and intake.amount > 0:
+        # Work that belongs to no record is done all the same: windows that fire, timers.
+        other = _busiest(map(counter_rise, scope.get(names.TASK_OTHER_US, ()))).amount * US
+        beside = 0.0 if math.isnan(other) else other / intake.amount
+        return _Service(intake.amount, timed.mean + beside, timed.variance, ServiceFrom.AGENT)
+    mean = ratio(busy.rate * MS, intake.rate)
+    return _Service(
+        intake.amount, mean, math.nan, None if math.isnan(mean) else ServiceFrom.BUSY_TIME
+    )
+
+
+def _intake(operator: OperatorLayout, scope: Scope) -> Rise:
+    """Records taken in.
+
+    Flink counts no task input at a source. There the records given out stand for it, or, where
+    the whole job is one chain that gives nothing out, the input of the busiest function in it.
+    """
+    taken = _add(of_vertices(scope.get(names.RECORDS_IN, ()), operator.entry_vertices))
+    if operator.upstream or taken.amount > 0:
+        return taken
+    given = _add(of_vertices(scope.get(names.RECORDS_OUT, ()), operator.entry_vertices))
+    if given.amount > 0:
+        return given
+    functions = of_vertices(scope.get(names.OPERATOR_RECORDS_IN, ()), operator.entry_vertices)
+    inside = _busiest(map(counter_rise, functions))
+    return inside if inside.amount > 0 else taken
+
+
+def _add(series: Iterable[Series]) -> Rise:
+    """Sum counters of tasks that are scraped together."""
+    rises = [rise for rise in map(counter_rise, series) if rise.seconds > 0]
+    if not rises:
+        return UNKNOWN
+    return Rise(sum(rise.amount for rise in rises), max(rise.seconds for rise in rises))
+
+
+def _busiest(rises: Iterable[Rise]) -> Rise:
+    known = [rise for rise in rises if rise.seconds > 0]
+    return max(known, key=lambda rise: rise.rate, default=UNKNOWN)
+
+
+def _function(series: Series) -> tuple[str | None, str | None]:
+    """Which function of which task a series of the operator scope belongs to."""
+    return series.labels.get("task_id"), series.labels.get("operator_id")
+
+
+def _work(moments: Moments) -> float:
+    """Seconds spent; nothing where no record came."""
+    return moments.records * moments.mean if moments.records > 0 else 0.0
+
+
+def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]:
+    """Return the share of time in which the tasks of each vertex were busy, summed over subtasks.
+
+    A vertex with four subtasks that are busy half of the time has 2.0. What reports no busy time,
+    such as a source of the old kind, is left out.
+
+    Returns:
+        By Flink's id of the vertex.
+    """
+    series = job_series(window, layout)
+    found: dict[str, float] = {}
+    for name in layout.operators:
+        for scope in series.operators[name]:
+            for each in scope.get(names.BUSY_MS, ()):
+                rise, vertex = counted_rise(each), each.labels.get("task_id")
+                if vertex is not None and rise.seconds > 0:
+                    found[vertex] = found.get(vertex, 0.0) + rise.rate * MS
+    return found

@@ -32,12 +32,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout
-from weir_operator.metrics.rates import bound_of, counter_rise, mean, mean_value, quantile, ratio
-from weir_operator.metrics.replica import MS, US
-from weir_operator.metrics.scope import JobSeries, Scope
+from weir_operator.metrics.rates import (
+    MS,
+    US,
+    JobSeries,
+    Scope,
+    bound_of,
+    counter_rise,
+    mean,
+    mean_value,
+    quantile,
+    ratio,
+)
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import OperatorMeasurement, SinkMeasurement
+from weir_operator.metrics.values import JobLayout, OperatorMeasurement, SinkMeasurement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weir_operator.metrics.layout import JobLayout
 from weir_operator.metrics.rates import source_demand
-from weir_operator.metrics.values import AppMeasurement, OperatorMeasurement, ServiceFrom
+from weir_operator.metrics.values import AppMeasurement, JobLayout, OperatorMeasurement, ServiceFrom
 from weir_policies.kernels.wording import format_rate
 
 BUSY_TIME_LAG = 6.0

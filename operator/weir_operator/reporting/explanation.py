@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from weir_operator.errors import PermanentError
-from weir_operator.loop.decision_records import DecisionRecord, RecordStore
+from weir_operator.loop.record import DecisionRecord, RecordStore
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.tuning.store import TuningState, Version
 from weir_policies.model.node_types import Deployment, NodeType

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weir_operator.loop.decision_records import JobTick
+from weir_operator.loop.record import JobTick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_simulator.reports import wording
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weir_operator.errors import TemporaryError
-from weir_operator.loop.operator_manager import ObservedOperator
+from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.tuned import ModelState
 from weir_operator.runtime.files import storing
 from weir_operator.tuning.history import Past, PastFit, fit_with_past

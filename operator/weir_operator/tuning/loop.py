@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import structlog
 from pydantic import JsonValue
 
-from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.arbitrate import BudgetSharing
 from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Failures, Notices
-from weir_operator.loop.managers import Managers
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
 from weir_operator.loop.verify import Verdict

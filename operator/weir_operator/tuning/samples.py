@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.record import (
     INTERVALS_KEPT,
     MAX_MEASURED,
     MOST_INTERVALS,

@@ -13,11 +13,16 @@ import numpy as np
 from weir_operator.errors import PermanentError
 from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
-from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.cost import prices
+from weir_operator.loop.decide import (
+    JointManagers,
+    Managers,
+    ObservedOperator,
+    OperatorManager,
+    SeparateManagers,
+)
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.managers import JointManagers, Managers, SeparateManagers
-from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.metrics.quality import QualitySettings

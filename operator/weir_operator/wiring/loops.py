@@ -14,15 +14,15 @@ from pathlib import Path
 from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.app_state import AppState, LearnedStore
-from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import RECORDS, LoopStart, TolerantRecords
+from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
 from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
-from weir_operator.loop.managers import Managers
+from weir_operator.loop.record import RECORDS, LoopStart, TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.metrics.source import MetricsSource

@@ -18,8 +18,8 @@ from weir_operator.advise.flink_deployment import read_flink_deployment
 from weir_operator.clock import SystemClock
 from weir_operator.flink.jars import build_jar
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.loop.decision_records import RecordStore, TolerantRecords
 from weir_operator.loop.events import Event
+from weir_operator.loop.record import RecordStore, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 

@@ -11,9 +11,9 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import Advice
 from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.advise.flink_deployment import OVERRIDES
-from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
+from weir_operator.loop.record import TolerantRecords
 from weir_operator.streamapp.models import Mode
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weir_operator.loop.application_manager import ApplicationManager
+from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.proposals import Proposal
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge

@@ -15,12 +15,12 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
 from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
+from weir_operator.loop.record import LoopStart, RecordStore, TolerantRecords
 from weir_operator.loop.shadow import Advisor, ShadowDeployment
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs

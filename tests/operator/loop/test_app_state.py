@@ -12,7 +12,7 @@ import pytest
 
 from weir_operator.loop import app_state
 from weir_operator.loop.app_state import LearnedStore
-from weir_operator.loop.budgets import BudgetSharing
+from weir_operator.loop.arbitrate import BudgetSharing
 from weir_operator.runtime.files import write_atomically
 from weir_operator.wiring import assembly
 

@@ -6,9 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from weir_operator.loop.application_manager import ApplicationManager
-from weir_operator.loop.budgets import WITHIN_REACH
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.arbitrate import WITHIN_REACH, ApplicationManager
+from weir_operator.loop.decide import OperatorManager
 from weir_operator.loop.proposals import Proposal
 from weir_operator.rescale.status import FailedDeployment
 from weir_policies import registry

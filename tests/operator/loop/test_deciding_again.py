@@ -3,7 +3,7 @@
 import pytest
 
 from tests.decided_again import decide_again
-from weir_operator.loop.decision_records import LearningOutcome
+from weir_operator.loop.record import LearningOutcome
 from weir_operator.wiring import assembly
 from weir_policies.errors import StateError
 

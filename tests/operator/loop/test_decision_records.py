@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.recorded import a_tick
 from weir_operator.errors import PermanentError
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.record import (
     DECISIONS_KEPT,
     INTERVALS_KEPT,
     DamagedRecordsError,
@@ -141,7 +141,7 @@ def test_what_is_older_than_its_kind_is_kept_goes_with_the_next_tick(store):
 
 
 def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypatch):
-    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_INTERVALS", 5)
+    monkeypatch.setattr("weir_operator.loop.record.MOST_INTERVALS", 5)
 
     for number in range(20):
         time = float(number)
@@ -157,7 +157,7 @@ def test_of_short_intervals_no_more_are_kept_than_are_ever_read(store, monkeypat
 def test_records_of_many_operators_and_short_intervals_leave_room_for_others(
     store, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 400_000)
+    monkeypatch.setattr("weir_operator.loop.record.MOST_BYTES", 400_000)
 
     for number in range(100):
         at = 10.0 + number
@@ -172,7 +172,7 @@ def test_records_of_many_operators_and_short_intervals_leave_room_for_others(
 
 
 def test_intervals_make_room_where_hardly_a_tick_is_left(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("weir_operator.loop.decision_records.MOST_BYTES", 200_000)
+    monkeypatch.setattr("weir_operator.loop.record.MOST_BYTES", 200_000)
     measured = OperatorSample(deployment={"small": 1}, arrived=1.0, taken=1.0)
 
     for number in range(100):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.recorded import a_tick
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.record import (
     INTERVALS_KEPT,
     MAX_MEASURED,
     MOST_INTERVALS,

@@ -10,8 +10,12 @@ import pytest
 
 from tests.operator.loop.conftest import ONE
 from tests.operator.streamapp.builders import a_stream_app
-from weir_operator.loop.managers import JointManagers, SeparateManagers
-from weir_operator.loop.operator_manager import ObservedOperator, OperatorManager
+from weir_operator.loop.decide import (
+    JointManagers,
+    ObservedOperator,
+    OperatorManager,
+    SeparateManagers,
+)
 from weir_operator.wiring import assembly
 from weir_operator.wiring.assembly import policy_settings
 from weir_policies import registry

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.operator.metrics.builders import Load, a_window, changed
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.decide import OperatorManager
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.errors import StateError

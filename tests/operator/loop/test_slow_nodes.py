@@ -15,9 +15,9 @@ from weir_operator.loop.slow_nodes import (
     SPEAKS_OF_ONE_NODE_FOR,
     NodeWatch,
 )
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Window
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.runtime.protocol import Replica
 from weir_policies.application_manager.edf import MigrationRules

@@ -8,7 +8,7 @@ import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment
 from tests.operator.metrics.builders import Load, a_window
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.decide import OperatorManager
 from weir_operator.loop.proposals import (
     Proposal,
     cut_to_splits,
@@ -16,9 +16,9 @@ from weir_operator.loop.proposals import (
     find_binding,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Series, Window
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.node_types import Deployment

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.recorded import a_tick
 from tests.operator.loop.test_decision_records import a_record
-from weir_operator.loop.decision_records import (
+from weir_operator.loop.record import (
     KEPT_AGAIN_AFTER,
     LOG_BYTES,
     RETRY_AFTER,
@@ -188,7 +188,7 @@ def fill(records):
 
 
 def test_while_somebody_else_holds_the_file_the_loop_waits_once_and_goes_on(storage, monkeypatch):
-    monkeypatch.setattr("weir_operator.loop.decision_records.WAIT", 0.01)
+    monkeypatch.setattr("weir_operator.loop.record.WAIT", 0.01)
     records = storage.open()
     other = sqlite3.connect(storage.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.source import Series, Window
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 
 BUCKETS_MS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 

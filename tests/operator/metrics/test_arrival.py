@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.rates import arrival_rates, pass_down
+from weir_operator.metrics.values import JobLayout, OperatorLayout
 
 NAN = math.nan
 

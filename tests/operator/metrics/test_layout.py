@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from weir_operator.errors import PermanentError
-from weir_operator.metrics.layout import JobLayout, OperatorLayout
 from weir_operator.metrics.names import mangle
+from weir_operator.metrics.values import JobLayout, OperatorLayout
 
 
 def test_an_unknown_feeder_is_refused():

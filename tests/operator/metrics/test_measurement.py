@@ -14,11 +14,9 @@ from tests.operator.metrics.builders import (
     is_of,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
-from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.operators import waited
+from weir_operator.metrics.measurement import measure, waited
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import ServiceFrom
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica, ServiceFrom
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),

@@ -12,10 +12,10 @@ from tests.operator.metrics.builders import (
     a_window,
 )
 from weir_operator.metrics import names
-from weir_operator.metrics.layout import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
 from weir_operator.metrics.source import Window
+from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),

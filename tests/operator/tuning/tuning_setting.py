@@ -12,13 +12,12 @@ from tests.cli.recorded import a_tick
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import FakeTuner, an_answer
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
-from weir_operator.loop.budgets import BudgetSharing
-from weir_operator.loop.decision_records import RecordStore
+from weir_operator.loop.arbitrate import BudgetSharing
+from weir_operator.loop.decide import OperatorManager, SeparateManagers
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.events import Notices
-from weir_operator.loop.managers import SeparateManagers
-from weir_operator.loop.operator_manager import OperatorManager
+from weir_operator.loop.record import RecordStore
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.values import SinkMeasurement
 from weir_operator.tuning.fitting import Fitter

@@ -11,9 +11,9 @@ import pytest
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
-from weir_operator.loop.decision_records import TolerantRecords
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.lifecycle import Health
+from weir_operator.loop.record import TolerantRecords
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.wiring import assembly

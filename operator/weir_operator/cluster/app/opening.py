@@ -16,9 +16,9 @@ from weir_operator.cluster.status.store import KubernetesStatusStore, StatusClie
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.job_graph import Plan
-from weir_operator.loop.decision_records import RECORDS
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event
+from weir_operator.loop.record import RECORDS
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp

@@ -40,11 +40,11 @@ from weir_operator.cluster.status.view import (
     render_status,
 )
 from weir_operator.errors import WeirError
-from weir_operator.loop.decision_records import DecisionRecord, JobTick, Record, TolerantRecords
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.guards import guards_at
 from weir_operator.loop.loop import Trouble
+from weir_operator.loop.record import DecisionRecord, JobTick, Record, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.streamapp.status import StreamAppStatus

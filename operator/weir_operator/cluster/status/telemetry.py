@@ -36,8 +36,8 @@ from prometheus_client.registry import Collector
 from weir_operator.api.objects import Key
 from weir_operator.clock import Clock
 from weir_operator.cluster.status.app_series import APP, AppSeries
-from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.directives import LoopSettings
+from weir_operator.loop.record import DecisionRecord
 from weir_operator.loop.run_recorder import gap_of
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step

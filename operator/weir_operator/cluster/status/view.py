@@ -23,10 +23,10 @@ from weir_operator.cluster.status.conditions import (
     stamp,
 )
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.decision_records import DecisionRecord
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
+from weir_operator.loop.record import DecisionRecord
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.journal import RescaleJournal, summarise_change

@@ -19,7 +19,7 @@ from benchmarks.policies.live.policies import (
     state_of,
 )
 from tests.cli import recorded
-from weir_operator.loop.decision_records import RECORDS, DecisionRecord, RecordStore
+from weir_operator.loop.record import RECORDS, DecisionRecord, RecordStore
 from weir_operator.loop.run_record import (
     Objective,
     RecordedRun,

@@ -9,7 +9,7 @@ import pytest
 
 from weir_operator.cluster.app.reporter import is_news
 from weir_operator.cluster.status.view import first_facts, note_decisions
-from weir_operator.loop.decision_records import DecisionRecord
+from weir_operator.loop.record import DecisionRecord
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Candidate, Expectation
 from weir_policies.testing import a_decision, an_observation
