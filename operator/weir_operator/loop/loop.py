@@ -1,10 +1,11 @@
 """One StreamApp's loops: check on the job, and in every interval measure, learn, decide, act.
 
-    gather -> judge the data -> observe -> learn -> propose (OMs) -> arbitrate (AM) -> act
+    gather -> evaluate -> verify -> decide (OMs) -> arbitrate (AM) -> record -> execute
 
 Checks and decisions are two loops, because a lost TaskManager cannot wait for the next decision. A
-change runs beside them: ticks go on measuring, and hold their decisions until it has ended. What
-was decided, and why, is written before it is done.
+change runs beside them: ticks go on measuring, and hold their decisions until it has ended. Each
+step is a module. The last change is verified by what this tick measured, before anything new is
+decided; what was decided, and why, is recorded before it is executed.
 
 Neither loop ends because one pass failed. A failure counts as trouble until a later pass succeeds:
 a job that is lost must be brought back although nothing can be decided, and decisions go on
