@@ -271,7 +271,7 @@ class Scene:
     def send(self, process: subprocess.Popen[bytes], number: int, each: Input) -> bool:
         """Send an input; return whether it was refused, or a condition speaks of it."""
         if each.file:
-            new = self._folder / "file"
+            new = self._folder / f"file-{number}"  # neighbours send at once
             new.write_bytes(each.body)
             new.replace(self._folder_of(number) / each.file)
         if not all(self.set_spec(number, spec) for spec in each.specs):

@@ -37,7 +37,7 @@ def a_whole_spec() -> dict[str, Any]:
     spec["operatorManager"]["policy"]["settings"] = {"catch_up": 60.0}
     for pool in spec["nodePools"]:
         pool["memory"] = "4Gi"
-    spec["nodePools"][0]["memoryPrice"] = 0.005
+    spec["nodePools"][0]["memoryPrice"] = "0.005"
     spec["nodePools"][0]["tolerations"] = [
         {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
     ]
