@@ -14,6 +14,7 @@ from typing import NoReturn
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.advise.watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.flink.answers import JobState
 from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
@@ -112,8 +113,8 @@ class ExternalRuntime:
 class ExternalJobs(FlinkJobs):
     """The foreign job's questions and answers; its client sends nothing but GET.
 
-    Its loops look at the job through `progress`, which says that the job runs for as long as it is
-    the job that the loops were made for: whether it fails or waits is its owner's business.
+    Its loops look at the job through `progress`. Flink or its owner restarts it where it fails:
+    Weir only says so.
     """
 
     def __init__(self, runtime: ExternalRuntime, watch: JobWatch) -> None:
@@ -140,13 +141,18 @@ class ExternalJobs(FlinkJobs):
             TemporaryError: It cannot be seen now, or does not run.
             PermanentError: It is ambiguous which job is meant.
         """
-        job = await self._watch.refresh()
+        try:
+            job = await self._watch.refresh()
+        except TemporaryError:
+            if self._watch.restarts:
+                return Progress(state=JobState.RESTARTING, running=False, ran=True)
+            raise
         self._made_for = self._made_for or job
         if not job.is_like(self._made_for):
             raise JobChangedError(
                 f"Job {job.name!r} has changed; it now has {', '.join(job.topology.operators)}"
             )
-        return Progress(state="RUNNING", running=True, ran=True)
+        return Progress(state=JobState.RUNNING, running=True, ran=True, runs_since=job.runs_since)
 
     async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return none: its owner recovers the job."""

@@ -63,6 +63,8 @@ class ExternalJob:
 
     id: str
     name: str
+    runs_since: float
+    """When it began to run, or was restarted last, Unix seconds."""
     topology: Topology
     replicas: tuple[Replica, ...]
     max_parallelism: int
@@ -144,6 +146,7 @@ def view_job(
     return ExternalJob(
         id=job.id,
         name=job.name,
+        runs_since=job.runs_since,
         topology=replace(topology, drained=drained),
         replicas=replicas,
         max_parallelism=min((m for v in job.vertices if (m := v.max_parallelism) > 1), default=1),

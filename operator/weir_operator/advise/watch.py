@@ -35,6 +35,8 @@ class JobWatch:
         self._api = api
         self.job: ExternalJob | None = None
         """The job as it was last seen running; `None` while none runs."""
+        self.restarts = False
+        """Whether the last look found this job, but not all of its tasks in their places."""
         self.reference: Reference | None = None
         self.flink: ExternalFlink | None = None
         self.job_managers: tuple[PodPlace, ...] = ()
@@ -61,6 +63,7 @@ class JobWatch:
             PermanentError: What `spec.flink.ref` names does not exist, or runs several jobs.
             TemporaryError: No job runs, or someone did not answer; the last view stands.
         """
+        self.restarts = False
         reference, flink = await self._reach()
         try:
             run = await self._find_run(flink)
@@ -83,10 +86,11 @@ class JobWatch:
             # Pods are asked for only then: a namespace may have hundreds.
             self._places = await place_task_managers(self._api, reference.namespace, hosts, pools)
             self.job_managers = await job_manager_places(self._api, reference, pools)
+        self.restarts = self.job is not None and self.job.id == run.id
         self.job = view_job(
             job, subtasks, self._places, pools=pools, url=reference.rest_url, in_place=in_place
         )
-        self._seen = run
+        self._seen, self.restarts = run, False
         return self.job
 
     async def run(self) -> JobDetails:

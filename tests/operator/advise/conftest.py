@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ class RecordedFlink:
 
     def __init__(self) -> None:
         self.port = 0
+        self.failures: Callable[[], list[Mapping[str, object]]] = list
         self.answers = {"/jobs/overview": "jobs", "/taskmanagers": "taskmanagers"}
         self.answers[f"/jobs/{JOB}"] = "job"
         for vertex, name in (
@@ -49,6 +50,8 @@ class RecordedFlink:
             return web.json_response(self.given[request.path])
         if request.path.endswith("/metrics"):
             return web.json_response([])
+        if request.path.endswith("/exceptions"):
+            return web.json_response({"exceptionHistory": {"entries": self.failures()}})
         text = (RECORDED / f"{self.answers[request.path]}.json").read_text()
         for old, new in self.replacing.items():
             text = text.replace(old, new)

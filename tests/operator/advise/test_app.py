@@ -24,6 +24,7 @@ class Advised:
         self.events: list[Event] = []
         self.found: list[ExternalTerms] = []
         self.advice: list[Advice | None] = []
+        self.clock = TurnTakingClock()
         self.directives = Directives(mode=mode)
         self.heard = asyncio.Event()
         self.stop = asyncio.Event()
@@ -42,7 +43,7 @@ class Advised:
                 records=self.records,
                 folder=folder,
                 prometheus=None,
-                clock=TurnTakingClock(),
+                clock=self.clock,
                 on_found=self.take(self.found),
                 on_tick=lambda tick: None,
                 on_advice=self.take(self.advice),
@@ -117,6 +118,34 @@ async def test_a_reset_takes_back_what_was_advised(cluster, tmp_path):
 
     assert advised.advice == [None]
     assert "LearnedForgotten" in advised.reasons
+
+
+TRACE = "java.lang.IllegalStateException: customer 4711 has no address\n"
+
+
+@pytest.mark.parametrize(
+    "restarted",
+    [
+        {'"RUNNING":1795256785855': '"RUNNING":1795256799999'},  # before anybody looked
+        {'"RUNNING":1795256785855': '"RUNNING":0', '"tm-a"': '"(unassigned)"'},
+    ],
+)
+async def test_a_job_that_fails_again_and_again_is_told_of_with_the_newest_exception(
+    restarted, cluster, flink, tmp_path
+):
+    async with Advised(cluster, tmp_path) as advised:
+        await advised.until(lambda: advised.found)
+        # The clock jumps ahead while an answer is under way, so failures are of then.
+        flink.failures = lambda: [
+            {"timestamp": 1000 * (advised.clock.now() - age), "stacktrace": TRACE}
+            for age in (0, 30)
+        ]
+        flink.bring_out(restarted)
+        await advised.until(lambda: "JobFailing" in advised.reasons)
+
+    told = [each.message for each in advised.events if each.reason == "JobFailing"]
+    assert told[0].startswith("The job has failed 2 times")
+    assert "customer 4711 has no address" in told[0]
 
 
 VERTEX = "0a448493b4782967b150582570326227"
