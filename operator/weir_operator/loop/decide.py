@@ -26,13 +26,15 @@ from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import (
+    WRONG,
     OperatorBelief,
     ServiceMeasurement,
     believe,
-    believed_network_time,
+    learn_arrival_scv,
     learn_hot_share,
     learn_network_time,
     learn_services,
+    note_error,
     without_network,
 )
 from weir_policies.model.node_types import Deployment
@@ -143,6 +145,11 @@ class ObservedOperator:
             self._believed = believe(self._belief, self._specified, given=self.given)
         return self._believed
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the waiting is not as the queueing model has it, but as was measured."""
+        return self._belief.arrival_scv is not None
+
     def note_edges(
         self, *, keyed: bool, balanced: bool, sharing: Sharing | None, key_groups: int
     ) -> None:
@@ -203,18 +210,33 @@ class ObservedOperator:
             belief, [each.served for each in measurement.replicas], self._specified
         )
         believed = believe(belief, self._specified, given=self.given)
-        [(predicted, busiest)] = predict_few(without_network(believed), [deployment], passing)
+        average = without_network(believed)
+        [(predicted, busiest)] = predict_few(average, [deployment], passing)
+        response = measurement.response_time
+        waited = max(each.source_wait for each in app.operators.values())
+        # Neither a backlog nor a hot key, of which the mean says nothing, is a fault of the model.
+        if not (waited > response / WRONG or believed.hot_share):
+            belief = note_error(
+                belief, response_time=response, expected=predicted + believed.network_time
+            )
+        belief = learn_arrival_scv(
+            belief,
+            self._specified,
+            passed=response - believed.network_time,
+            utilisation=busiest,
+            size=deployment.size,
+            predict=lambda scv: predict_few(
+                replace(average, arrival_scv=scv), [deployment], passing
+            )[0][0],
+        )
         self._belief = learn_network_time(
             belief,
-            response_time=measurement.response_time,
+            response_time=response,
             predicted=predicted,
             # The prediction is of an even share, and the replica of a hot key is busier.
             utilisation=max(busiest, *measurement.utilisation) if believed.hot_share else busiest,
         )
-        # Nothing else of the model changes with the network time.
-        self._believed = replace(
-            believed, network_time=believed_network_time(self._belief, self._specified)
-        )
+        self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
         ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
         busy = {replica.tm_id: replica.utilisation for replica in measurement.replicas}

@@ -93,6 +93,7 @@ NORMAL = frozenset(
         "JobKept",
         "JobManagerReady",
         "LearnedForgotten",
+        "ModelCorrected",
         "NeverRan",
         "OperatorsFound",
         "ParallelismRestored",

@@ -79,6 +79,7 @@ from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.operators import Operator
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.estimation import WRONG_FOR
 from weir_policies.policy import Observation, OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
 
@@ -426,6 +427,7 @@ class ApplicationController:
         undone = await self._actor.judge(measured, now)
         status = self._store.load()  # judging the last change may have added a failed one
         seen = observe(snapshot, self._managers, status, budgets, self._am.sharing.tuned.weights)
+        self._notices.report_while("ModelCorrected", _describe_corrected(self._managers))
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         splits = splits_of(snapshot.app)
         proposals = cut_all(self._managers.propose(seen, flow), seen, splits)
@@ -731,6 +733,17 @@ def _record_of(
         },
         sample=sample,
         decisions=decisions,
+    )
+
+
+def _describe_corrected(managers: Managers) -> str:
+    """Return for which operators the queueing model was wrong, a sentence; empty for none."""
+    wrong = sorted(name for name, each in managers.items() if each.is_corrected)
+    if not wrong:
+        return ""
+    return (
+        f"The response time of {', '.join(wrong)} was not as the queueing model expects in "
+        f"{WRONG_FOR} intervals in a row; Weir plans with the waiting that it measured"
     )
 
 

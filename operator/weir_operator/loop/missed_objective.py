@@ -12,14 +12,13 @@ from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_policies.kernels.wording import format_share, format_time
+from weir_policies.model.estimation import WRONG
 from weir_policies.policy import ChangeKind
 
 MISSED = 3
 """Intervals in a row over the bound that are reported."""
 UNEVEN = 0.3
 """Busy share by which replicas differ where their records are not spread evenly."""
-WRONG = 3.0
-"""Times its expectation that a response takes where the model does not describe the operator."""
 
 
 class MissedObjective:

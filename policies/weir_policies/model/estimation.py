@@ -1,7 +1,8 @@
-"""Estimates an operator's service times, speedups, hot key and network time from intervals.
+"""Estimates an operator's service times, speedups, hot key and waiting from intervals.
 
-Four things are learned: the moments of the service time per node type, from them the speedups that
-are not given, the part of the records that one key brings, and the network time.
+Five things are learned: the moments of the service time per node type, from them the speedups that
+are not given, the part of the records that one key brings, the network time, and the variability of
+the arrivals where the model is wrong without it.
 
 - Means of a node type are pooled by records. Old records fade: no more than `MEMORY` count beside
   a new interval, so that a job whose work per record changes is followed.
@@ -13,6 +14,10 @@ are not given, the part of the records that one key brings, and the network time
   queues are short; a busy operator would mix errors of the queueing model into it. Less is believed
   at once, more slowly: the records of a calm interval may still have waited in an earlier backlog,
   and seconds of that, taken for the wire's, would put every objective out of reach.
+- A response time that differs from its expectation by a factor of `WRONG`, in `WRONG_FOR` intervals
+  in a row and in one direction, shows that the model is wrong. Of an operator that is not calm, the
+  arrivals are then taken to be as variable as explains what was measured, until that is wrong in
+  turn. Smaller errors are left: the queueing model knows other loads better than a correction.
 - How unevenly keys share the records is seen in the rates of the replicas. The most that one has
   beyond its key groups stays with one replica, however many there are. Less than `HOT` is the
   chance of many keys, and is left out.
@@ -23,7 +28,7 @@ The measured variability is that within intervals; a mean that drifts is no vari
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +44,10 @@ CALM = 0.5
 """Utilisation below which the network time is learned."""
 SLOWLY = 0.1
 """Weight of a new interval that raises the network time, once there were ten."""
+WRONG = 3.0
+"""Factor by which a response time differs from its expectation where the model is wrong."""
+WRONG_FOR = 3
+"""Intervals in a row after which the model is corrected."""
 HOT = 0.1
 """Part of the records from which a key, or a few on one replica, matter."""
 CHANCE = 3.0
@@ -85,6 +94,11 @@ class OperatorBelief:
     """Intervals that the network time was learned from."""
     hot_share: float = 0.0
     """As in `OperatorModel`."""
+    wrong: int = 0
+    """Intervals in a row in which the model was wrong, up to the last; below 0 where it expected
+    too much."""
+    arrival_scv: float | None = None
+    """As in `OperatorModel`, where that was wrong."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, for `from_dict`."""
@@ -101,6 +115,8 @@ class OperatorBelief:
             "network_time": self.network_time,
             "calm_intervals": self.calm_intervals,
             "hot_share": self.hot_share,
+            "wrong": self.wrong,
+            "arrival_scv": self.arrival_scv,
         }
 
     @classmethod
@@ -125,6 +141,8 @@ class OperatorBelief:
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
             hot_share=state.get("hot_share", 0.0),
+            wrong=state.get("wrong", 0),
+            arrival_scv=state.get("arrival_scv"),
         )
 
 
@@ -166,6 +184,50 @@ def without_network(believed: OperatorModel) -> OperatorModel:
     What is measured, less its prediction, is the network time.
     """
     return replace(believed, network_time=0.0, aggregation=Aggregation.AVERAGE)
+
+
+def note_error(belief: OperatorBelief, *, response_time: float, expected: float) -> OperatorBelief:
+    """Return the belief with how long its model has been wrong; NaN anywhere changes nothing.
+
+    Args:
+        belief: What was learned before.
+        response_time: Mean time in the operator, measured, s.
+        expected: The same, s, of the model of that belief; `inf` changes nothing.
+    """
+    if not (math.isfinite(response_time) and math.isfinite(expected) and expected > 0):
+        return belief
+    direction = (response_time > WRONG * expected) - (response_time * WRONG < expected)
+    before = belief.wrong if belief.wrong * direction > 0 else 0
+    return replace(belief, wrong=before + direction)
+
+
+def learn_arrival_scv(
+    belief: OperatorBelief,
+    model: OperatorModel,
+    *,
+    passed: float,
+    utilisation: float,
+    size: int,
+    predict: Callable[[float], float],
+) -> OperatorBelief:
+    """Return the belief with arrivals that explain an interval, if its model is wrong for long.
+
+    Args:
+        belief: What `note_error` made of it.
+        model: The operator as specified.
+        passed: Mean time in the operator without the network time, measured, s.
+        utilisation: Busy share of the worst replica, predicted.
+        size: Replicas.
+        predict: Returns what is predicted of `passed`, s, where arrivals have an SCV.
+    """
+    if not (abs(belief.wrong) >= WRONG_FOR and CALM <= utilisation < 1 and passed > 0):
+        return belief
+    if passed / WRONG <= predict(model.arrival_scv) <= passed * WRONG:
+        return replace(belief, wrong=0, arrival_scv=None)
+    # From 1 on at each replica, the wait is linear in the SCV of the arrivals.
+    near, far = predict(size), predict(2 * size)
+    scv = size * (1 + (passed - near) / (far - near))
+    return replace(belief, wrong=0, arrival_scv=max(scv, 0.0))
 
 
 def learn_network_time(
@@ -227,14 +289,10 @@ def believe(
         node_types=node_types,
         service_mean=mean,
         service_scv=scv,
+        arrival_scv=model.arrival_scv if belief.arrival_scv is None else belief.arrival_scv,
         hot_share=belief.hot_share if model.key_groups and belief.hot_share >= HOT else 0.0,
-        network_time=believed_network_time(belief, model),
+        network_time=belief.network_time if belief.calm_intervals else model.network_time,
     )
-
-
-def believed_network_time(belief: OperatorBelief, model: OperatorModel) -> float:
-    """Return the seconds in buffers and on the wire: as specified until they were learned."""
-    return belief.network_time if belief.calm_intervals else model.network_time
 
 
 def estimate_speedups(

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.loop.missed_objective import describe_missed
 from weir_operator.metrics import names
@@ -95,6 +97,24 @@ async def test_a_model_that_expects_much_less_is_called_wrong(stage_of):
 
     assert told.startswith("7 intervals in a row missed the bound of 500 ms")
     assert "The model expects 5.6 ms, so it is wrong here" in told
+
+
+async def test_a_model_that_was_wrong_for_three_intervals_is_planned_with_no_more(stage_of):
+    stage = await stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}}).started()
+    stage.put_under(
+        35,
+        latency=0.5,
+        match=Load(rate=35, busy=0.7, age=0.4),
+        count=Load(rate=35, busy=0.7, age=0.44),
+    )
+
+    ticks = await stage.ticks(5)
+
+    expected = [tick.proposals["match"].decision.expectation.response_time for tick in ticks]
+    measured = ticks[0].snapshot.app.operators["match"].response_time
+    assert max(expected[:2]) < measured / 3
+    assert expected[2:] == pytest.approx([measured] * 3, rel=0.05)
+    assert stage.reasons.count("ModelCorrected") == 1
 
 
 async def test_what_waits_at_the_sources_is_told_and_no_fault_of_the_model(stage_of):

@@ -7,14 +7,19 @@ import pytest
 
 from weir_policies.errors import StateError
 from weir_policies.model.estimation import (
+    CALM,
     MEMORY,
+    WRONG,
+    WRONG_FOR,
     OperatorBelief,
     ServiceMeasurement,
     believe,
     estimate_speedups,
+    learn_arrival_scv,
     learn_hot_share,
     learn_network_time,
     learn_services,
+    note_error,
     without_network,
 )
 from weir_policies.model.node_types import Deployment
@@ -194,6 +199,73 @@ def test_an_unknown_response_time_teaches_nothing():
     assert belief == OperatorBelief()
 
 
+def expect(model, rate):
+    means, utilisation = predict_means(without_network(model), np.array([DEPLOYMENT.counts]), rate)
+    return float(means[0]), float(utilisation[0])
+
+
+def learn_waiting(belief, specified, *, rate, response_time):
+    """Learn from an interval as an Operator Manager does, but for services and hot keys."""
+    believed = believe(belief, specified, given=())
+    predicted, utilisation = expect(believed, rate)
+    belief = note_error(
+        belief, response_time=response_time, expected=predicted + believed.network_time
+    )
+    return learn_arrival_scv(
+        belief,
+        specified,
+        passed=response_time - believed.network_time,
+        utilisation=utilisation,
+        size=DEPLOYMENT.size,
+        predict=lambda scv: expect(replace(believed, arrival_scv=scv), rate)[0],
+    )
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("network_time", [0.0, 0.005])
+@pytest.mark.parametrize("times", [4, 12, 60])
+@pytest.mark.parametrize("load", [0.6, 0.8, 0.95])
+def test_waiting_that_is_wrong_by_a_factor_is_believed_after_three_intervals_and_given_up_again(
+    keyed, network_time, times, load
+):
+    specified = a_model(keyed=keyed, network_time=network_time)
+    rate = load / expect(specified, 1.0)[1]
+    fitting = expect(specified, rate)[0] + network_time
+    belief, beliefs = OperatorBelief(), []
+    for response_time in [times * fitting] * WRONG_FOR + [fitting] * WRONG_FOR:
+        belief = learn_waiting(belief, specified, rate=rate, response_time=response_time)
+        beliefs.append(believe(belief, specified, given=()))
+
+    assert beliefs[: WRONG_FOR - 1] == [specified] * (WRONG_FOR - 1)
+    corrected = beliefs[WRONG_FOR - 1]
+    assert expect(corrected, rate)[0] + network_time == pytest.approx(times * fitting)
+    assert beliefs[-2:] == [corrected, specified]
+
+
+@pytest.mark.parametrize(
+    ("load", "factors"),
+    [
+        (0.8, [0.95 * WRONG] * 9),
+        (0.8, [1.05 / WRONG] * 9),
+        (0.8, [9.0, 9.0, 1.0] * 3),
+        (0.8, [9.0, 9.0, 1 / 9] * 3),
+        (0.9 * CALM, [9.0] * 9),
+        (1.1, [9.0] * 9),
+        (0.8, [math.nan] * 9),
+    ],
+    ids=["near", "nearly", "not in a row", "both ways", "calm", "overloaded", "not measured"],
+)
+def test_waiting_that_is_not_wrong_for_long_or_for_other_reasons_is_not_corrected(load, factors):
+    specified = a_model()
+    rate = load / expect(specified, 1.0)[1]
+    belief = OperatorBelief()
+    for factor in factors:
+        response_time = factor * expect(specified, min(load, 0.9) * rate / load)[0]
+        belief = learn_waiting(belief, specified, rate=rate, response_time=response_time)
+
+    assert believe(belief, specified, given=()) == specified
+
+
 KEYED = a_model(keyed=True, key_groups=128)
 
 
@@ -238,6 +310,8 @@ def test_even_keys_are_not_hot_by_chance(records):
 def test_a_belief_survives_storage_as_json():
     unknown = ServiceMeasurement(node_type="large/1", records=10.0, mean=0.01, variance=math.nan)
     belief = learn(OperatorBelief(), measure("small/1", 0.1 / 3), unknown)
+
+    belief = replace(belief, wrong=-2, arrival_scv=7.5)
 
     restored = OperatorBelief.from_dict(json.loads(json.dumps(belief.to_dict(), allow_nan=False)))
 
