@@ -89,23 +89,12 @@ class Prepared:
     """Returns the operators that vertices are joined in; none where each is one."""
     feed: Callable[[], None] | None = None
     """Called every second, so that there is always something to read."""
-    count: Callable[[], Miscounted] | None = None
-    """`None` where the output cannot be counted."""
+    count: Callable[[], Miscounted] = lambda: Miscounted(lost=0, wrong=0, compared=0)
     is_known: bool = False
     """Whether all that is to come out is known beforehand, though nothing is fed."""
 
 
 Preparation = Callable[[ExitStack, Path], Prepared]
-
-
-def prepare_top_speed(stack: ExitStack, folder: Path) -> Prepared:
-    """Flink's example: windows over a generator, to standard output."""
-    return Prepared(build=partial(fetch_example, "TopSpeedWindowing"))
-
-
-def prepare_window_join(stack: ExitStack, folder: Path) -> Prepared:
-    """Flink's example: two generators joined by windows."""
-    return Prepared(build=partial(fetch_example, "WindowJoin"))
 
 
 def prepare_iteration(stack: ExitStack, folder: Path) -> Prepared:
@@ -270,8 +259,6 @@ def prepare_nexmark(query: str, stack: ExitStack, folder: Path) -> Prepared:
 
 JOBS: Mapping[str, tuple[str, Preparation]] = MappingProxyType(
     {
-        "top-speed": ("Flink's example `TopSpeedWindowing`", prepare_top_speed),
-        "window-join": ("Flink's example `WindowJoin`, two sources", prepare_window_join),
         "word-count": ("Flink's example `WordCount`, from files into files", prepare_word_count),
         "sql": (
             "SQL: event-time windows over `datagen`, a statement set of two sinks",

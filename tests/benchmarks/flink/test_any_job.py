@@ -48,9 +48,7 @@ def totals():
 
 def prepared(prepare, folder):
     with ExitStack() as stack:
-        count = prepare(stack, folder).count
-    assert count is not None
-    return count
+        return prepare(stack, folder).count
 
 
 @pytest.fixture
@@ -147,10 +145,9 @@ def test_counted_output_without_records_is_neither_right_nor_exact():
     nothing = an_outcome(compared=0)
 
     lost = figure([an_outcome("sql"), nothing], "records lost or doubled")
-    wrote = figure([an_outcome("sql"), nothing], "of these, jobs that wrote output")
+    wrote = figure([an_outcome("sql"), nothing], "jobs that wrote output")
 
     assert not nothing.is_right
     assert an_outcome().is_right
-    assert an_outcome(lost=None, wrong=None, compared=None).is_right
     assert (lost.value, lost.holds) == (0, False)
     assert (wrote.value, wrote.holds) == (1, False)
