@@ -1,6 +1,8 @@
 package dev.weir.agent;
 
 import dev.weir.agent.hooks.BufferHook;
+import dev.weir.agent.hooks.CallHook;
+import dev.weir.agent.hooks.CallMarkerHook;
 import dev.weir.agent.hooks.Hook;
 import dev.weir.agent.hooks.JobGraphHook;
 import dev.weir.agent.hooks.MarkerHook;
@@ -41,6 +43,8 @@ public final class Agent {
                 new RecordHook(),
                 new WatermarkHook(),
                 new MarkerHook(),
+                new CallHook(),
+                new CallMarkerHook(),
                 new SourcePollHook(),
                 new SourceRecordHook(),
                 new BufferHook());

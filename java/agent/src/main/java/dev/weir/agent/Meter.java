@@ -20,7 +20,8 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * <p>Records bear no time at which they left their source, but latency markers that wait among them
  * do. The records since the last marker count as old as the next, so a replica counts by its records.
  * A source sends some twenty markers a second, behind records at random. Flink sends fewer, by a
- * timer, which says nothing of when the records of a burst left. Gauges of the task, all of which
+ * timer, which says nothing of when the records of a burst left. Markers overtake records that wait
+ * for asynchronous calls, so they are made older by the mean time of these calls. Gauges of the task, all of which
  * rise from 0:
  *
  * <pre>
@@ -60,6 +61,11 @@ public final class Meter {
     private long sinceMarker;
     private long agedCount;
     private double agedMicros;
+    private long callNanos;
+    private long calls;
+    private long calledAt;
+    private long callsSince;
+    private long callMillis;
 
     Meter() {}
 
@@ -161,6 +167,22 @@ public final class Meter {
         CURRENT.get().age(System.currentTimeMillis() - marker.getMarkedTime());
     }
 
+    /** Take how many records have been waiting for asynchronous calls since the last time. */
+    public static void waited(int records) {
+        CURRENT.get().noteWaiting(records, System.nanoTime());
+    }
+
+    /** Take a record that begins to wait for an asynchronous call. */
+    public static void called() {
+        CURRENT.get().noteCall();
+    }
+
+    /** Returns a marker as old as the records that it overtakes. */
+    public static LatencyMarker behindCalls(LatencyMarker marker) {
+        Meter meter = CURRENT.get();
+        return meter.source == null ? marker : meter.older(marker);
+    }
+
     /** Returns when work that belongs to no record begins. */
     public static long beginOther() {
         CURRENT.get().blockedNanos = 0;
@@ -192,6 +214,30 @@ public final class Meter {
         // A marker of the future is 0 old: clocks differ, and the sum must not fall.
         agedMicros += sinceMarker * Math.max(0, millis) * 1e3;
         sinceMarker = 0;
+    }
+
+    void noteWaiting(int records, long now) {
+        if (records > 0) {
+            callNanos += records * (now - calledAt);
+        }
+        calledAt = now;
+        if (now - callsSince >= 1_000_000_000 && calls > 0) {
+            callMillis = Math.round(callNanos / 1e6 / calls); // Little's law
+            callsSince = now;
+            callNanos = 0;
+            calls = 0;
+        }
+    }
+
+    void noteCall() {
+        calls++;
+    }
+
+    LatencyMarker older(LatencyMarker marker) {
+        return new LatencyMarker(
+                marker.getMarkedTime() - callMillis,
+                marker.getOperatorId(),
+                marker.getSubtaskIndex());
     }
 
     long count() {

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Set;
 import org.apache.flink.runtime.jobgraph.OperatorID;
 import org.apache.flink.streaming.runtime.io.PushingAsyncDataInput.DataOutput;
+import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.junit.jupiter.api.Test;
 
 class MeterTest {
@@ -84,6 +85,26 @@ class MeterTest {
 
         assertEquals(10, meter.agedCount());
         assertEquals((100 + 9 * 200) * 1e3, meter.agedMicros());
+    }
+
+    @Test
+    void aMarkerIsMadeAsOldAsTheRecordsThatWaitForCalls() {
+        Meter meter = new Meter();
+        meter.mark(new OperatorID());
+        LatencyMarker sent = new LatencyMarker(10_000, new OperatorID(), 3);
+        long millis = 1_000_000;
+
+        meter.noteWaiting(0, 5_000 * millis);
+        for (int second = 5; second < 7; second++) {
+            for (int call = 0; call < 10; call++) { // 10 a second, each of which takes 40 ms
+                meter.noteWaiting(0, (1000 * second + 100 * call) * millis);
+                meter.noteCall();
+                meter.noteWaiting(1, (1000 * second + 100 * call + 40) * millis);
+            }
+        }
+
+        assertEquals(10_000 - 40, meter.older(sent).getMarkedTime());
+        assertEquals(3, meter.older(sent).getSubtaskIndex());
     }
 
     @Test
