@@ -140,7 +140,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
             counts["settled"] += 1
             counts["near"] += error <= max(NEAR * true, NEAR_SECONDS)
             counts["false"] += bool(tick.violated) and true <= BOUND
-    return counts
+    return dict(counts)
 
 
 def _is_settled(tick: TickRecord, told: RecordedRun) -> bool:

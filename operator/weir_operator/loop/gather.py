@@ -70,6 +70,14 @@ def _restarted_by(status: AppStatus) -> str:
     return change.id
 
 
+def _was_changed(status: AppStatus, since: float) -> bool:
+    """Return whether a change restarted a job that ran before."""
+    change = status.rescale
+    if change is None or change.kind.begins or not change.has_submitted:
+        return False
+    return max(change.times.values()) > since
+
+
 def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:
     """Entry and exit vertices of an operator that has several; one alone needs no telling."""
     if len(topology.vertices[name]) == 1:
@@ -138,6 +146,8 @@ class Gatherer:
         layout = await self._find_layout(replicas, window)
         if layout is None or seen_before not in (None, self._topology_of):
             self._gap = True
+        if seen_before is None and _was_changed(self._store.load(), start):
+            self._gap = True  # other loops changed the job before these began
         output, self._counted = measure_output(window, self._counted)
         settled = now - self._run_since >= self._settings.settle * self._settings.interval
         app: AppMeasurement | None = None

@@ -65,9 +65,9 @@ def find_first_window(
 ) -> tuple[float, float]:
     """Return when the first interval begins, and when its tick is due, Unix seconds.
 
-    It may begin before the loops do, because its samples may be there. What other loops judged
-    before, with an interval of another length, is left out of it, and if less than half is left,
-    that is joined to the next interval.
+    It may begin before the loops do, because its samples may be there. It begins where other loops
+    ended to judge, less than two intervals before: with an interval of another length, or for a
+    change of the job. If less than half is left, that is joined to the next interval.
 
     Args:
         now: When the loops begin.
@@ -76,7 +76,9 @@ def find_first_window(
         judged_until: The time of the last tick before, at most `now`; `-inf` without.
     """
     due = now + find_first_wait(now, interval, phase)
-    start = max(due - interval, judged_until)
+    start = due - interval
+    if judged_until > start - interval:
+        start = judged_until
     if due - start < interval / 2:
         due += interval
     return start, due

@@ -151,6 +151,20 @@ async def test_a_controller_that_finds_a_running_job_judges_no_gap(stage_of):
     assert tick.violated is None
 
 
+async def test_loops_that_are_made_after_a_change_judge_its_gap(stage_of):
+    stage = await stage_of().started()
+    after = stage.controller_over(stage.lifecycle)
+    stage.put_under(90, busy=1.0, latency=2.0)
+    await stage.ticks(1)
+    stage.controller = after
+    stage.poison = without_samples
+
+    [tick] = await stage.ticks(1)
+
+    assert len(stage.ends("Rescale")) == 1
+    assert tick.violated is True
+
+
 def from_the_last_second(window: Window) -> Window:
     """What a source has that began to scrape only then."""
     return changed(

@@ -47,6 +47,7 @@ def test_when_the_first_tick_is_due(now, phase, wait):
         (30.0, 1020.0, (1020.0, 1050.0)),
         (20.0, 1030.0, (1030.0, 1040.0)),
         (20.0, 1030.5, (1030.5, 1060.0)),
+        (20.0, 1001.0, (1001.0, 1040.0)),
     ],
     ids=[
         "the first ever: it began before the loops",
@@ -58,6 +59,7 @@ def test_when_the_first_tick_is_due(now, phase, wait):
         "a shorter one",
         "half of a shorter one",
         "less than half of a shorter one: joined to the next",
+        "what nobody judged while the loops were made again",
     ],
 )
 def test_the_first_interval_leaves_out_what_was_judged_before(interval, judged_until, window):
