@@ -238,9 +238,14 @@ def _response_of_budget(operator: OperatorTick) -> Text:
 def _decision(operator: OperatorTick) -> Text:
     if operator.target is None:
         return Text(operator.reason, style="dim")
-    return Text(
-        f"→ {wording.replicas(operator.target)}. {operator.reason} {operator.verdict}".rstrip()
-    )
+    return Text(f"→ {wording.replicas(operator.target)}. {_say_what_became(operator)}")
+
+
+def _say_what_became(operator: OperatorTick) -> str:
+    """Return the reason of a decision and the verdict on it, which are a sentence each."""
+    if not operator.verdict:
+        return operator.reason
+    return f"{operator.reason.rstrip('.')}. {operator.verdict}"
 
 
 def _most_pressed(operators: tuple[OperatorTick, ...], *, room: int) -> tuple[OperatorTick, ...]:
@@ -338,7 +343,7 @@ def _measured(tick: TickRecord) -> str:
 def _asked(tick: TickRecord) -> list[str]:
     """Return what operators ask for, and what became of it."""
     return [
-        f"{each.name} → {wording.replicas(each.target)}: {each.reason} {each.verdict}".rstrip()
+        f"{each.name} → {wording.replicas(each.target)}: {_say_what_became(each)}"
         for each in tick.operators
         if each.target is not None
     ]

@@ -173,12 +173,12 @@ def test_on_a_terminal_the_picture_is_drawn_over_itself_and_stays_at_the_end():
 
 
 def test_the_line_of_a_tick_names_what_was_asked_for():
-    asks = an_operator(name="enrich", target={"small/500m": 4}, reason="More.", verdict="Granted.")
+    asks = an_operator(name="enrich", target={"small/500m": 4}, reason="More", verdict="Granted")
 
     line = render_line(a_tick(operators=(asks,), violated=True, problems=("Stale.",)))
 
     assert " over, " in line
-    assert line.endswith(" | Stale. | enrich → 4 small/500m: More. Granted.")
+    assert line.endswith(" | Stale. | enrich → 4 small/500m: More. Granted")
 
 
 def test_the_line_of_the_summary_claims_proof_only_where_there_is_one():
