@@ -32,12 +32,13 @@ from weir_operator.loop.gather import WORKED_OFF
 from weir_operator.loop.run_record import RecordedRun, TickRecord
 
 ABOUT = "The response time that Weir measures of unmodified jobs, against the time in each row"
-DURATION = "35 min"
+DURATION = "45 min"
 
 FOLDER = BUILD / "response-time"
 JOBS: Mapping[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
     "join": ("SQL: two streams joined, a function behind", (("joined",),)),
     "calls": ("asynchronous calls in the source's chain, a side output", (("kept", "sampled"),)),
+    "lookups": ("asynchronous calls in order behind a key, then work", (("found",),)),
     "fan": ("one stream to a slow and a quick function", (("slow",), ("quick",))),
 }
 """What each does, and the folders of its output; those in one bracket share the records."""

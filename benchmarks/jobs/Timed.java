@@ -33,6 +33,10 @@ import org.apache.flink.util.OutputTag;
  */
 public final class Timed {
     private static final OutputTag<Order> SAMPLED = new OutputTag<>("sampled") {};
+    private static final AsyncFunction<Order, Order> CALL =
+            (order, result) ->
+                    CompletableFuture.delayedExecutor(10 + order.id % 50, MILLISECONDS)
+                            .execute(() -> result.complete(List.of(order)));
 
     public static class Order {
         public long id;
@@ -54,6 +58,8 @@ public final class Timed {
             join(env, args[1], trace);
         } else if (args[0].equals("calls")) {
             calls(env, args[1], trace);
+        } else if (args[0].equals("lookups")) {
+            lookups(env, args[1], trace);
         } else {
             fan(env, args[1], trace);
         }
@@ -75,18 +81,23 @@ public final class Timed {
 
     /** A call of a service for each record, in the chain of the source, then work by key. */
     private static void calls(StreamExecutionEnvironment env, String out, double[] trace) {
-        AsyncFunction<Order, Order> call =
-                (order, result) ->
-                        CompletableFuture.delayedExecutor(10 + order.id % 50, MILLISECONDS)
-                                .execute(() -> result.complete(List.of(order)));
         var called =
                 AsyncDataStream.unorderedWait(
-                                orders(env, "orders", trace), call, 10, TimeUnit.SECONDS)
+                                orders(env, "orders", trace), CALL, 10, TimeUnit.SECONDS)
                         .returns(Order.class)
                         .keyBy(order -> order.id % 500)
                         .process(new Sample());
         called.sinkTo(files(out + "/kept"));
         called.getSideOutput(SAMPLED).sinkTo(files(out + "/sampled"));
+    }
+
+    /** Calls whose answers keep the order of the records, behind an edge by key, then work. */
+    private static void lookups(StreamExecutionEnvironment env, String out, double[] trace) {
+        var keyed = orders(env, "orders", trace).keyBy(order -> order.id % 500);
+        AsyncDataStream.orderedWait(keyed, CALL, 10, TimeUnit.SECONDS)
+                .returns(Order.class)
+                .map(order -> work(order, 4))
+                .sinkTo(files(out + "/found"));
     }
 
     /** One stream to two functions, a slow and a quick one, each with a sink. */
