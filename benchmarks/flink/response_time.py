@@ -35,13 +35,13 @@ ABOUT = "The response time that Weir measures of unmodified jobs, against the ti
 DURATION = "45 min"
 
 FOLDER = BUILD / "response-time"
-JOBS: Mapping[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
-    "join": ("SQL: two streams joined, a function behind", (("joined",),)),
-    "calls": ("asynchronous calls in the source's chain, a side output", (("kept", "sampled"),)),
-    "lookups": ("asynchronous calls in order behind a key, then work", (("found",),)),
-    "fan": ("one stream to a slow and a quick function", (("slow",), ("quick",))),
+JOBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "join": ("SQL: two streams joined, a function behind", ("joined",)),
+    "calls": ("asynchronous calls in the source's chain, then work by key", ("called",)),
+    "lookups": ("asynchronous calls in order behind a key, then work", ("found",)),
+    "fan": ("one stream to a slow and a quick function", ("slow", "quick")),
 }
-"""What each does, and the folders of its output; those in one bracket share the records."""
+"""What each does, and the folders of its sinks."""
 POLICIES = ("queueing", "planner")
 SECONDS, RISES, FALLS = 290, 100, 200
 """Of a run, and when the rate changes in it."""
@@ -110,8 +110,8 @@ def _run_job(job: str, policy: str, jar: Path) -> Outcome:
         manifest, seconds=SECONDS, state=folder / "state", ledger=None, options=()
     )
     sinks = [
-        [[*map(int, line.split(","))] for name in names for line in committed_lines(out / name)]
-        for names in JOBS[job][1]
+        [[*map(int, line.split(","))] for line in committed_lines(out / name)]
+        for name in JOBS[job][1]
     ]
     load = round(os.getloadavg()[1], 1)
     return Outcome(job=job, policy=policy, load=load, counts=judge(told, sinks))

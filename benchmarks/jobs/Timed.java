@@ -17,13 +17,10 @@ import org.apache.flink.core.fs.Path;
 import org.apache.flink.streaming.api.datastream.AsyncDataStream;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.streaming.api.functions.async.AsyncFunction;
 import org.apache.flink.streaming.api.functions.sink.filesystem.rollingpolicies.OnCheckpointRollingPolicy;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.table.functions.ScalarFunction;
-import org.apache.flink.util.Collector;
-import org.apache.flink.util.OutputTag;
 
 /**
  * Jobs whose rows say when their record was made and when a sink wrote it. Work is waiting, so that
@@ -32,7 +29,6 @@ import org.apache.flink.util.OutputTag;
  * before and after, records/s in between.
  */
 public final class Timed {
-    private static final OutputTag<Order> SAMPLED = new OutputTag<>("sampled") {};
     private static final AsyncFunction<Order, Order> CALL =
             (order, result) ->
                     CompletableFuture.delayedExecutor(10 + order.id % 50, MILLISECONDS)
@@ -81,14 +77,11 @@ public final class Timed {
 
     /** A call of a service for each record, in the chain of the source, then work by key. */
     private static void calls(StreamExecutionEnvironment env, String out, double[] trace) {
-        var called =
-                AsyncDataStream.unorderedWait(
-                                orders(env, "orders", trace), CALL, 10, TimeUnit.SECONDS)
-                        .returns(Order.class)
-                        .keyBy(order -> order.id % 500)
-                        .process(new Sample());
-        called.sinkTo(files(out + "/kept"));
-        called.getSideOutput(SAMPLED).sinkTo(files(out + "/sampled"));
+        AsyncDataStream.unorderedWait(orders(env, "orders", trace), CALL, 10, TimeUnit.SECONDS)
+                .returns(Order.class)
+                .keyBy(order -> order.id % 500)
+                .map(order -> work(order, 5))
+                .sinkTo(files(out + "/called"));
     }
 
     /** Calls whose answers keep the order of the records, behind an edge by key, then work. */
@@ -154,18 +147,6 @@ public final class Timed {
     public static class Price extends ScalarFunction {
         public long eval(long id) {
             return work(Order.of(id, 0), 5).id;
-        }
-    }
-
-    private static final class Sample extends ProcessFunction<Order, Order> {
-        @Override
-        public void processElement(Order order, Context context, Collector<Order> out) {
-            work(order, 5);
-            if (order.id % 5 == 0) {
-                context.output(SAMPLED, order);
-            } else {
-                out.collect(order);
-            }
         }
     }
 }
