@@ -28,7 +28,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines.made_up_history import FIRST, write_history
 from weir_operator.runtime.pods.pod_spec import AGENT_IN_IMAGE
-from weir_pipelines.store import Store
+from weir_pipelines.store import Tables
 
 ABOUT = "Size of the three images, and whether each runs what it is for, without root"
 DURATION = "30 min, most of it to build them"
@@ -125,7 +125,7 @@ def run() -> list[Figure]:
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         tables = Path(folder, "tables")
-        write_history(Store(tables), apps=OPERATORS, operators=1, days=1)
+        write_history(Tables(tables), apps=OPERATORS, operators=1, days=1)
         own(tables, KNOWN_USER)
         for target, limit in LIMITS.items():
             name = build(target)

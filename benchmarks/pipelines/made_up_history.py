@@ -12,10 +12,10 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 
-from weir_pipelines.ingest import begin_of, number_of, place_day, write_day
+from weir_pipelines.ingest import begin_of, number_of, write_day
 from weir_pipelines.metrics import RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Tables
 
 EVERY = 15
 """Seconds between two scrapes."""
@@ -23,7 +23,7 @@ A_DAY = 86_400 // EVERY
 FIRST = date(2026, 3, 2)
 
 
-def write_history(store: Store, *, apps: int, operators: int, days: int) -> tuple[Partition, ...]:
+def write_history(tables: Tables, *, apps: int, operators: int, days: int) -> tuple[Partition, ...]:
     """Write days of samples of applications of so many operators each; return the partitions."""
     rng = np.random.default_rng(15)
     written = []
@@ -36,10 +36,8 @@ def write_history(store: Store, *, apps: int, operators: int, days: int) -> tupl
         for offset in range(days):
             partition = Partition(app, FIRST + timedelta(days=offset))
             samples, totals = _a_day(partition.day, numbers, levels, totals, rng)
-            with store.staging() as folder:
-                series = pa.Table.from_pylist(rows, schema=arrow_schema(SERIES))
-                write_day(folder, series, [samples])
-                place_day(store, partition, folder)
+            series = pa.Table.from_pylist(rows, schema=SERIES.schema)
+            write_day(tables, partition, series, [samples])
             written.append(partition)
     return tuple(written)
 
@@ -81,4 +79,4 @@ def _a_day(
         values.ravel().astype(np.float64),
         pa.nulls(count * A_DAY, pa.int64()),
     ]
-    return pa.table(columns, schema=arrow_schema(SAMPLES)), values[:, -1]
+    return pa.table(columns, schema=SAMPLES.schema), values[:, -1]

@@ -23,8 +23,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow.parquet as pq
-
 from benchmarks.figures import Figure, at_most
 from benchmarks.flink.ledger import read_arrivals
 from benchmarks.flink.trips_cluster import Trips, TripsCluster, deployments
@@ -36,7 +34,7 @@ from weir_pipelines.ingest import DayImport
 from weir_pipelines.prometheus import PrometheusHistory, PrometheusSettings
 from weir_pipelines.schemas import SAMPLES, SERIES, SampleRow
 from weir_pipelines.settings import WHOLE, ArrivalSettings
-from weir_pipelines.store import Store
+from weir_pipelines.store import Tables
 
 ABOUT = "a known trace through Flink and Prometheus, exported and rebuilt"
 DURATION = "12 min"
@@ -119,20 +117,20 @@ def _export(
 ) -> tuple[list[SampleRow], list[Mapping[str, str | int]]]:
     """Export what a server holds; return the rows of the tables of samples and of series."""
     history = PrometheusHistory(PrometheusSettings(url=url))
-    store = Store(folder / f"tables-{every}")
-    with store.staging() as staging:
-        days = DayImport(staging, APP)
+    tables = Tables(folder / f"tables-{every}")
+    with tempfile.TemporaryDirectory(dir=folder) as sorting:
+        days = DayImport(Path(sorting), APP)
         low = began
         while low < ended:
             days.take(history.samples(APP, low, min(low + 120, ended)))
             low += 120
-        days.write(store)
+        days.write(tables)
     labels: dict[int, Mapping[str, str | int]] = {}
     samples: list[SampleRow] = []
-    for partition in store.partitions(SAMPLES):
-        for row in pq.read_table(store.path(SERIES, partition)).to_pylist():
+    for partition in tables.partitions(SAMPLES):
+        for row in tables.read(SERIES, partition).to_pylist():
             labels[row["series"]] = {**row, "app": APP}
-        for row in pq.read_table(store.path(SAMPLES, partition)).to_pylist():
+        for row in tables.read(SAMPLES, partition).to_pylist():
             samples.append((row["series"], row["time_ms"], row["value"], row["received_ms"]))
     return samples, list(labels.values())
 

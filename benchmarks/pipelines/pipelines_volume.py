@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.figures import Figure, at_most
 from benchmarks.pipelines.made_up_history import A_DAY, FIRST, write_history
-from weir_pipelines.store import Store
+from weir_pipelines.store import Tables
 
 ABOUT = "a month of metrics of 1,000 operators: samples/s and memory"
 DURATION = "10 min; 2 GB of disk"
@@ -45,7 +45,7 @@ def run() -> list[Figure]:
     """Make a history up, and process one day of it and all of them."""
     with tempfile.TemporaryDirectory(prefix="weir-volume-") as folder:
         tables = Path(folder)
-        write_history(Store(tables), apps=APPS, operators=OPERATORS // APPS, days=DAYS)
+        write_history(Tables(tables), apps=APPS, operators=OPERATORS // APPS, days=DAYS)
         first, whole = (_run_spark(tables, days) for days in (1, DAYS))
     return [
         Figure(figure="samples processed", value=whole.samples / 1e6, unit="million"),

@@ -15,10 +15,10 @@ from weir_simulator.errors import ExperimentError, FitError
 from weir_simulator.experiment import Experiment
 
 HistoryFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--history",
-        help="Fit to all days that `weir pipelines` keeps in this folder of tables.",
+        help="Fit to all days that `weir pipelines` keeps in these tables.",
         metavar="DIR",
     ),
 ]
@@ -31,7 +31,7 @@ TRACE = "trace.txt"
 
 
 def fit_to_history(
-    experiment: Experiment, source: str, *, tables: Path | None, app: str | None, out: Path
+    experiment: Experiment, source: str, *, tables: str | None, app: str | None, out: Path
 ) -> Experiment:
     """Return the experiment fitted to the history of its job; as it is without a folder of tables.
 
@@ -42,7 +42,7 @@ def fit_to_history(
     Args:
         experiment: What the file, or the StreamApp's, says.
         source: The file, or the StreamApp's name.
-        tables: Folder of the tables; `None` fits nothing.
+        tables: Where they are; `None` fits nothing.
         app: Application in the history; `None` is the StreamApp's own.
         out: Folder of what is written.
 

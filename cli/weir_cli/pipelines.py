@@ -6,6 +6,7 @@ fetches the days of one application after the other, as far as possible.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -24,9 +25,16 @@ if TYPE_CHECKING:
     from weir_pipelines.export import History
     from weir_pipelines.prometheus import PasswordFromFolder, PrometheusHistory, TokenFromFile
     from weir_pipelines.schemas import ParquetTable
-    from weir_pipelines.store import Partition, Store
+    from weir_pipelines.store import Partition, Tables
 
-Tables = Annotated[Path, typer.Option("--tables", help="Folder of the tables.")]
+Address = Annotated[
+    str,
+    typer.Option(
+        "--tables",
+        help="Folder of the tables, or an s3://, gs:// or abfs:// address.",
+        metavar="DIR",
+    ),
+]
 Apps = Annotated[
     list[str] | None,
     typer.Option("--app", help="Application, such as streams/trips. Default: all."),
@@ -83,7 +91,7 @@ KeepDays = Annotated[
     ),
 ]
 
-DEFAULT_TABLES = Path(".weir/history")
+DEFAULT_TABLES = ".weir/history"
 
 
 def read_days(first: str | None, last: str | None, count: int | None) -> list[date]:
@@ -157,7 +165,7 @@ def ask_prometheus(
 
 def export_apps(
     history: PrometheusHistory,
-    store: Store,
+    tables: Tables,
     apps: Sequence[str] | None,
     days: Sequence[date],
     *,
@@ -173,7 +181,7 @@ def export_apps(
     failed = []
     for name in apps or history.apps(begin_of(days[0]), end):
         try:
-            _export_days(history, store, name, days, again=again)
+            _export_days(history, tables, name, days, again=again)
         except SourceError as error:
             typer.echo(f"{name}: {error}", err=True)
             failed.append(name)
@@ -191,7 +199,7 @@ def refuse_failed(failed: Sequence[str]) -> None:
 
 
 def _export_days(
-    history: History, store: Store, name: str, days: Sequence[date], *, again: bool
+    history: History, tables: Tables, name: str, days: Sequence[date], *, again: bool
 ) -> None:
     from rich.console import Console
     from rich.progress import Progress
@@ -205,7 +213,7 @@ def _export_days(
 
             done = export_day(
                 history,
-                store,
+                tables,
                 Partition(name, day),
                 now=time.time(),
                 again=again,
@@ -228,7 +236,7 @@ app = typer.Typer(
 @app.command("export")
 def export(
     url: Url,
-    tables: Tables = DEFAULT_TABLES,
+    address: Address = DEFAULT_TABLES,
     apps: Apps = None,
     first: First = None,
     last: Last = None,
@@ -241,7 +249,7 @@ def export(
     again: Again = False,
 ) -> None:
     """Export whole days of samples from Prometheus; continue an interrupted export."""
-    from weir_pipelines.store import Store
+    from weir_pipelines.store import Tables
 
     history = ask_prometheus(
         url,
@@ -252,7 +260,7 @@ def export(
         ca_file=ca_file,
     )
     wanted = read_days(first, last, days)
-    refuse_failed(export_apps(history, Store(tables), apps, wanted, again=again))
+    refuse_failed(export_apps(history, Tables(address), apps, wanted, again=again))
 
 
 @app.command("import")
@@ -261,7 +269,7 @@ def import_files(
         list[Path],
         typer.Argument(help="OpenMetrics text, or remote-written Parquet.", metavar="FILE"),
     ],
-    tables: Tables = DEFAULT_TABLES,
+    address: Address = DEFAULT_TABLES,
     name: Annotated[
         str | None, typer.Option("--app", help="Application. Default: by the label weir_app.")
     ] = None,
@@ -269,11 +277,11 @@ def import_files(
 ) -> None:
     """Import samples from files, which together must contain whole days."""
     from weir_pipelines.ingest import DayImport, read_openmetrics, read_written_parquet
-    from weir_pipelines.store import Store
+    from weir_pipelines.store import Tables
 
-    store = Store(tables)
-    with store.staging() as folder:
-        days = DayImport(folder, name)
+    tables = Tables(address)
+    with tempfile.TemporaryDirectory(prefix="weir-import-") as folder:
+        days = DayImport(Path(folder), name)
         for file in files:
             read = read_written_parquet if file.suffix == ".parquet" else read_openmetrics
             taken = days.take(read(file))
@@ -283,7 +291,7 @@ def import_files(
                     "got none; if the label is missing, name the application with --app"
                 )
             typer.echo(f"{file}: {taken:,} samples")
-        _tell("imported", days.write(store, may_replace=again))
+        _tell("imported", days.write(tables, may_replace=again))
 
 
 @app.command("run")
@@ -295,7 +303,7 @@ def run_jobs(
             metavar="JOB",
         ),
     ] = None,
-    tables: Tables = DEFAULT_TABLES,
+    address: Address = DEFAULT_TABLES,
     url: Annotated[
         str | None, typer.Option("--prometheus", help="Export from this server first.")
     ] = None,
@@ -316,7 +324,7 @@ def run_jobs(
     from weir_pipelines.jobs import JOBS, Work
     from weir_pipelines.session import open_session
     from weir_pipelines.settings import ArrivalSettings
-    from weir_pipelines.store import Store
+    from weir_pipelines.store import Tables
 
     unknown = sorted(set(names or ()) - set(JOBS))
     if unknown:
@@ -324,9 +332,9 @@ def run_jobs(
     chosen = [name for name in JOBS if not names or name in names]
     options = read_pairs("--conf", conf)
     wanted = read_days(first, last, days)
-    store = Store(tables)
+    tables = Tables(address)
     if keep_days is not None:  # before the export, which may need the room
-        _prune(store, keep_days, wanted, apps)
+        _prune(tables, keep_days, wanted, apps)
     failed: list[str] = []
     if url is not None:
         history = ask_prometheus(
@@ -337,21 +345,21 @@ def run_jobs(
             password_folder=password_folder,
             ca_file=ca_file,
         )
-        failed = export_apps(history, store, apps, wanted, again=False)
-        if not _list_days(store, JOBS[chosen[0]].needs, wanted, apps):
+        failed = export_apps(history, tables, apps, wanted, again=False)
+        if not _list_days(tables, JOBS[chosen[0]].needs, wanted, apps):
             # A server that has no history yet is no fault: every night of a new cluster is one.
             refuse_failed(failed)
             period = f"{wanted[0]} to {wanted[-1]}"
             typer.echo(f"nothing to process: {history.address} has no samples of {period}")
             return
-    _find_days(store, JOBS[chosen[0]].needs, wanted, apps)  # before Spark is started
+    _find_days(tables, JOBS[chosen[0]].needs, wanted, apps)  # before Spark is started
     session = open_session(master=master, options=options)
     try:
         for name in chosen:
             work = Work(
                 session=session,
-                store=store,
-                partitions=_find_days(store, JOBS[name].needs, wanted, apps),
+                tables=tables,
+                partitions=_find_days(tables, JOBS[name].needs, wanted, apps),
                 settings=ArrivalSettings(),
             )
             _tell(name, JOBS[name].run(work))
@@ -371,23 +379,22 @@ def events(
         str | None,
         typer.Option("--format", help="Format of the time, in Spark's notation. Default: ISO."),
     ] = None,
-    tables: Tables = DEFAULT_TABLES,
+    address: Address = DEFAULT_TABLES,
     again: Replace = False,
     master: Master = EMBEDDED,
     conf: Conf = None,
 ) -> None:
     """Count the events of a raw log, such as taxi trips, into arrival rates."""
     from weir_pipelines.events import count_events, read_events
-    from weir_pipelines.jobs import write_table
-    from weir_pipelines.schemas import ARRIVALS
+    from weir_pipelines.jobs import write_log
     from weir_pipelines.session import open_session
-    from weir_pipelines.store import Store
+    from weir_pipelines.store import Tables
 
     session = open_session(master=master, options=read_pairs("--conf", conf))
     try:
         times = read_events(session, files, column=column, time_format=time_format)
         rows = count_events(times, name)
-        _tell("events", write_table(Store(tables), ARRIVALS, rows, may_replace=again))
+        _tell("events", write_log(Tables(address), rows, may_replace=again))
     finally:
         session.stop()
 
@@ -397,7 +404,7 @@ def trace(
     out: Annotated[Path, typer.Argument(help="Trace to write.", metavar="OUT")],
     name: Annotated[str, typer.Option("--app", help="Application.")],
     operator: Annotated[str, typer.Option(help="Operator at which the records arrive.")],
-    tables: Tables = DEFAULT_TABLES,
+    address: Address = DEFAULT_TABLES,
     first: Annotated[str | None, typer.Option("--from", help="First day. Default: all.")] = None,
     last: Annotated[str | None, typer.Option("--to", help="Last day. Default: all.")] = None,
     most_filled: Annotated[
@@ -406,51 +413,49 @@ def trace(
 ) -> None:
     """Write rebuilt arrival rates as a trace that simulations replay."""
     from weir_pipelines.schemas import ARRIVALS
-    from weir_pipelines.store import Store
+    from weir_pipelines.store import Tables
     from weir_pipelines.traces import read_arrival_trace
     from weir_simulator.traces import write_trace
 
-    store = Store(tables)
+    tables = Tables(address)
     low = date.min if first is None else read_day("--from", first)
     high = date.max if last is None else read_day("--to", last)
-    days = [
-        each for each in store.partitions(ARRIVALS) if each.app == name and low <= each.day <= high
-    ]
+    days = [each for each in tables.partitions(ARRIVALS, name) if low <= each.day <= high]
     if not days:
         raise InputError(
-            f"{tables}: expected arrivals of {name}, got none; run weir pipelines run arrivals"
+            f"{tables.root}: expected arrivals of {name}, got none; run weir pipelines run arrivals"
         )
-    rebuilt = read_arrival_trace(store, days, operator, most_filled=most_filled)
+    rebuilt = read_arrival_trace(tables, days, operator, most_filled=most_filled)
     write_trace(out, rebuilt.rates)
     typer.echo(f"{out}: {rebuilt.rates.size} slots, {rebuilt.filled:.1%} of them filled in")
 
 
 def _list_days(
-    store: Store, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
+    tables: Tables, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
 ) -> list[Partition]:
     """Return the wanted days that a table has, of the applications that are named, or of all."""
     return [
         each
-        for each in store.partitions(table)
+        for each in tables.partitions(table)
         if each.day in wanted and (not apps or each.app in apps)
     ]
 
 
 def _find_days(
-    store: Store, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
+    tables: Tables, table: ParquetTable, wanted: Sequence[date], apps: Collection[str] | None
 ) -> list[Partition]:
     """Return the same, of which there must be some."""
-    found = _list_days(store, table, wanted, apps)
+    found = _list_days(tables, table, wanted, apps)
     if not found:
         raise InputError(
-            f"{store.root}: expected {table.name} of {wanted[0]} to {wanted[-1]}, got none; export "
-            "or import samples first, or name other days with --from and --to"
+            f"{tables.root}: expected {table.name} of {wanted[0]} to {wanted[-1]}, got none; "
+            "export or import samples first, or name other days with --from and --to"
         )
     return found
 
 
 def _prune(
-    store: Store, keep_days: int, wanted: Sequence[date], apps: Collection[str] | None
+    tables: Tables, keep_days: int, wanted: Sequence[date], apps: Collection[str] | None
 ) -> None:
     """Remove samples of days before the last so many and before those that are worked up now."""
     from weir_pipelines.store import prune_samples
@@ -458,7 +463,7 @@ def _prune(
     [yesterday] = read_days(None, None, 1)
     first = min(wanted[0], yesterday - timedelta(days=keep_days - 1))
     # The day before the first completes its first minute.
-    pruned = prune_samples(store, before=first - timedelta(days=1), apps=apps)
+    pruned = prune_samples(tables, before=first - timedelta(days=1), apps=apps)
     _tell("samples removed", pruned.removed)
     _tell(
         "kept old samples, because this day or a neighbouring day is not processed yet", pruned.kept

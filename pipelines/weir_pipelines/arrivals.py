@@ -38,7 +38,6 @@ from weir_pipelines.samples import (
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.series_minutes import measure_blocks
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.store import arrow_schema
 from weir_pipelines.task_minutes import (
     SUBTASK,
     TaskLifetimes,
@@ -110,7 +109,7 @@ def rebuild_arrivals(
         tasks = measure_tasks(minutes, labels, settings)
         blocks.append(_sum_operators(tasks, find_task_lifetimes(tasks, day), settings))
     if not blocks:
-        return arrow_schema(ARRIVALS).empty_table()
+        return ARRIVALS.schema.empty_table()
     return _shape(_join(blocks), day, settings)
 
 
@@ -259,7 +258,7 @@ def _shape(operators: _Operators, day: date, settings: ArrivalSettings) -> pa.Ta
             completeness[known],
             _list_faults([each[known] for each in faults], sorted(found)),
         ],
-        schema=arrow_schema(ARRIVALS),
+        schema=ARRIVALS.schema,
     )
 
 

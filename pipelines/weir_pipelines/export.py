@@ -7,28 +7,18 @@ change. Nor is a day without any sample stored: a mistyped name would look as if
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Protocol
 
-import pyarrow.parquet as pq
-
 from weir_pipelines.errors import SourceError
-from weir_pipelines.ingest import (
-    Ingester,
-    Scraped,
-    begin_of,
-    join_series,
-    place_day,
-    write_day,
-)
-from weir_pipelines.schemas import SAMPLES
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.ingest import Ingester, Scraped, begin_of, join_series, write_day
+from weir_pipelines.schemas import SAMPLES, SERIES
+from weir_pipelines.store import Partition, Tables, encode
 
 EXPORT = ".export"
+_SERIES, _SAMPLES = ".series", ".parquet"
+"""Endings of the two files of a piece."""
 PIECE = 900.0
 """Seconds of samples in one request: of 500 operators with eight series each, scraped every 15 s,
 some 240,000 samples, far below the 50 million that Prometheus grants by default."""
@@ -59,7 +49,7 @@ class History(Protocol):
 
 def export_day(
     history: History,
-    store: Store,
+    tables: Tables,
     partition: Partition,
     *,
     now: float,
@@ -71,7 +61,7 @@ def export_day(
 
     Args:
         history: Where it comes from.
-        store: Where it goes.
+        tables: Where it goes.
         partition: The application and the day.
         now: Unix seconds.
         piece: Seconds of samples to ask for at once.
@@ -85,7 +75,7 @@ def export_day(
         SourceError: The day is not over, or the source does not give it; what was fetched is kept.
         StoreError: The file system refuses.
     """
-    if not again and store.path(SAMPLES, partition).exists():
+    if not again and partition in tables.partitions(SAMPLES, partition.app):
         return Export.PRESENT
     start = begin_of(partition.day)
     if now < start + 86_400 + SETTLED:
@@ -94,19 +84,22 @@ def export_day(
             f"{SETTLED:g} s after midnight UTC"
         )
     # Pieces of another length or source are others: none of them may be taken for one of these.
-    folder = store.root / EXPORT / history.key / f"{piece:g}s" / partition.folder
+    folder = f"{tables.top}/{EXPORT}/{history.key}/{piece:g}s/{partition.folder}"
     if again:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+        tables.remove_folder(folder)
+    there = {info.path for info in tables.list_files(folder)}
     pieces = list(_cut(start, piece))
-    for done, (low, high) in enumerate(pieces, start=1):
-        file = folder / f"{low - start:08.2f}-{high - start:08.2f}.parquet"
-        if not file.exists():
-            _fetch(history, partition, low, high, file)
+    files = [f"{folder}/{low - start:08.2f}-{high - start:08.2f}" for low, high in pieces]
+    for done, ((low, high), file) in enumerate(zip(pieces, files, strict=True), start=1):
+        if f"{file}{_SAMPLES}" not in there:
+            _fetch(history, tables, partition, low, high, file)
         tell(done / len(pieces))
-    found = _join(store, partition, folder)
-    shutil.rmtree(folder)
-    return Export.DONE if found else Export.NOTHING
+    series = join_series(tables.read_file(f"{file}{_SERIES}") for file in files)
+    if series.num_rows:
+        samples = (tables.read_file(f"{file}{_SAMPLES}") for file in files)
+        write_day(tables, partition, series, samples)
+    tables.remove_folder(folder)
+    return Export.DONE if series.num_rows else Export.NOTHING
 
 
 def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
@@ -118,24 +111,12 @@ def _cut(start: float, piece: float) -> Iterator[tuple[float, float]]:
         low += piece
 
 
-def _fetch(history: History, partition: Partition, low: float, high: float, file: Path) -> None:
-    """Write a piece's labels and samples; the samples last, and in one step."""
+def _fetch(
+    history: History, tables: Tables, partition: Partition, low: float, high: float, file: str
+) -> None:
+    """Write a piece's labels and samples; the samples last, and each in one step."""
     intake = Ingester(partition.app)
     intake.take(history.samples(partition.app, low, high))
     series, samples = intake.tables(partition)
-    pq.write_table(series, file.with_suffix(".series"))
-    partial = file.with_suffix(".partial")
-    pq.write_table(samples, partial)
-    os.replace(partial, file)
-
-
-def _join(store: Store, partition: Partition, folder: Path) -> bool:
-    """Make the day from its pieces; return whether they have samples."""
-    files = sorted(folder.glob("*.parquet"))
-    series = join_series(pq.read_table(file.with_suffix(".series")) for file in files)
-    if not series.num_rows:
-        return False
-    with store.staging() as staging:
-        write_day(staging, series, (pq.read_table(file) for file in files))
-        place_day(store, partition, staging)
-    return True
+    tables.put(f"{file}{_SERIES}", encode(SERIES, [series]))
+    tables.put(f"{file}{_SAMPLES}", encode(SAMPLES, [samples]))

@@ -33,7 +33,7 @@ from weir_pipelines.faults import IMPOSSIBLE, Fault
 from weir_pipelines.ingest import begin_of
 from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, WORK, ParquetTable
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
-from weir_pipelines.store import Partition, Tables, arrow_schema, read_columns
+from weir_pipelines.store import Partition, Tables
 from weir_policies.errors import ParameterError
 from weir_policies.model.arrays import Floats
 from weir_policies.model.estimation import ServiceMeasurement
@@ -47,11 +47,11 @@ MAX_AGE = timedelta(days=7)
 still meets them; what ended earlier is another job's, and nobody has looked at the nights since."""
 
 
-def reject_stale(root: Path, app: str, last: date, *, now: float | None) -> None:
+def reject_stale(root: str, app: str, last: date, *, now: float | None) -> None:
     """Refuse what ended too long ago; nothing where no time is given.
 
     Args:
-        root: Folder of the tables.
+        root: Address of the tables, for the message.
         app: As the label `weir_app` has it.
         last: The last day of it.
         now: Unix time; `None` refuses nothing.
@@ -81,14 +81,14 @@ _ALL_KNOWN = ScalarAggregateOptions(skip_nulls=False)
 
 
 def read_fitting_samples(
-    store: Tables,
+    tables: Tables,
     partitions: Sequence[Partition],
     node_types: Collection[str],
 ) -> FittingSamples:
     """Return what was measured of one application, intervals without any operator left out.
 
     Args:
-        store: Where the tables are.
+        tables: Where they are.
         partitions: Its days.
         node_types: Names of the node types, `pool/size`.
 
@@ -101,8 +101,8 @@ def read_fitting_samples(
     pools: set[str] = set()
     unsettled = False
     for partition in sorted(partitions):
-        arrivals = _read_day(store, ARRIVALS, _ARRIVALS, partition)
-        work = _read_day(store, WORK, _WORK, partition)
+        arrivals = _read_day(tables, ARRIVALS, _ARRIVALS, partition)
+        work = _read_day(tables, WORK, _WORK, partition)
         pools.update(work["pool"].unique().to_pylist())
         operators = _operators(arrivals, _served(work, types))
         response_times = _response_times(work)
@@ -155,15 +155,13 @@ class _Types:
 
 
 def _read_day(
-    store: Tables, table: ParquetTable, columns: Sequence[str], partition: Partition
+    tables: Tables, table: ParquetTable, columns: Sequence[str], partition: Partition
 ) -> pa.Table:
     """Return some columns of a day's rows, and the Unix seconds `begin` of each one's interval.
 
     As columns: rows of Python take fifty times as much, half a gigabyte for a hundred operators.
     """
-    rows = pa.schema([arrow_schema(table).field(name) for name in columns]).empty_table()
-    for file in store.paths(table, [partition]):  # one, or none
-        rows = read_columns(file, columns)
+    rows = tables.read(table, partition, columns)
     begins = rows["minute"].to_numpy() // INTERVAL * INTERVAL
     return rows.append_column("begin", pa.array(begins))
 
@@ -293,13 +291,14 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
     days = tables.partitions(PROFILES, app)
     if not days:
         return {}
-    reject_stale(tables.root, app, days[-1].day, now=now)
+    last = max(days)
+    reject_stale(tables.root, app, last.day, now=now)
     hours: dict[str, dict[int, Row]] = {}
-    for row in _season_rows(tables, PROFILES, days[-1]):
+    for row in tables.read(PROFILES, last).to_pylist():
         hours.setdefault(row["operator"], {})[row["hour"]] = row
     levels = {
         row["operator"]: row["factor"]
-        for row in _season_rows(tables, REGIMES, days[-1])
+        for row in tables.read(REGIMES, last).to_pylist()
         if row["changed"]
     }
     seasons: dict[str, Season] = {}
@@ -308,7 +307,7 @@ def read_seasons(tables: Tables, app: str, *, now: float | None = None) -> dict[
             seasons[name] = _season(rows).times(levels.get(name, 1.0))
         except ParameterError as error:
             raise InputError(
-                f"{tables.root}: profiles and regimes of {name!r} on {days[-1].day}: "
+                f"{tables.root}: profiles and regimes of {name!r} on {last.day}: "
                 f"{error}; process the day again"
             ) from error
     return seasons
@@ -318,11 +317,6 @@ def _season(rows: Mapping[int, Row]) -> Season:
     rates = [rows[hour]["usual"] if hour in rows else math.nan for hour in range(HOURS)]
     counts = sorted(row["days"] for row in rows.values())
     return Season(rates=tuple(rates), weeks=float(counts[len(counts) // 2]))
-
-
-def _season_rows(tables: Tables, table: ParquetTable, day: Partition) -> Iterator[Row]:
-    for file in tables.paths(table, [day]):
-        yield from read_columns(file, table.names).to_pylist()
 
 
 LAST_DAYS = 28
@@ -337,7 +331,7 @@ MIN_COVERED = 0.9
 
 
 def read_history(
-    root: Path,
+    address: str | Path,
     app: str,
     *,
     operators: Collection[str],
@@ -347,7 +341,7 @@ def read_history(
     """Return what is kept of an application.
 
     Args:
-        root: Folder of the tables.
+        address: Where the tables are.
         app: As the label `weir_app` has it.
         operators: Whose minutes must be covered for a day to be used.
         node_types: Names of the node types, `pool/size`.
@@ -357,9 +351,10 @@ def read_history(
         InputError: Nothing is kept of it, no day can be used, the last one is too old, or a table
             cannot be read.
     """
-    tables = Tables(root)
-    listed = tables.partitions(ARRIVALS, app)
-    worked = set(tables.partitions(WORK, app))
+    tables = Tables(address)
+    root = tables.root
+    listed = list(tables.partitions(ARRIVALS, app))
+    worked = tables.partitions(WORK, app)
     if not listed:
         raise InputError(
             f"{root}: expected arrivals of {app!r}, got none; run weir pipelines run for it, or "
@@ -404,17 +399,14 @@ def _read_rates(tables: Tables, partition: Partition) -> dict[str, Floats]:
     """Return the day's rates by operator, one per minute, NaN where they are not known."""
     columns = ["operator", "minute", "arrived", "completeness"]
     start = begin_of(partition.day)
-    rates: dict[str, Floats] = {}
-    for file in tables.paths(ARRIVALS, [partition]):
-        rows = read_columns(file, columns)
-        operators = rows["operator"].combine_chunks().dictionary_encode()
-        minutes = ((rows["minute"].to_numpy() - start) / 60).astype(np.int64)
-        known = rows["completeness"].to_numpy() >= COVERED
-        arrived = np.where(known, rows["arrived"].to_numpy(), np.nan)  # null becomes NaN
-        of_day = np.full((len(operators.dictionary), DAY_MINUTES), np.nan)
-        of_day[operators.indices.to_numpy(), minutes] = arrived
-        rates.update(zip(operators.dictionary.to_pylist(), of_day, strict=True))
-    return rates
+    rows = tables.read(ARRIVALS, partition, columns)
+    operators = rows["operator"].combine_chunks().dictionary_encode()
+    minutes = ((rows["minute"].to_numpy() - start) / 60).astype(np.int64)
+    known = rows["completeness"].to_numpy() >= COVERED
+    arrived = np.where(known, rows["arrived"].to_numpy(), np.nan)  # null becomes NaN
+    of_day = np.full((len(operators.dictionary), DAY_MINUTES), np.nan)
+    of_day[operators.indices.to_numpy(), minutes] = arrived
+    return dict(zip(operators.dictionary.to_pylist(), of_day, strict=True))
 
 
 def _find_fault(
@@ -441,10 +433,9 @@ def _find_fault(
 def _count_impossible(tables: Tables, partition: Partition) -> dict[str, int]:
     """Return minutes of the day that cannot be, by operator."""
     counts: dict[str, int] = {}
-    for file in tables.paths(QUALITY, [partition]):
-        for row in read_columns(file, ("operator", "problem", "minutes")).to_pylist():
-            if row["problem"] in IMPOSSIBLE:
-                counts[row["operator"]] = counts.get(row["operator"], 0) + row["minutes"]
+    for row in tables.read(QUALITY, partition, ("operator", "problem", "minutes")).to_pylist():
+        if row["problem"] in IMPOSSIBLE:
+            counts[row["operator"]] = counts.get(row["operator"], 0) + row["minutes"]
     return counts
 
 

@@ -43,7 +43,7 @@ from weir_pipelines.errors import InputError
 from weir_pipelines.metrics import ROLES
 from weir_pipelines.schemas import SAMPLES, SERIES, ParquetTable, SampleRow
 from weir_pipelines.settings import DAY_MS
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Tables, write_parts
 
 UNKNOWN = -1
 """Time of receipt if nobody noted it."""
@@ -118,8 +118,8 @@ class Ingester:
         series = pa.table(
             [pa.array(column) for column in zip(*rows, strict=True)]
             if rows
-            else [pa.array([], field.type) for field in arrow_schema(SERIES)],
-            schema=arrow_schema(SERIES),
+            else [pa.array([], field.type) for field in SERIES.schema],
+            schema=SERIES.schema,
         )
         received = np.asarray(day.received, np.int64)
         known = pa.array(received, mask=received == UNKNOWN)
@@ -129,42 +129,28 @@ class Ingester:
             pa.array(day.values, pa.float64()),
             known,
         ]
-        samples = pa.table(columns, schema=arrow_schema(SAMPLES))
+        samples = pa.table(columns, schema=SAMPLES.schema)
         return series, samples.sort_by([(name, "ascending") for name in SAMPLES.order])
 
 
-def write_day(folder: Path, series: pa.Table, samples: Iterable[pa.Table]) -> None:
-    """Write a partition of both tables into a folder, which is made."""
-    folder.mkdir(parents=True)
-    pq.write_table(series, day_file(SERIES, folder), compression="zstd")
-    with pq.ParquetWriter(
-        day_file(SAMPLES, folder), arrow_schema(SAMPLES), compression="zstd"
-    ) as writer:
-        for part in samples:
-            writer.write_table(part)
-
-
-def place_day(store: Store, partition: Partition, folder: Path) -> None:
-    """Move what `write_day` wrote into its places.
+def write_day(
+    tables: Tables, partition: Partition, series: pa.Table, samples: Iterable[pa.Table]
+) -> None:
+    """Write a partition of both tables.
 
     Labels come first: samples without them could not be read, labels without samples are idle.
 
     Raises:
         StoreError: The file system refuses.
     """
-    for table in (SERIES, SAMPLES):
-        store.place(table, partition, day_file(table, folder))
-
-
-def day_file(table: ParquetTable, folder: Path) -> Path:
-    """Return where `write_day` puts a table's part of a partition."""
-    return folder / f"{table.name}.parquet"
+    tables.write(SERIES, partition, [series])
+    tables.write(SAMPLES, partition, samples)
 
 
 def join_series(parts: Iterable[pa.Table]) -> pa.Table:
     """Return the table `series` of several parts of a day, each series once."""
     rows = {row["series"]: row for part in parts for row in part.to_pylist()}
-    return pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=arrow_schema(SERIES))
+    return pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=SERIES.schema)
 
 
 def describe(name: str, labels: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -319,7 +305,7 @@ class DayImport:
     """Takes in samples and writes the days that they are of.
 
     Args:
-        folder: A staging folder of the store that the days go to.
+        folder: Where it sorts on disk; who made it removes it.
         app: The application that everything belongs to; `None` goes by the label `weir_app`.
         most_held: Samples from which on what is held is written out.
     """
@@ -345,11 +331,11 @@ class DayImport:
                 self._write_runs()
         return taken
 
-    def write(self, store: Store, *, may_replace: bool = True) -> tuple[Partition, ...]:
+    def write(self, tables: Tables, *, may_replace: bool = True) -> tuple[Partition, ...]:
         """Write the days with samples, complete; return them.
 
         Args:
-            store: Where they go.
+            tables: Where they go.
             may_replace: Whether a day may be there with other samples.
 
         Raises:
@@ -358,33 +344,47 @@ class DayImport:
         """
         self._write_runs()
         days = {each: self._merge_runs(each) for each in sorted(self._runs)}
+        files = [
+            (table, partition, pa.memory_map(_file_of(table, folder)).read_buffer())
+            for partition, folder in days.items()
+            for table in (SERIES, SAMPLES)  # as `write_day` does
+        ]
         if not may_replace:
-            for table in (SERIES, SAMPLES):
-                files = {each: day_file(table, folder) for each, folder in days.items()}
-                store.refuse_others(table, files)
-        for partition, folder in days.items():
-            place_day(store, partition, folder)
+            for table, partition, content in files:
+                tables.refuse_other(table, partition, content)
+        for table, partition, content in files:
+            tables.put(tables.path(table, partition), content)
         return tuple(days)
 
     def _write_runs(self) -> None:
         for partition in self._held.partitions:
             runs = self._runs.setdefault(partition, [])
-            run = self._folder / "runs" / partition.folder / str(len(runs))
+            run = self._folder / partition.folder / str(len(runs))
             series, samples = self._held.tables(partition)
-            write_day(run, series, [samples])
+            _write_files(run, series, [samples])
             runs.append(run)
         self._held = Ingester(self._app)
 
     def _merge_runs(self, partition: Partition) -> Path:
         """Merge the runs of a day, delete them, and return the day's folder."""
         runs = self._runs[partition]
-        folder = self._folder / "days" / partition.folder
-        series = join_series(pq.read_table(day_file(SERIES, run)) for run in runs)
-        rows = [_read_rows(day_file(SAMPLES, run)) for run in runs]
-        write_day(folder, series, map(_as_table, merge_rows(rows, at_once=ROW_GROUP)))
+        folder = self._folder / partition.folder / "day"
+        series = join_series(pq.read_table(_file_of(SERIES, run)) for run in runs)
+        rows = [_read_rows(_file_of(SAMPLES, run)) for run in runs]
+        _write_files(folder, series, map(_as_table, merge_rows(rows, at_once=ROW_GROUP)))
         for run in runs:
             shutil.rmtree(run)
         return folder
+
+
+def _write_files(folder: Path, series: pa.Table, samples: Iterable[pa.Table]) -> None:
+    folder.mkdir(parents=True)
+    write_parts(_file_of(SERIES, folder), SERIES, [series])
+    write_parts(_file_of(SAMPLES, folder), SAMPLES, samples)
+
+
+def _file_of(table: ParquetTable, folder: Path) -> str:
+    return str(folder / f"{table.name}.parquet")
 
 
 def merge_rows(runs: Sequence[Iterable[SampleRow]], *, at_once: int) -> Iterator[list[SampleRow]]:
@@ -398,14 +398,14 @@ def merge_rows(runs: Sequence[Iterable[SampleRow]], *, at_once: int) -> Iterator
         yield rows
 
 
-def _read_rows(file: Path) -> Iterator[SampleRow]:
+def _read_rows(file: str) -> Iterator[SampleRow]:
     with pq.ParquetFile(file) as opened:
         for batch in opened.iter_batches(batch_size=READ_AT_ONCE):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _as_table(rows: Sequence[SampleRow]) -> pa.Table:
-    schema = arrow_schema(SAMPLES)
+    schema = SAMPLES.schema
     columns = zip(*rows, strict=True)
     return pa.table(
         [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)],

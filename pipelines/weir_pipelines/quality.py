@@ -8,6 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from weir_pipelines.faults import FROM_NOTHING, INCOMPLETE, UNSEEN, WITH_NOTHING
 from weir_pipelines.settings import DAY_MINUTES, WHOLE
 
+NEEDS = ("operator", "minute", "taken", "given", "utilisation", "completeness", "faults")
+"""Columns of `arrivals` that problems show in."""
 BUSY = 0.5
 """Utilisation from which on an operator cannot be without records."""
 

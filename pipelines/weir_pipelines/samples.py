@@ -13,14 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from weir_pipelines.schemas import SAMPLES
 from weir_pipelines.settings import DAY_MS, ArrivalSettings
 from weir_policies.model.arrays import Floats
 
@@ -180,13 +177,6 @@ def as_samples(table: pa.Table, settings: ArrivalSettings) -> Samples:
         value=table["value"].to_numpy(),
         is_late=is_late,
     )
-
-
-def read_samples(file: Path, settings: ArrivalSettings) -> Samples:
-    """Read a file of the table `samples`, which the store has checked."""
-    with pq.ParquetFile(file) as open_file:
-        # One thread: Spark has counted the cores already.
-        return as_samples(open_file.read(list(SAMPLES.names), use_threads=False), settings)
 
 
 def day_number(day: date) -> int:

@@ -2,7 +2,7 @@
 
 Every table is partitioned by `app` (the StreamApp as its series' label `weir_app` has it) and `day`
 (UTC). A change that an old reader would misunderstand takes a new version, which is part of the
-path; so two versions can stand side by side. Knows no Spark: types are those of Spark's DDL.
+path; so two versions can stand side by side. Knows no Spark: types are Arrow's.
 """
 
 from __future__ import annotations
@@ -10,43 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParquetColumn:
-    """One column of a table."""
-
-    name: str
-    type: str
-    """In Spark's DDL: BIGINT, INT, DOUBLE, STRING, BOOLEAN, ARRAY<STRING>."""
-    nullable: bool = False
+import pyarrow as pa
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class ParquetTable:
     """One table: `<root>/<name>/v<version>/app=<app>/day=<day>/<name>.parquet`."""
 
     name: str
     version: int
-    columns: tuple[ParquetColumn, ...]
+    schema: pa.Schema
+    """The columns, without those of the partition."""
     order: tuple[str, ...]
     """Columns that rows of a partition are sorted by, so that equal rows make equal files."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Column names in order, without those of the partition."""
-        return tuple(column.name for column in self.columns)
 
-    @property
-    def ddl(self) -> str:
-        """The columns and those of the partition, as Spark's DDL."""
-        columns = [f"{column.name} {column.type}" for column in self.columns]
-        return ", ".join([*columns, "app STRING", "day DATE"])
-
-
-def _columns(**columns: str) -> tuple[ParquetColumn, ...]:
-    """Return columns from `name=type`; a type that ends in `?` may be null."""
-    return tuple(
-        ParquetColumn(name=name, type=kind.removesuffix("?"), nullable=kind.endswith("?"))
+def _columns(**columns: str) -> pa.Schema:
+    """Return columns from `name=type` in Arrow's words; a type that ends in `?` may be null."""
+    words = {"words": pa.list_(pa.string())}
+    return pa.schema(
+        pa.field(name, words.get(kind) or pa.type_for_alias(kind.rstrip("?")), kind.endswith("?"))
         for name, kind in columns.items()
     )
 
@@ -55,17 +38,17 @@ def _columns(**columns: str) -> tuple[ParquetColumn, ...]:
 SERIES = ParquetTable(
     name="series",
     version=1,
-    columns=_columns(
-        series="BIGINT",  # Hash of all the columns below and the app
-        metric="STRING",  # Role of the series, see `metrics.py`
-        operator="STRING",  # Operator; of a job without Weir's labels, its task
-        pool="STRING",  # Node pool; empty where the job has none
-        replica="STRING",  # TaskManager's resource id, or its host
-        job_id="STRING",  # Run of the job: every rescale makes a new one
-        attempt="STRING",  # Attempt of the task within the run
-        task="STRING",  # Task, by name; empty at the job's own series
-        function="STRING",  # Function inside a task; empty at the task's own series
-        subtask="STRING",  # Index of the parallel task
+    schema=_columns(
+        series="int64",  # Hash of all the columns below and the app
+        metric="string",  # Role of the series, see `metrics.py`
+        operator="string",  # Operator; of a job without Weir's labels, its task
+        pool="string",  # Node pool; empty where the job has none
+        replica="string",  # TaskManager's resource id, or its host
+        job_id="string",  # Run of the job: every rescale makes a new one
+        attempt="string",  # Attempt of the task within the run
+        task="string",  # Task, by name; empty at the job's own series
+        function="string",  # Function inside a task; empty at the task's own series
+        subtask="string",  # Index of the parallel task
     ),
     order=("series",),
 )
@@ -74,11 +57,11 @@ SERIES = ParquetTable(
 SAMPLES = ParquetTable(
     name="samples",
     version=1,
-    columns=_columns(
-        series="BIGINT",  # Which series
-        time_ms="BIGINT",  # Unix milliseconds at which it was scraped
-        value="DOUBLE",  # What the reporter said; NaN is kept
-        received_ms="BIGINT?",  # Unix milliseconds of its receipt; null where nobody noted it
+    schema=_columns(
+        series="int64",  # Which series
+        time_ms="int64",  # Unix milliseconds at which it was scraped
+        value="double",  # What the reporter said; NaN is kept
+        received_ms="int64?",  # Unix milliseconds of its receipt; null where nobody noted it
     ),
     order=("series", "time_ms"),
 )
@@ -90,18 +73,18 @@ SampleRow = tuple[int, int, float, int | None]
 ARRIVALS = ParquetTable(
     name="arrivals",
     version=1,
-    columns=_columns(
-        operator="STRING",  # Operator
-        minute="BIGINT",  # Unix seconds at which the minute begins
-        arrived="DOUBLE?",  # Records/s that arrived or would have, if nothing had been blocked
-        taken="DOUBLE?",  # Records/s that it took in
-        given="DOUBLE?",  # Records/s that it gave out
-        backlog="DOUBLE?",  # Records pending at the source at the minute's end
-        blocked="DOUBLE?",  # Share of time that its replicas were back-pressured, mean
-        utilisation="DOUBLE?",  # Busy share of its replicas, mean
-        replicas="DOUBLE",  # Replicas that ran, mean over the minute's covered time
-        completeness="DOUBLE",  # Share of the minute that samples cover, over all replicas
-        faults="ARRAY<STRING>",  # What was wrong, sorted; see `faults.py`
+    schema=_columns(
+        operator="string",  # Operator
+        minute="int64",  # Unix seconds at which the minute begins
+        arrived="double?",  # Records/s that arrived or would have, if nothing had been blocked
+        taken="double?",  # Records/s that it took in
+        given="double?",  # Records/s that it gave out
+        backlog="double?",  # Records pending at the source at the minute's end
+        blocked="double?",  # Share of time that its replicas were back-pressured, mean
+        utilisation="double?",  # Busy share of its replicas, mean
+        replicas="double",  # Replicas that ran, mean over the minute's covered time
+        completeness="double",  # Share of the minute that samples cover, over all replicas
+        faults="words",  # What was wrong, sorted; see `faults.py`
     ),
     order=("operator", "minute"),
 )
@@ -110,18 +93,18 @@ ARRIVALS = ParquetTable(
 WORK = ParquetTable(
     name="work",
     version=1,
-    columns=_columns(
-        operator="STRING",  # Operator
-        pool="STRING",  # Node pool
-        minute="BIGINT",  # Unix seconds at which the minute begins
-        replicas="DOUBLE",  # Replicas that were sampled
-        records="DOUBLE",  # Records that were served
-        seconds="DOUBLE",  # Seconds that they took together
-        squares="DOUBLE?",  # Sum of their squares, s^2; null where only busy time is known
-        utilisation="DOUBLE?",  # Busy share of the busiest replica
-        source="STRING",  # helper, or busyTime
-        sink_records="DOUBLE?",  # Records whose latency was noted here; null where none is
-        sink_seconds="DOUBLE?",  # Their latencies together, s
+    schema=_columns(
+        operator="string",  # Operator
+        pool="string",  # Node pool
+        minute="int64",  # Unix seconds at which the minute begins
+        replicas="double",  # Replicas that were sampled
+        records="double",  # Records that were served
+        seconds="double",  # Seconds that they took together
+        squares="double?",  # Sum of their squares, s^2; null where only busy time is known
+        utilisation="double?",  # Busy share of the busiest replica
+        source="string",  # helper, or busyTime
+        sink_records="double?",  # Records whose latency was noted here; null where none is
+        sink_seconds="double?",  # Their latencies together, s
     ),
     order=("operator", "pool", "minute"),
 )
@@ -130,12 +113,12 @@ WORK = ParquetTable(
 QUALITY = ParquetTable(
     name="quality",
     version=1,
-    columns=_columns(
-        operator="STRING",  # Operator
-        problem="STRING",  # A fault of the minutes, or what cannot be; see `quality.py`
-        minutes="BIGINT",  # How many minutes
-        first="BIGINT",  # Unix seconds of the first
-        last="BIGINT",  # Unix seconds of the last
+    schema=_columns(
+        operator="string",  # Operator
+        problem="string",  # A fault of the minutes, or what cannot be; see `quality.py`
+        minutes="int64",  # How many minutes
+        first="int64",  # Unix seconds of the first
+        last="int64",  # Unix seconds of the last
     ),
     order=("operator", "problem"),
 )
@@ -144,13 +127,13 @@ QUALITY = ParquetTable(
 PROFILES = ParquetTable(
     name="profiles",
     version=1,
-    columns=_columns(
-        operator="STRING",  # Operator
-        hour="INT",  # Hour of the week, UTC: 0 is Monday from 0 to 1 o'clock
-        days="BIGINT",  # How many days it is made of
-        low="DOUBLE",  # Tenth percentile of the hours' means, records/s
-        usual="DOUBLE",  # Median
-        high="DOUBLE",  # Ninetieth percentile
+    schema=_columns(
+        operator="string",  # Operator
+        hour="int32",  # Hour of the week, UTC: 0 is Monday from 0 to 1 o'clock
+        days="int64",  # How many days it is made of
+        low="double",  # Tenth percentile of the hours' means, records/s
+        usual="double",  # Median
+        high="double",  # Ninetieth percentile
     ),
     order=("operator", "hour"),
 )
@@ -159,13 +142,13 @@ PROFILES = ParquetTable(
 REGIMES = ParquetTable(
     name="regimes",
     version=1,
-    columns=_columns(
-        operator="STRING",  # Operator
-        hours="BIGINT",  # Hours that could be compared
-        factor="DOUBLE",  # Median ratio of an hour's rate to the usual one
-        low="DOUBLE",  # Lower end of its 95 % interval
-        high="DOUBLE",  # Upper end
-        changed="BOOLEAN",  # Whether that is surely another level
+    schema=_columns(
+        operator="string",  # Operator
+        hours="int64",  # Hours that could be compared
+        factor="double",  # Median ratio of an hour's rate to the usual one
+        low="double",  # Lower end of its 95 % interval
+        high="double",  # Upper end
+        changed="bool",  # Whether that is surely another level
     ),
     order=("operator",),
 )

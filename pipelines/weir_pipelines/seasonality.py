@@ -12,6 +12,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+NEEDS = ("operator", "minute", "arrived", "completeness")
+"""Columns of `arrivals` that hours are made of."""
 Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
 WEEKS = 5

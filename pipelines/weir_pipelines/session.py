@@ -23,7 +23,6 @@ _ALWAYS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     # Nobody looks at the pages of a batch job, and whoever reaches them may.
     "spark.ui.enabled": "false",
-    "spark.sql.parquet.compression.codec": "zstd",
 }
 _EMBEDDED: Mapping[str, str] = {
     # Nobody else is to reach it.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-EMBEDDED = "local[*]"
-"""Spark's master where it runs inside the process that asks for it, on all cores."""
+EMBEDDED = "local[*,4]"
+"""Spark's master where it runs inside the process that asks for it, on all cores. What a worker did
+that died is tried four times in all, as on a cluster."""
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

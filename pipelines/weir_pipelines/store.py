@@ -1,12 +1,12 @@
-"""Tables on disk: one Parquet file per application and day, complete or absent.
+"""Tables as files: one of Parquet per application and day, complete or absent.
 
-A job first writes outside the tables and then moves each partition's file into place, in one step.
-Readers see the old partition or the new one; a killed job leaves what it had not moved in the
-folder `.staging`, where nobody reads. Equal rows make equal files, so a job that runs again changes
-nothing. The folder must be one file system that all Spark's processes share.
+Tables are in a folder of a file system that all Spark's processes share, or in an object store. A
+file is replaced in one step: in a folder, what was written beside it takes its name; in an object
+store, one PUT replaces the object. So readers see the old day or the new one, and a job that is
+killed leaves each day as it was or as it should be. Equal rows make equal files.
 
-Before a reader uses a file, its footer is compared with the declared schema, and its rows with what
-they can be (`refuse_damaged`): no null where none is possible, no minute of another day, no number
+Before rows are used, the file's columns are compared with the declared ones, and its rows with what
+they can be (`_refuse_damaged`): no null where none is possible, no minute of another day, no number
 of records that nothing can be divided by. So a foreign file is rejected with its name and its
 column, not somewhere inside a job. Values that a reader can do without, such as an unknown rate,
 are its own business.
@@ -19,26 +19,25 @@ first minute needs its samples.
 
 from __future__ import annotations
 
-import filecmp
 import os
-import shutil
 import sys
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from stat import S_ISREG
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
 from weir_pipelines.errors import InputError, StoreError
-from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, TABLES, WORK, ParquetTable
+from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK, ParquetTable
 from weir_policies.model.season import HOURS
 
 _EPOCH = date(1970, 1, 1)
@@ -53,14 +52,302 @@ _RANGES: Mapping[str, tuple[str, float, float]] = {
 }
 """By column, whatever the table: what is expected in words, the least and the most."""
 
+OBJECT_STORES = ("s3", "gs", "abfs")
+"""Schemes of addresses of object stores."""
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds after which what a killed job wrote beside a file is removed."""
 
-def refuse_damaged(file: Path, table: ParquetTable, day: date, rows: pa.Table) -> None:
-    """Refuse rows that cannot be of a table's day.
+
+@dataclass(frozen=True, order=True, slots=True)
+class Partition:
+    """One application's day."""
+
+    app: str
+    day: date
+
+    @property
+    def folder(self) -> str:
+        """Its folder in the table, named as Spark names it."""
+        return f"{_app_folder(self.app)}/day={self.day.isoformat()}"
+
+    @property
+    def neighbours(self) -> tuple[Partition, Partition]:
+        """The application's days before and after, whose samples complete this one's minutes."""
+        day = timedelta(days=1)
+        return Partition(self.app, self.day - day), Partition(self.app, self.day + day)
+
+
+class Tables:
+    """All tables at one address; nothing is made there before something is written.
+
+    Spark's processes receive the address, and open it with the credentials of their environment.
+
+    Args:
+        address: A folder, or `s3://`, `gs://` or `abfs://` and what pyarrow expects behind it.
 
     Raises:
-        InputError: A value is missing that must be there, or cannot be; names file and column.
+        InputError: It is of another kind, or there is no such bucket.
     """
-    for column in table.columns:
+
+    def __init__(self, address: str | Path) -> None:
+        self._address = str(address)
+        scheme, is_url, _ = self._address.partition("://")
+        self._is_local = not is_url
+        if self._is_local:
+            self.files: FileSystem = LocalFileSystem()
+            self.root = self.top = str(Path(address))
+            return
+        if scheme not in OBJECT_STORES:
+            expected = ", ".join(f"{each}://" for each in OBJECT_STORES)
+            raise InputError(f"{scheme}://: expected a folder, or one of {expected}")
+        parts = urlsplit(self._address)
+        # Without what may be secret: a key before the host, and options behind the path.
+        self.root = f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+        # A small object by one request, not by the three of an upload in parts.
+        option = "" if scheme != "s3" else f"{'&' if parts.query else '?'}allow_delayed_open=true"
+        self.top = ""
+        with self._reading(""):
+            self.files, top = FileSystem.from_uri(f"{self._address}{option}")
+            if self.files.get_file_info(top.partition("/")[0]).type is FileType.NotFound:
+                raise OSError("no such bucket")  # whose listing would be an empty one
+        self.top = top.rstrip("/")
+
+    def __reduce__(self) -> tuple[type[Tables], tuple[str]]:
+        """Pickle the address alone."""
+        return Tables, (self._address,)
+
+    def path(self, table: ParquetTable, partition: Partition) -> str:
+        """Return the path of a partition's file in `files`, which need not exist."""
+        return f"{self._folder(table)}/{partition.folder}/{table.name}.parquet"
+
+    def partitions(self, table: ParquetTable, app: str | None = None) -> dict[Partition, FileInfo]:
+        """Return the partitions that are there, in order, and what is known of their files.
+
+        Args:
+            table: Of which they are.
+            app: The application whose partitions are asked for; `None` asks for all. The folders of
+                others are not looked into, which would take long on a network volume.
+
+        Raises:
+            InputError: A folder in the place of one names no day, or one may not be read.
+        """
+        folder = self._folder(table)
+        if app is not None:
+            folder = f"{folder}/{_app_folder(app)}"
+        found = {
+            _partition_of(info.path): info
+            for info in self.list_files(folder)
+            if info.path.endswith(f"/{table.name}.parquet")
+        }
+        return dict(sorted(found.items()))
+
+    def list_files(self, folder: str) -> list[FileInfo]:
+        """Return the files under a folder; none if it does not exist."""
+        selector = FileSelector(folder, allow_not_found=True, recursive=True)
+        with self._reading(folder):
+            return [info for info in self.files.get_file_info(selector) if info.is_file]
+
+    def check(self, table: ParquetTable, partitions: Iterable[Partition]) -> None:
+        """Refuse those of some partitions that are there with a file that is not of the table.
+
+        Raises:
+            InputError: One is no Parquet, or a column is missing or of another type.
+        """
+
+        def check_file(partition: Partition) -> None:
+            path = self.path(table, partition)
+            with suppress(FileNotFoundError), self._open(path) as file:
+                _refuse_foreign(self._show(path), table, file.schema_arrow)
+
+        with ThreadPoolExecutor() as threads:  # each waits for its server
+            list(threads.map(check_file, partitions))
+
+    def read(
+        self, table: ParquetTable, partition: Partition, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Return some columns of a partition's rows, by default all; no rows where it has no file.
+
+        Raises:
+            InputError: The file cannot be read, or a row cannot be of its table and day.
+        """
+        path = self.path(table, partition)
+        names = list(table.schema.names if columns is None else columns)
+        try:
+            with self._open(path) as file:
+                _refuse_foreign(self._show(path), table, file.schema_arrow)
+                # One thread: Spark has counted the cores already.
+                rows = file.read(names, use_threads=False)
+        except FileNotFoundError:
+            return table.schema.empty_table().select(names)
+        _refuse_damaged(self._show(path), table, partition.day, rows)
+        return rows
+
+    def read_file(self, path: str) -> pa.Table:
+        """Return all rows of a file that is not a partition's."""
+        with self._open(path) as file:
+            return file.read()
+
+    def write(self, table: ParquetTable, partition: Partition, parts: Iterable[pa.Table]) -> None:
+        """Replace a partition by the rows of some parts, in one step.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        self.put(self.path(table, partition), encode(table, parts))
+
+    def put(self, path: str, content: pa.Buffer) -> None:
+        """Replace a file in one step.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        with self._writing(path, "written"):
+            if self._is_local:
+                _replace_file(Path(path), content)
+                return
+            with self.files.open_output_stream(path) as stream:
+                # At once: what is closed after a part of it becomes an object, too.
+                stream.write(content)
+
+    def refuse_other(self, table: ParquetTable, partition: Partition, content: pa.Buffer) -> None:
+        """Refuse a file that would replace the rows of another input; equal rows are equal bytes.
+
+        Raises:
+            InputError: The partition is there, and is not what the file holds.
+        """
+        path = self.path(table, partition)
+        try:
+            with self._reading(path), self.files.open_input_file(path) as file:
+                present = file.read_buffer()
+        except FileNotFoundError:
+            return
+        if not present.equals(content):
+            raise InputError(
+                f"{partition.app} {partition.day}: expected a day that is not in {table.name} "
+                "yet, got one from other input; name all files of the day in one command, with "
+                "--again to replace it"
+            )
+
+    def remove(self, table: ParquetTable, partition: Partition) -> None:
+        """Remove a partition from its table in one step, if it exists.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        self.remove_folder(f"{self._folder(table)}/{partition.folder}")
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it, if it exists.
+
+        Raises:
+            StoreError: The file system refuses.
+        """
+        with self._writing(folder, "removed"), suppress(FileNotFoundError):
+            self.files.delete_dir(folder)
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        """Turn what a file system says of a file or folder into a sentence, unless it is none."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            expected, advice = "a Parquet file that can be read", "write it again"
+            if isinstance(error, OSError) and (error.errno or not self._is_local):
+                expected = "a readable folder of tables"
+                advice = "check the bucket, its region, and the credentials in the environment"
+                if self._is_local:
+                    advice = "check its volume, and give this user read access to everything in it"
+            raise InputError(
+                f"{self._show(path)}: expected {expected}, got: {_reason(error)}; {advice}"
+            ) from error
+
+    @contextmanager
+    def _writing(self, path: str, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{self._show(path)} cannot be {done}: {_reason(error)}") from error
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[pq.ParquetFile]:
+        with self._reading(path), self.files.open_input_file(path) as source:
+            yield pq.ParquetFile(source)
+
+    def _folder(self, table: ParquetTable) -> str:
+        """Return the folder of a table in its present version."""
+        return f"{self.top}/{table.name}/v{table.version}"
+
+    def _show(self, path: str) -> str:
+        """Return a path as it is in messages."""
+        return path if self._is_local else f"{self.root}{path.removeprefix(self.top)}"
+
+
+def encode(table: ParquetTable, parts: Iterable[pa.Table]) -> pa.Buffer:
+    """Return the file of a partition that has the rows of some parts."""
+    sink = pa.BufferOutputStream()
+    write_parts(sink, table, parts)
+    return sink.getvalue()
+
+
+def write_parts(
+    sink: pa.BufferOutputStream | str, table: ParquetTable, parts: Iterable[pa.Table]
+) -> None:
+    """Write the same into a stream, or a file of this machine."""
+    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
+        for part in parts:
+            writer.write_table(part)
+
+
+def _replace_file(path: Path, content: pa.Buffer) -> None:
+    """Write beside a file, flush to the disk, and give what was written its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}.*"):
+        if time.time() - left.stat().st_mtime > FORGOTTEN_AFTER:
+            left.unlink()
+    # Two tasks may write the same day, where Spark takes the first for dead.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _reason(error: Exception) -> str:
+    """Return what a file system says, in one line."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error).partition("\n")[0]
+
+
+def _refuse_foreign(file: str, table: ParquetTable, present: pa.Schema) -> None:
+    for column in table.schema:
+        index = present.get_field_index(column.name)
+        if index < 0:
+            raise InputError(
+                f"{file}: expected column {column.name} of {table.name} version {table.version}, "
+                "got none; write the table again"
+            )
+        kind = present.field(index).type
+        if kind != column.type:
+            raise InputError(
+                f"{file}: expected column {column.name} to be {column.type}, got {kind}; "
+                "write the table again"
+            )
+
+
+def _refuse_damaged(file: str, table: ParquetTable, day: date, rows: pa.Table) -> None:
+    for column in table.schema:
         if column.name not in rows.column_names or column.nullable:
             continue
         values = rows[column.name]
@@ -83,7 +370,7 @@ def refuse_damaged(file: Path, table: ParquetTable, day: date, rows: pa.Table) -
 
 
 def _refuse_other_days(
-    file: Path, day: date, minutes: np.ndarray[tuple[int], np.dtype[np.int64]]
+    file: str, day: date, minutes: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> None:
     since = minutes - (day - _EPOCH).days * _DAY
     wrong = minutes[(since < 0) | (since >= _DAY) | (since % 60 != 0)]
@@ -94,283 +381,19 @@ def _refuse_other_days(
         )
 
 
-STAGING = ".staging"
-FORGOTTEN_AFTER = 86_400.0
-"""Seconds after which what a killed job left behind is removed."""
-
-_ARROW = {
-    "BIGINT": pa.int64(),
-    "INT": pa.int32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-}
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Partition:
-    """One application's day."""
-
-    app: str
-    day: date
-
-    @property
-    def folder(self) -> Path:
-        """Its folder in the table, named as Spark names it."""
-        return Path(_app_folder(self.app), f"day={self.day.isoformat()}")
-
-    @property
-    def neighbours(self) -> tuple[Partition, Partition]:
-        """The application's days before and after, whose samples complete this one's minutes."""
-        day = timedelta(days=1)
-        return Partition(self.app, self.day - day), Partition(self.app, self.day + day)
-
-
-class Tables:
-    """All tables under one folder, to be read: nothing is made there."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def path(self, table: ParquetTable, partition: Partition) -> Path:
-        """Return the path of a partition's file, which need not exist."""
-        return self.folder(table) / partition.folder / f"{table.name}.parquet"
-
-    def folder(self, table: ParquetTable) -> Path:
-        """Return the folder of a table in its present version."""
-        return self.root / table.name / f"v{table.version}"
-
-    def partitions(self, table: ParquetTable, app: str | None = None) -> tuple[Partition, ...]:
-        """Return the partitions that are there, in order.
-
-        Args:
-            table: Of which they are.
-            app: The application whose partitions are asked for; `None` asks for all. The folders of
-                others are not looked into, which would take long on a network volume.
-
-        Raises:
-            InputError: A folder in the place of one names no day, or one may not be read.
-        """
-        top = self.folder(table)
-        apps = _list_folder(top, "app=") if app is None else [top / _app_folder(app)]
-        days = [day for folder in apps for day in _list_folder(folder, "day=")]
-        files = (day / f"{table.name}.parquet" for day in days)
-        return tuple(sorted(_partition_of(file) for file in files if _is_file(file)))
-
-    def paths(self, table: ParquetTable, wanted: Iterable[Partition]) -> tuple[Path, ...]:
-        """Return the files of those of the wanted partitions that are there, checked.
-
-        Raises:
-            InputError: A file has other columns than the table, or may not be read.
-        """
-        paths = (self.path(table, each) for each in sorted({*wanted}))
-        files = tuple(path for path in paths if _is_file(path))
-        for file in files:
-            check_file(file, table)
-        return files
-
-
-class Store(Tables):
-    """The same, to be written.
-
-    Raises:
-        StoreError: The folder cannot be made.
-    """
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        try:
-            (root / STAGING).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"Tables at {root} cannot be made: {error.strerror}") from error
-        self._sweep()
-
-    @contextmanager
-    def staging(self) -> Iterator[Path]:
-        """Yield a folder to write into; what is not moved out of it is removed."""
-        folder = self.root / STAGING / uuid.uuid4().hex
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def commit(
-        self, table: ParquetTable, written: Path, *, may_replace: bool = True
-    ) -> tuple[Partition, ...]:
-        """Move the partitions in a staging folder into the table; return them.
-
-        Raises:
-            InputError: One is there, and may not.
-            StoreError: A partition consists of several files, or cannot be moved.
-        """
-        staged: dict[Partition, Path] = {}
-        for folder in sorted(written.glob("app=*/day=*")):
-            files = sorted(folder.glob("*.parquet"))
-            if len(files) != 1:
-                raise StoreError(f"Expected one file in {folder}, got {len(files)}")
-            staged[_partition_of(files[0])] = files[0]
-        if not may_replace:
-            self.refuse_others(table, staged)
-        for partition, file in staged.items():
-            self.place(table, partition, file)
-        return tuple(staged)
-
-    def refuse_others(self, table: ParquetTable, files: Mapping[Partition, Path]) -> None:
-        """Refuse files that would replace the rows of another input; equal rows are equal bytes.
-
-        Raises:
-            InputError: A partition is there, and is not what its file holds.
-        """
-        for partition, file in sorted(files.items()):
-            present = self.path(table, partition)
-            if present.exists() and not filecmp.cmp(present, file, shallow=False):
-                raise InputError(
-                    f"{partition.app} {partition.day}: expected a day that is not in {table.name} "
-                    "yet, got one from other input; name all files of the day in one command, with "
-                    "--again to replace it"
-                )
-
-    def place(self, table: ParquetTable, partition: Partition, file: Path) -> None:
-        """Move one file to where the partition's belongs, in one step.
-
-        Raises:
-            StoreError: The file system refuses.
-        """
-        target = self.path(table, partition)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _flush(file)
-            os.replace(file, target)
-            _flush(target.parent)
-        except OSError as error:
-            raise StoreError(f"{target} cannot be written: {error.strerror}") from error
-
-    def remove(self, table: ParquetTable, partition: Partition) -> None:
-        """Remove a partition from its table in one step, if it exists.
-
-        Raises:
-            StoreError: The file system refuses.
-        """
-        folder = self.path(table, partition).parent
-        with self.staging() as removed:
-            try:
-                os.replace(folder, removed)
-            except FileNotFoundError:
-                return
-            except OSError as error:
-                raise StoreError(f"{folder} cannot be removed: {error.strerror}") from error
-
-    def _sweep(self) -> None:
-        """Remove what killed jobs left long ago; younger things may be those of a running job."""
-        for folder in (self.root / STAGING).iterdir():
-            if time.time() - folder.stat().st_mtime > FORGOTTEN_AFTER:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def arrow_schema(table: ParquetTable) -> pa.Schema:
-    """Return a table's columns as Arrow knows them, without those of the partition."""
-    return pa.schema(
-        [pa.field(each.name, _ARROW[each.type], nullable=each.nullable) for each in table.columns]
-    )
-
-
-def read_columns(file: Path, columns: Iterable[str]) -> pa.Table:
-    """Return some columns of a partition's file, as `Tables.paths` gave it.
-
-    Raises:
-        InputError: It cannot be read, or a row cannot be of its table and day.
-    """
-    try:
-        rows = pq.read_table(file, columns=list(columns))
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{file}: expected a table that can be read, got {error}") from error
-    refuse_damaged(file, TABLES[file.stem], _partition_of(file).day, rows)
-    return rows
-
-
-def check_file(file: Path, table: ParquetTable) -> None:
-    """Refuse a file that is not of the table.
-
-    Raises:
-        InputError: It is no Parquet, or a column is missing or of another type.
-    """
-    try:
-        present = pq.read_schema(file)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{file}: expected a Parquet file, got {error}") from error
-    for column in table.columns:
-        index = present.get_field_index(column.name)
-        if index < 0:
-            raise InputError(
-                f"{file}: expected column {column.name} of {table.name} version {table.version}, "
-                "got none; write the table again"
-            )
-        kind = present.field(index).type
-        if not _same(kind, _ARROW[column.type]):
-            raise InputError(
-                f"{file}: expected column {column.name} to be {column.type}, got {kind}; "
-                "write the table again"
-            )
-
-
-def _same(present: pa.DataType, wanted: pa.DataType) -> bool:
-    """Compare types; lists by their elements, whose field's name differs from writer to writer."""
-    if pa.types.is_list(present) and pa.types.is_list(wanted):
-        return bool(present.value_type == wanted.value_type)
-    return bool(present == wanted)
-
-
-def _list_folder(folder: Path, prefix: str) -> list[Path]:
-    """Return what in a folder has such names; nothing if the folder does not exist.
-
-    Not `glob`, for which a folder that may not be read is an empty one.
-    """
-    try:
-        return [each for each in folder.iterdir() if each.name.startswith(prefix)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise _unreadable(folder, error) from error
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return S_ISREG(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise _unreadable(path.parent, error) from error
-
-
-def _unreadable(folder: Path, error: OSError) -> InputError:
-    return InputError(
-        f"{folder}: expected a readable folder of tables, got: {error.strerror}; "
-        "check its volume, and give this user read access to everything in it"
-    )
-
-
 def _app_folder(app: str) -> str:
     return f"app={quote(app, safe='')}"
 
 
-def _partition_of(file: Path) -> Partition:
-    app, day = file.parts[-3].removeprefix("app="), file.parts[-2].removeprefix("day=")
+def _partition_of(path: str) -> Partition:
+    folder = path.rpartition("/")[0]
+    app, day = (part.partition("=")[2] for part in folder.split("/")[-2:])
     try:
         return Partition(unquote(app), date.fromisoformat(day))
     except ValueError as error:
         raise InputError(
-            f"{file.parent}: expected a folder of a day, such as day=2026-03-02; remove it"
+            f"{folder}: expected a folder of a day, such as day=2026-03-02; remove it"
         ) from error
-
-
-def _flush(path: Path) -> None:
-    """Have the disk keep a file, or a folder's entries, through a power failure."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 RESULTS = (ARRIVALS, WORK)
@@ -386,11 +409,11 @@ class Pruned:
     """Not worked up yet, or the neighbours of such a day."""
 
 
-def prune_samples(store: Store, *, before: date, apps: Collection[str] | None = None) -> Pruned:
+def prune_samples(tables: Tables, *, before: date, apps: Collection[str] | None = None) -> Pruned:
     """Remove the samples of days that are worked up.
 
     Args:
-        store: Where they are.
+        tables: Where they are.
         before: The first day that is not old.
         apps: Whose samples may go; `None` or none is everybody's.
 
@@ -400,21 +423,23 @@ def prune_samples(store: Store, *, before: date, apps: Collection[str] | None = 
     Raises:
         StoreError: The file system refuses.
     """
-    there = {*store.partitions(SAMPLES), *store.partitions(SERIES)}
-    waiting = {each for each in there if not _is_worked_up(store, each)}
+    inputs = [tables.partitions(table) for table in (SAMPLES, SERIES)]
+    results = [tables.partitions(table) for table in RESULTS]
+    there = {*inputs[0], *inputs[1]}
+    waiting = {each for each in there if not _is_worked_up(each, inputs, results)}
     old = [each for each in sorted(there) if each.day < before and (not apps or each.app in apps)]
     kept = tuple(each for each in old if waiting.intersection((each, *each.neighbours)))
     removed = tuple(each for each in old if each not in kept)
     for each in removed:
-        store.remove(SAMPLES, each)
-        store.remove(SERIES, each)
+        tables.remove(SAMPLES, each)
+        tables.remove(SERIES, each)
     return Pruned(removed=removed, kept=kept)
 
 
-def _is_worked_up(store: Store, partition: Partition) -> bool:
-    results = [store.path(table, partition) for table in RESULTS]
-    inputs = [store.path(table, partition) for table in (SERIES, SAMPLES)]
-    if not all(path.exists() for path in results):
-        return False
-    written = max(path.stat().st_mtime_ns for path in inputs if path.exists())
-    return all(path.stat().st_mtime_ns >= written for path in results)
+def _is_worked_up(
+    partition: Partition,
+    inputs: Sequence[Mapping[Partition, FileInfo]],
+    results: Sequence[Mapping[Partition, FileInfo]],
+) -> bool:
+    written = max(each[partition].mtime_ns for each in inputs if partition in each)
+    return all(partition in each and each[partition].mtime_ns >= written for each in results)

@@ -16,7 +16,7 @@ from weir_pipelines.errors import InputError
 from weir_pipelines.ingest import begin_of
 from weir_pipelines.schemas import ARRIVALS
 from weir_pipelines.settings import DAY_MINUTES
-from weir_pipelines.store import Partition, Tables, read_columns
+from weir_pipelines.store import Partition, Tables
 from weir_simulator.traces import Trace, as_trace
 
 
@@ -35,7 +35,7 @@ COMPLETE_ENOUGH = 0.5
 
 
 def read_arrival_trace(
-    store: Tables,
+    tables: Tables,
     partitions: Sequence[Partition],
     operator: str,
     *,
@@ -44,7 +44,7 @@ def read_arrival_trace(
     """Return what arrived at an operator over some days, from the first minute to the last.
 
     Args:
-        store: Where the tables are.
+        tables: Where they are.
         partitions: Days of one application; one that is missing between them is not covered.
         operator: Whose arrivals.
         most_filled: Share of minutes that may be filled in.
@@ -58,8 +58,9 @@ def read_arrival_trace(
     rates = np.full(((days[-1] - days[0]).days + 1) * DAY_MINUTES, np.nan)
     known: set[str] = set()
     start = begin_of(days[0])
-    for file in store.paths(ARRIVALS, partitions):
-        table = read_columns(file, ("operator", "minute", "arrived", "completeness"))
+    for partition in sorted({*partitions}):
+        columns = ("operator", "minute", "arrived", "completeness")
+        table = tables.read(ARRIVALS, partition, columns)
         known.update(table["operator"].unique().to_pylist())
         chosen = table.filter(
             (pc.field("operator") == operator) & (pc.field("completeness") >= COMPLETE_ENOUGH)

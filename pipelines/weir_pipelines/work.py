@@ -17,7 +17,6 @@ from weir_pipelines.samples import Bools, Labels, Samples, begin_ms, share, sort
 from weir_pipelines.schemas import WORK
 from weir_pipelines.series_minutes import Roles, SeriesMinutes, measure_blocks
 from weir_pipelines.settings import ArrivalSettings
-from weir_pipelines.store import arrow_schema
 from weir_policies.model.arrays import Floats
 
 _US = 1e-6
@@ -43,7 +42,7 @@ def measure_work(
     """
     blocks = measure_blocks(samples, sort_labels(series, *_KEY), day, settings)
     tables = [_sum_pools(minutes, labels, day) for labels, minutes in blocks]
-    rows = pa.concat_tables([arrow_schema(WORK).empty_table(), *tables])
+    rows = pa.concat_tables([WORK.schema.empty_table(), *tables])
     return rows.sort_by([(name, "ascending") for name in WORK.order])
 
 
@@ -102,7 +101,7 @@ def _sum_pools(minutes: SeriesMinutes, labels: Labels, day: date) -> pa.Table:
             column(total(roles.total(metrics.LATENCY_N, minutes.rise))),
             column(total(roles.total(metrics.LATENCY_US, minutes.rise) * _US)),
         ],
-        schema=arrow_schema(WORK),
+        schema=WORK.schema,
     )
 
 

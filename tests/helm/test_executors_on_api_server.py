@@ -14,7 +14,7 @@ from tests.helm.samples import of_kind
 from weir_pipelines.ingest import DayImport, Scraped, begin_of
 from weir_pipelines.metrics import METRICS, RECORDS_IN, RECORDS_OUT
 from weir_pipelines.schemas import ARRIVALS
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Tables
 
 pytestmark = [pytest.mark.kubernetes_api, pytest.mark.timeout(600)]
 
@@ -39,24 +39,23 @@ RIGHTS = {
 
 
 @pytest.fixture
-def store(tmp_path):
+def tables(tmp_path):
     """Ten minutes of a source."""
-    store = Store(tmp_path / "tables")
+    tables = Tables(tmp_path / "tables")
     seconds = range(0, 605, 5)
     start = int(begin_of(DAY)) + 36_000
     labels = {"weir_operator": "read", "task_name": "Source", "job_id": "j"}
-    with store.staging() as folder:
-        days = DayImport(folder, "streams/trips")
-        for role, rate in ((RECORDS_IN, 0), (RECORDS_OUT, RATE)):
-            times, values = [1000 * (start + s) for s in seconds], [rate * s for s in seconds]
-            scraped = Scraped(name=METRICS[role], labels=labels, times_ms=times, values=values)
-            days.take([scraped])
-        days.write(store)
-    return store
+    days = DayImport(tmp_path / "sorting", "streams/trips")
+    for role, rate in ((RECORDS_IN, 0), (RECORDS_OUT, RATE)):
+        times, values = [1000 * (start + s) for s in seconds], [rate * s for s in seconds]
+        scraped = Scraped(name=METRICS[role], labels=labels, times_ms=times, values=values)
+        days.take([scraped])
+    days.write(tables)
+    return tables
 
 
 @pytest.fixture
-async def driver(kube, render, control_plane, store, tmp_path):
+async def driver(kube, render, control_plane, tables, tmp_path):
     """The command of the CronJob's pod, whose pod is there, with the rights of its account."""
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     await kube.merge(f"/api/v1/namespaces/{kube.namespace}", {"metadata": {"labels": restricted}})
@@ -77,7 +76,7 @@ async def driver(kube, render, control_plane, store, tmp_path):
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = await kube.create(account.format(kube.namespace), asked)
     here = {
-        "/var/lib/weir-history": str(store.root),
+        "/var/lib/weir-history": tables.root,
         "/etc/weir/executor": str(tmp_path),
         "https://kubernetes.default.svc": control_plane.url,
         "$(POD_NAME)": "driver",
@@ -97,7 +96,7 @@ async def driver(kube, render, control_plane, store, tmp_path):
 
 
 async def test_a_day_is_worked_up_by_executors_that_leave_nothing_behind(
-    kube, driver, store, tmp_path
+    kube, driver, tables, tmp_path
 ):
     with OneNode(kube, tmp_path) as node:
         await node.tell_that_it_runs("driver")
@@ -118,5 +117,5 @@ async def test_a_day_is_worked_up_by_executors_that_leave_nothing_behind(
     assert (owner["kind"], owner["name"]) == ("Pod", "driver")
     assert left == []
     assert "Failure executing" not in said.decode()  # of a request that was refused
-    rows = pq.read_table(store.path(ARRIVALS, Partition("streams/trips", DAY))).to_pylist()
+    rows = pq.read_table(tables.path(ARRIVALS, Partition("streams/trips", DAY))).to_pylist()
     assert [row["arrived"] for row in rows] == pytest.approx([RATE] * 10)

@@ -119,7 +119,7 @@ def test_without_executors_the_pod_names_an_account_that_every_namespace_has(ren
 
 
 def test_without_executors_a_node_with_many_cores_does_not_hold_many_days_in_memory(render):
-    assert "--master=local[2]" in flags_of(render(SAMPLES["pipelines"]))
+    assert "--master=local[2,4]" in flags_of(render(SAMPLES["pipelines"]))
 
 
 def test_executors_are_made_as_pods_of_the_chart_are(render):

@@ -11,7 +11,7 @@ from weir_pipelines.settings import ArrivalSettings
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     session = open_session(
-        master="local[2]",
+        master="local[2,4]",
         options={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

@@ -16,13 +16,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from weir_pipelines.ingest import begin_of
 from weir_pipelines.samples import EPOCH, DayFunction, as_samples, cut_day
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES, WORK, ParquetTable, SampleRow
 from weir_pipelines.settings import DAY_MINUTES, DAY_MS, ArrivalSettings
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Tables
 
 Curve = Callable[[float], float]
 """A series' value, of the Unix seconds."""
@@ -106,9 +105,9 @@ def work_out_history(
     for app in sorted(set(apps.values())):
         own = [row for row in history.samples if apps[row[0]] == app]
         labels = [each for each in history.labels if each["app"] == app]
-        series = pa.Table.from_pylist(labels, schema=arrow_schema(SERIES))
+        series = pa.Table.from_pylist(labels, schema=SERIES.schema)
         columns = [list(column) for column in zip(*own, strict=True)]
-        samples = as_samples(pa.table(columns, schema=arrow_schema(SAMPLES)), settings)
+        samples = as_samples(pa.table(columns, schema=SAMPLES.schema), settings)
         for number in sorted({row[1] // DAY_MS for row in own}):
             day = date.fromordinal(EPOCH + number)
             made = rebuild(cut_day([samples], day, settings), series, day, settings)
@@ -169,12 +168,12 @@ def write_day(
     with_work: bool = True,
 ) -> None:
     """Write the first minutes of a day into `arrivals` and `work`."""
-    store = Store(root)
+    tables = Tables(root)
     times = [int(begin_of(partition.day)) + 60 * place for place in range(minutes)]
     seen = [(each, time, job.rate(time)) for each in job.operators for time in times]
-    write_rows(store, ARRIVALS, partition, [_arrivals_row(*each) for each in seen])
+    write_rows(tables, ARRIVALS, partition, [_arrivals_row(*each) for each in seen])
     if with_work:
-        write_rows(store, WORK, partition, [_work_row(job, *each) for each in seen])
+        write_rows(tables, WORK, partition, [_work_row(job, *each) for each in seen])
 
 
 def _arrivals_row(operator: KnownOperator, minute: int, rate: float) -> dict[str, object]:
@@ -246,9 +245,7 @@ def work_of(minute: int, pool: str, **changes: object) -> dict[str, object]:
 
 
 def write_rows(
-    store: Store, table: ParquetTable, partition: Partition, rows: Sequence[Mapping[str, object]]
+    tables: Tables, table: ParquetTable, partition: Partition, rows: Sequence[Mapping[str, object]]
 ) -> None:
     """Write the rows of one partition."""
-    file = store.path(table, partition)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=arrow_schema(table)), file)
+    tables.write(table, partition, [pa.Table.from_pylist(list(rows), schema=table.schema)])

@@ -1,4 +1,5 @@
 import random
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from weir_pipelines.ingest import DayImport, Scraped, merge_rows
 from weir_pipelines.metrics import METRICS, RECORDS_IN
 from weir_pipelines.schemas import SAMPLES, SERIES
-from weir_pipelines.store import Store
+from weir_pipelines.store import Tables
 
 MIDNIGHT_MS = 1_772_409_600_000
 MAX_HELD = 50
@@ -28,17 +29,16 @@ def scraped():
 
 
 def files_of(tmp_path, scraped, most_held):
-    store = Store(tmp_path / f"holding-{most_held}")
-    with store.staging() as folder:
-        days = DayImport(folder, most_held=most_held)
-        taken = days.take(scraped)
-        written = days.write(store)
+    tables = Tables(tmp_path / f"holding-{most_held}")
+    days = DayImport(tmp_path / f"sorting-{most_held}", most_held=most_held)
+    taken = days.take(scraped)
+    written = days.write(tables)
     assert taken == len(scraped)
     assert len(written) == 2
     return {
-        (table.name, each): store.path(table, each).read_bytes()
+        (table.name, each): Path(tables.path(table, each)).read_bytes()
         for table in (SERIES, SAMPLES)
-        for each in store.partitions(table)
+        for each in tables.partitions(table)
     }
 
 
@@ -48,7 +48,7 @@ def test_a_day_is_the_same_to_the_byte_however_little_is_held(tmp_path, scraped,
 
 
 def test_no_more_samples_are_held_than_may_be(tmp_path, scraped):
-    days = DayImport(tmp_path / "staging", most_held=MAX_HELD)
+    days = DayImport(tmp_path / "sorting", most_held=MAX_HELD)
     held = []
 
     def watched():
@@ -95,14 +95,13 @@ def test_a_day_is_written_in_groups_of_rows_that_readers_can_take_one_by_one(
     tmp_path, scraped, monkeypatch
 ):
     monkeypatch.setattr("weir_pipelines.ingest.ROW_GROUP", MAX_HELD)
-    store = Store(tmp_path)
+    tables = Tables(tmp_path)
 
-    with store.staging() as folder:
-        days = DayImport(folder, most_held=MAX_HELD)
-        days.take(scraped)
-        [_, today] = days.write(store)
+    days = DayImport(tmp_path / "sorting", most_held=MAX_HELD)
+    days.take(scraped)
+    [_, today] = days.write(tables)
 
-    metadata = pq.ParquetFile(store.path(SAMPLES, today)).metadata
+    metadata = pq.ParquetFile(tables.path(SAMPLES, today)).metadata
     groups = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
     assert sum(groups) == len(scraped) // 2
     assert max(groups) == MAX_HELD

@@ -1,6 +1,7 @@
 """Raw logs become rates, and a row without a time is refused by name."""
 
 import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,9 +9,9 @@ import pytest
 
 from weir_pipelines.errors import InputError
 from weir_pipelines.events import count_events, read_events
-from weir_pipelines.jobs import write_table
+from weir_pipelines.jobs import write_log
 from weir_pipelines.schemas import ARRIVALS
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Tables
 from weir_pipelines.traces import read_arrival_trace
 
 TRIPS = """id,pickup,fare
@@ -46,32 +47,32 @@ def test_events_of_a_csv_are_counted_minute_by_minute(spark, tmp_path):
 
 
 def test_a_day_that_is_there_from_another_file_is_replaced_only_if_asked(spark, tmp_path):
-    store = Store(tmp_path / "tables")
+    tables = Tables(tmp_path / "tables")
     first, second = (
         count_events(read_events(spark, [a_log(tmp_path, text, name)], column="pickup"), "taxi")
         for name, text in {"a.csv": TRIPS, "b.csv": "pickup\n2026-03-02T23:59:59\n"}.items()
     )
-    write_table(store, ARRIVALS, first, may_replace=False)
-    file = store.path(ARRIVALS, Partition("taxi", datetime.date(2026, 3, 2)))
+    write_log(tables, first, may_replace=False)
+    file = Path(tables.path(ARRIVALS, Partition("taxi", datetime.date(2026, 3, 2))))
     before = file.read_bytes()
 
-    write_table(store, ARRIVALS, first, may_replace=False)
+    write_log(tables, first, may_replace=False)
     with pytest.raises(InputError, match=r"taxi 2026-03-02: .* from other input; .* --again"):
-        write_table(store, ARRIVALS, second, may_replace=False)
+        write_log(tables, second, may_replace=False)
     kept = file.read_bytes()
-    write_table(store, ARRIVALS, second)
+    write_log(tables, second, may_replace=True)
 
     assert kept == before
     assert pq.read_table(file).num_rows == 1
 
 
 def test_events_become_a_trace_that_the_simulator_takes(spark, tmp_path):
-    store = Store(tmp_path / "tables")
+    tables = Tables(tmp_path / "tables")
     times = read_events(spark, [a_log(tmp_path)], column="pickup")
-    write_table(store, ARRIVALS, count_events(times, "taxi"))
+    write_log(tables, count_events(times, "taxi"), may_replace=False)
 
     rebuilt = read_arrival_trace(
-        store, [Partition("taxi", datetime.date(2026, 3, 2))], "events", most_filled=0.0
+        tables, [Partition("taxi", datetime.date(2026, 3, 2))], "events", most_filled=0.0
     )
 
     assert rebuilt.rates == pytest.approx([2 / 60, 0, 1 / 60])

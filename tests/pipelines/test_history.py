@@ -11,7 +11,7 @@ from weir_pipelines import history as history_module
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history
 from weir_pipelines.schemas import QUALITY
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Tables
 
 APP = "streams/trips"
 OPERATOR = "match"
@@ -97,7 +97,7 @@ def test_minutes_that_cannot_be_count_as_not_covered(tmp_path):
     write(tmp_path, 2)
     write(tmp_path, 3)
     wrong = {"operator": OPERATOR, "problem": "recordsFromNothing", "first": 0, "last": 0}
-    write_rows(Store(tmp_path), QUALITY, Partition(APP, day(3)), [{**wrong, "minutes": 288}])
+    write_rows(Tables(tmp_path), QUALITY, Partition(APP, day(3)), [{**wrong, "minutes": 288}])
 
     history = read(tmp_path)
 

@@ -1,4 +1,7 @@
+import os
+import signal
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,18 +10,18 @@ import pytest
 from tests.pipelines.known_history import KnownSeries, build_history
 from weir_pipelines import metrics
 from weir_pipelines.arrivals import rebuild_arrivals
-from weir_pipelines.errors import InputError
-from weir_pipelines.jobs import DayJob, split_runs, work_out_days
+from weir_pipelines.errors import InputError, StoreError
+from weir_pipelines.jobs import Work, split_runs
 from weir_pipelines.samples import EPOCH
 from weir_pipelines.schemas import ARRIVALS, SAMPLES, SERIES
 from weir_pipelines.settings import DAY_MS, ArrivalSettings
-from weir_pipelines.store import Partition, Store, arrow_schema
+from weir_pipelines.store import Partition, Tables
 
 DAYS = [Partition("app", date(1970, 1, day)) for day in (1, 2, 3)]
 
 
 @pytest.fixture
-def store(tmp_path):
+def tables(tmp_path):
     """Hold ten minutes around each of two midnights, of a counter that rises by 20 a second."""
     histories = [
         build_history(
@@ -34,46 +37,55 @@ def store(tmp_path):
         )
         for midnight in (1, 2)
     ]
-    store = Store(tmp_path)
+    tables = Tables(tmp_path)
     for partition in DAYS:
         number = partition.day.toordinal() - EPOCH
         own = [row for each in histories for row in each.samples if row[1] // DAY_MS == number]
         columns = [list(column) for column in zip(*own, strict=True)]
-        place(store, SAMPLES, partition, pa.table(columns, schema=arrow_schema(SAMPLES)))
-        labels = pa.Table.from_pylist(histories[0].labels, schema=arrow_schema(SERIES))
-        place(store, SERIES, partition, labels)
-    return store
+        place(tables, SAMPLES, partition, pa.table(columns, schema=SAMPLES.schema))
+        labels = pa.Table.from_pylist(histories[0].labels, schema=SERIES.schema)
+        place(tables, SERIES, partition, labels)
+    return tables
 
 
-def place(store, table, partition, rows):
-    file = store.path(table, partition)
+def place(tables, table, partition, rows):
+    file = Path(tables.path(table, partition))
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, file)
 
 
-def a_job(store, rebuild=rebuild_arrivals):
-    return DayJob(store=store, table=ARRIVALS, rebuild=rebuild, settings=ArrivalSettings())
+@pytest.fixture
+def work_out(spark, tables):
+    """Work days out to arrivals, by another function where one is given."""
+
+    def work_out(days, rebuild=rebuild_arrivals):
+        work = Work(session=spark, tables=tables, partitions=days, settings=ArrivalSettings())
+        return work.work_out(ARRIVALS, rebuild)
+
+    return work_out
 
 
-def worked_out(store):
-    return {each: store.path(ARRIVALS, each).read_bytes() for each in store.partitions(ARRIVALS)}
+def worked_out(tables):
+    return {
+        each: Path(tables.path(ARRIVALS, each)).read_bytes() for each in tables.partitions(ARRIVALS)
+    }
 
 
-def test_a_day_comes_out_the_same_alone_or_among_others(spark, store):
-    work_out_days(spark, a_job(store), DAYS)
-    together = worked_out(store)
+def test_a_day_comes_out_the_same_alone_or_among_others(work_out, tables):
+    work_out(DAYS)
+    together = worked_out(tables)
 
     for day in DAYS:
-        work_out_days(spark, a_job(store), [day])
+        work_out([day])
 
     assert sorted(together) == DAYS
-    assert worked_out(store) == together
+    assert worked_out(tables) == together
 
 
-def test_minutes_at_midnight_are_completed_by_the_neighbouring_day(spark, store):
-    work_out_days(spark, a_job(store), DAYS[1:2])
+def test_minutes_at_midnight_are_completed_by_the_neighbouring_day(work_out, tables):
+    work_out(DAYS[1:2])
 
-    every = pq.ParquetFile(store.path(ARRIVALS, DAYS[1])).read().to_pylist()
+    every = tables.read(ARRIVALS, DAYS[1]).to_pylist()
     rows = [row for row in every if row["completeness"] > 0]
     assert [row["minute"] for row in rows] == [
         *range(86_400, 86_400 + 300, 60),
@@ -85,36 +97,70 @@ def test_minutes_at_midnight_are_completed_by_the_neighbouring_day(spark, store)
     )
 
 
-def test_a_day_of_which_nothing_is_known_any_more_becomes_empty(spark, store):
-    work_out_days(spark, a_job(store), DAYS)
-    place(store, SAMPLES, DAYS[0], arrow_schema(SAMPLES).empty_table())
-    place(store, SAMPLES, DAYS[1], arrow_schema(SAMPLES).empty_table())
+def test_a_day_of_which_nothing_is_known_any_more_becomes_empty(work_out, tables):
+    work_out(DAYS)
+    place(tables, SAMPLES, DAYS[0], SAMPLES.schema.empty_table())
+    place(tables, SAMPLES, DAYS[1], SAMPLES.schema.empty_table())
 
-    written = work_out_days(spark, a_job(store), DAYS[:2])
+    written = work_out(DAYS[:2])
 
     assert written == ()
-    assert pq.read_metadata(store.path(ARRIVALS, DAYS[0])).num_rows == 0
+    assert tables.partitions(ARRIVALS).keys() == {*DAYS}
+    assert tables.read(ARRIVALS, DAYS[0]).num_rows == 0
 
 
-def test_a_task_that_fails_leaves_every_day_as_it_was(spark, store):
-    work_out_days(spark, a_job(store), DAYS)
-    before = worked_out(store)
+def test_a_job_that_fails_leaves_each_day_as_it_was_or_as_it_should_be(work_out, tables):
+    work_out(DAYS)
+    before = worked_out(tables)
 
     with pytest.raises(Exception, match="of no use"):
-        work_out_days(spark, a_job(store, fail), DAYS)
+        work_out(DAYS, fail_on_the_second)
 
-    assert worked_out(store) == before
-
-
-def fail(samples, series, day, settings):
-    raise RuntimeError(f"{day} is of no use")
+    assert worked_out(tables)[DAYS[1]] == before[DAYS[1]]
+    assert {tables.read(ARRIVALS, day).num_rows for day in DAYS} <= {0, 1440}
 
 
-def test_a_foreign_file_is_refused_by_its_name_before_any_task_starts(spark, store):
-    place(store, SAMPLES, DAYS[2], pa.table({"series": [1]}))
+def fail_on_the_second(samples, series, day, settings):
+    if day == DAYS[1].day:
+        raise RuntimeError(f"{day} is of no use")
+    return ARRIVALS.schema.empty_table()
+
+
+def test_a_worker_that_dies_is_replaced_and_its_days_are_worked_out_again(
+    work_out, tables, tmp_path
+):
+    work_out(DAYS)
+    before = worked_out(tables)
+    for day in DAYS:
+        place(tables, ARRIVALS, day, ARRIVALS.schema.empty_table())
+
+    def die_once(samples, series, day, settings):
+        seen = tmp_path / "seen"
+        if day == DAYS[1].day and not seen.exists():
+            seen.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rebuild_arrivals(samples, series, day, settings)
+
+    written = work_out(DAYS, die_once)
+
+    assert list(written) == DAYS
+    assert worked_out(tables) == before
+
+
+def test_what_a_task_refuses_is_said_in_its_own_words(work_out, tables):
+    Path(tables.path(ARRIVALS, DAYS[0])).mkdir(parents=True)
+
+    with pytest.raises(
+        StoreError, match=r"^.*/arrivals\.parquet cannot be written: Is a directory$"
+    ):
+        work_out(DAYS[:1])
+
+
+def test_a_foreign_file_is_refused_by_its_name_before_any_task_starts(work_out, tables):
+    place(tables, SAMPLES, DAYS[2], pa.table({"series": [1]}))
 
     with pytest.raises(InputError, match=r"day=1970-01-03.*expected column time_ms"):
-        work_out_days(spark, a_job(store), DAYS)
+        work_out(DAYS)
 
 
 def test_consecutive_days_of_an_application_go_together_up_to_a_number():

@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import Row
 
 from tests.pipelines.known_history import arrivals_of
+from weir_pipelines.jobs import spark_schema
 from weir_pipelines.quality import find_problems
 from weir_pipelines.schemas import ARRIVALS
 
@@ -24,7 +25,7 @@ def problems(spark):
         a_minute("idle", 60, taken=0.0, given=0.0, utilisation=0.1),
         a_minute("unknown", 60, taken=None, given=None, utilisation=0.9),
     ]
-    arrivals = spark.createDataFrame([*whole, *gaps, *nothing], ARRIVALS.ddl)
+    arrivals = spark.createDataFrame([*whole, *gaps, *nothing], spark_schema(ARRIVALS))
     found = find_problems(arrivals).collect()
     return {(row.operator, row.problem): (row.minutes, row.first, row.last) for row in found}
 

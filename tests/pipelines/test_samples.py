@@ -16,28 +16,28 @@ from tests.pipelines.known_history import (
 )
 from weir_pipelines.history import read_fitting_samples
 from weir_pipelines.schemas import ARRIVALS, WORK
-from weir_pipelines.store import Partition, Store
+from weir_pipelines.store import Partition, Tables
 
 DAY = Partition("app", datetime.date(1970, 1, 1))
 
 
-def a_store(tmp_path, arrivals, work):
-    store = Store(tmp_path)
-    write_rows(store, ARRIVALS, DAY, arrivals)
-    write_rows(store, WORK, DAY, work)
-    return store
+def some_tables(tmp_path, arrivals, work):
+    tables = Tables(tmp_path)
+    write_rows(tables, ARRIVALS, DAY, arrivals)
+    write_rows(tables, WORK, DAY, work)
+    return tables
 
 
 def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
     minutes = range(0, 300, 60)
-    store = a_store(
+    tables = some_tables(
         tmp_path,
         [arrivals_of(minute) for minute in minutes],
         [work_of(minute, "small", replicas=2.0) for minute in minutes]
         + [work_of(minute, "large", seconds=12.0) for minute in minutes],
     )
 
-    samples = read_fitting_samples(store, [DAY], ["small/500m", "large/1"]).samples
+    samples = read_fitting_samples(tables, [DAY], ["small/500m", "large/1"]).samples
 
     [interval] = samples.intervals
     operator = interval.operators["match"]
@@ -54,7 +54,7 @@ def test_minutes_become_intervals_with_service_times_by_node_type(tmp_path):
 def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals(tmp_path):
     minutes = range(0, 1200, 60)
     faults = {420: ["restart"]}
-    store = a_store(
+    tables = some_tables(
         tmp_path,
         [arrivals_of(minute, faults=faults.get(minute, [])) for minute in minutes]
         + [arrivals_of(0, operator="count", completeness=0.5)],
@@ -62,7 +62,7 @@ def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals
         + [work_of(0, "small", operator="count", sink_records=None)],
     )
 
-    samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
+    samples = read_fitting_samples(tables, [DAY], ["small/1"]).samples
 
     disturbed = [(each.time, each.disturbed) for each in samples.intervals]
     assert disturbed == [(300.0, False), (600.0, True), (900.0, True), (1200.0, False)]
@@ -75,16 +75,16 @@ def test_what_was_not_measured_is_not_known_and_a_restart_disturbs_two_intervals
 
 
 def test_what_ran_on_a_pool_that_the_job_no_longer_has_is_no_sample_and_the_pool_named(tmp_path):
-    store = a_store(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
+    tables = some_tables(tmp_path, [arrivals_of(0)], [work_of(0, "small")])
 
-    found = read_fitting_samples(store, [DAY], ["large/1"])
+    found = read_fitting_samples(tables, [DAY], ["large/1"])
 
     assert found.samples.intervals == ()
     assert found.untold == ("small",)
 
 
 def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_path):
-    store = a_store(
+    tables = some_tables(
         tmp_path,
         [arrivals_of(0), arrivals_of(300), arrivals_of(0, operator="count"), arrivals_of(600)],
         [
@@ -96,7 +96,7 @@ def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_pa
         ],
     )
 
-    found = read_fitting_samples(store, [DAY], ["small/250m", "small/500m", "large/1"])
+    found = read_fitting_samples(tables, [DAY], ["small/250m", "small/500m", "large/1"])
 
     seen = [(each.time, set(each.operators)) for each in found.samples.intervals]
     assert seen == [(300.0, {"count"}), (600.0, {"match"})]
@@ -106,12 +106,12 @@ def test_an_operator_is_left_out_while_it_runs_on_a_pool_of_several_sizes(tmp_pa
 def test_reading_a_day_takes_little_more_memory_than_what_is_kept_of_it(tmp_path):
     operators = tuple(KnownOperator(name=f"operator-{number}") for number in range(10))
     write_day(tmp_path, DAY, KnownJob(rate=lambda _: 20.0, operators=operators))
-    store = Store(tmp_path)
-    read_fitting_samples(store, [DAY], ["small/1"])  # loads what pyarrow loads when first asked
+    tables = Tables(tmp_path)
+    read_fitting_samples(tables, [DAY], ["small/1"])  # loads what pyarrow loads when first asked
 
     tracemalloc.start()
     try:
-        samples = read_fitting_samples(store, [DAY], ["small/1"]).samples
+        samples = read_fitting_samples(tables, [DAY], ["small/1"]).samples
         kept, maximum = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

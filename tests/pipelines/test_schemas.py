@@ -1,6 +1,7 @@
 """Rows that no job writes are refused by file and column, whoever reads them."""
 
 import math
+import os
 from datetime import date
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from tests.pipelines.known_history import KnownJob, write_day, write_rows
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history, read_seasons
 from weir_pipelines.schemas import ARRIVALS, PROFILES, QUALITY, REGIMES, TABLES, WORK
-from weir_pipelines.store import Partition, Store, Tables
+from weir_pipelines.store import Partition, Tables
 from weir_pipelines.traces import read_arrival_trace
 
 MONDAY, TUESDAY = (Partition("streams/trips", date(2026, 3, number)) for number in (2, 3))
@@ -23,17 +24,17 @@ PROBLEM = {"operator": "match", "problem": "gap", "minutes": 1, "first": 0, "las
 @pytest.fixture
 def tables(tmp_path):
     """Sound tables of one day."""
-    store = Store(tmp_path)
+    tables = Tables(tmp_path)
     write_day(tmp_path, MONDAY, KnownJob(rate=lambda _: 20.0))
-    write_rows(store, QUALITY, MONDAY, [PROBLEM])
-    write_rows(store, PROFILES, MONDAY, [{**PROFILE, "hour": hour} for hour in range(168)])
-    write_rows(store, REGIMES, MONDAY, [REGIME])
-    return store
+    write_rows(tables, QUALITY, MONDAY, [PROBLEM])
+    write_rows(tables, PROFILES, MONDAY, [{**PROFILE, "hour": hour} for hour in range(168)])
+    write_rows(tables, REGIMES, MONDAY, [REGIME])
+    return tables
 
 
-def damage(store, table, column, value, *, type_of=None):
+def damage(tables, table, column, value, *, type_of=None):
     """Put a value into the last row's column, whatever the schema says of it."""
-    file = store.path(table, MONDAY)
+    file = tables.path(table, MONDAY)
     rows = pq.read_table(file)
     place = rows.column_names.index(column)
     kind = rows.schema.field(column).type
@@ -41,9 +42,9 @@ def damage(store, table, column, value, *, type_of=None):
     pq.write_table(rows.set_column(place, column, values), file)
 
 
-def read_everything(store):
-    read_history(store.root, MONDAY.app, operators=["match"], node_types=["small/1"])
-    read_seasons(store, MONDAY.app)
+def read_everything(tables):
+    read_history(tables.root, MONDAY.app, operators=["match"], node_types=["small/1"])
+    read_seasons(tables, MONDAY.app)
 
 
 READ = {
@@ -91,9 +92,8 @@ def test_a_number_that_cannot_be_is_refused_by_file_and_column(
 
 @pytest.mark.parametrize("table", [ARRIVALS, WORK])
 def test_the_file_of_another_day_is_refused_by_its_minutes(tables, table):
-    target = tables.path(table, TUESDAY)
     write_day(tables.root, TUESDAY, KnownJob(rate=lambda _: 20.0))
-    tables.path(table, MONDAY).rename(target)
+    os.replace(tables.path(table, MONDAY), tables.path(table, TUESDAY))
 
     with pytest.raises(
         InputError,

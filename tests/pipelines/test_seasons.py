@@ -7,7 +7,7 @@ from tests.pipelines.known_history import write_rows
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_seasons
 from weir_pipelines.schemas import PROFILES, REGIMES
-from weir_pipelines.store import Partition, Store, Tables
+from weir_pipelines.store import Partition, Tables
 
 APP = "streams/trips"
 DAY = date(2026, 3, 8)
@@ -18,12 +18,12 @@ def write_profile(root, *, usual=100.0, hours=range(168), day=DAY):
         {"operator": "op", "hour": hour, "days": 4, "low": 1.0, "usual": usual + hour, "high": 1e3}
         for hour in hours
     ]
-    write_rows(Store(root), PROFILES, Partition(APP, day), rows)
+    write_rows(Tables(root), PROFILES, Partition(APP, day), rows)
 
 
 def write_regime(root, *, factor, changed):
     row = {"operator": "op", "hours": 24, "factor": factor, "low": 0.1, "high": 9.0}
-    write_rows(Store(root), REGIMES, Partition(APP, DAY), [{**row, "changed": changed}])
+    write_rows(Tables(root), REGIMES, Partition(APP, DAY), [{**row, "changed": changed}])
 
 
 def test_a_season_is_the_last_days_profile(tmp_path):
@@ -73,7 +73,9 @@ def test_a_table_whose_rows_are_damaged_is_refused_by_name(tmp_path):
     footer = int.from_bytes(content[-8:-4], "little") + 8  # its length, and what marks the end
     file.write_bytes(b"PAR1".ljust(len(content) - footer, b"\0") + content[-footer:])
 
-    with pytest.raises(InputError, match=r"profiles\.parquet: expected a table that can be read"):
+    with pytest.raises(
+        InputError, match=r"profiles\.parquet: expected a Parquet file that can be read"
+    ):
         read_seasons(Tables(tmp_path), APP)
 
 

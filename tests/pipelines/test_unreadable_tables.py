@@ -9,7 +9,7 @@ import pytest
 from tests.pipelines.known_history import KnownJob, write_day
 from weir_pipelines.errors import InputError
 from weir_pipelines.history import read_history, read_seasons
-from weir_pipelines.schemas import PROFILES, TABLES
+from weir_pipelines.schemas import TABLES
 from weir_pipelines.store import Partition, Tables
 
 DAY = Partition("trips", date(2026, 3, 2))
@@ -47,7 +47,7 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path, folder):
             InputError, match=f"{folder}.*: expected a readable folder .*, got: Permission denied"
         ),
     ):
-        tables.paths(table, [DAY])
+        tables.read(table, DAY)
     with (
         unreadable(tmp_path / folder),
         pytest.raises(
@@ -68,7 +68,7 @@ def test_history_that_may_not_be_read_is_not_taken_for_none(tmp_path):
 
 
 def test_seasons_that_may_not_be_read_are_not_taken_for_none(tmp_path):
-    folder = Tables(tmp_path).folder(PROFILES) / "app=trips"
+    folder = tmp_path / "profiles/v1/app=trips"
     folder.mkdir(parents=True)
 
     with (

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import pyarrow.parquet as pq
-
 from benchmarks.pipelines.made_up_history import A_DAY, write_history
 from weir_pipelines.schemas import SAMPLES, SERIES
-from weir_pipelines.store import Store
+from weir_pipelines.store import Tables
 
 
 def test_each_application_and_day_has_its_series_and_all_its_samples(tmp_path):
-    store = Store(tmp_path)
+    tables = Tables(tmp_path)
 
-    written = write_history(store, apps=2, operators=2, days=2)
+    written = write_history(tables, apps=2, operators=2, days=2)
 
     assert len(written) == 4
     for table, rows in ((SERIES, 2), (SAMPLES, 2 * A_DAY)):
-        files = store.paths(table, written)
-        assert [pq.read_metadata(file).num_rows for file in files] == [rows] * 4
+        assert [tables.read(table, each).num_rows for each in written] == [rows] * 4
