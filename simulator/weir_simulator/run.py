@@ -10,7 +10,7 @@ import numpy as np
 
 from weir_policies import registry
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.view import Memory, compile_kernel
+from weir_policies.kernels.view import Memory, compile_kernel, with_workspaces
 from weir_policies.model.arrays import Floats
 from weir_simulator.arrivals import arrival_rates, training_rates
 from weir_simulator.compile import compile_experiment
@@ -88,10 +88,11 @@ def run_compiled(
     from weir_simulator.world import run_world  # compiles when it is first imported
 
     compiled = compile_experiment(experiment, seed=seed, policy=policy)
-    memory = algorithm.prepare(compiled.view, trace.size)
+    view = with_workspaces(compiled.view, algorithm.workspace_words)
+    memory = algorithm.prepare(view, trace.size)
     pass_seasons(experiment, algorithm, memory)
     if algorithm.train is not None:
-        memory = algorithm.train(compiled.view, memory, training_rates(experiment, policy))
+        memory = algorithm.train(view, memory, training_rates(experiment, policy))
     draws = draw_for_policies(algorithm, seed, trace.size, len(experiment.operators))
     for kernel in (algorithm.learn, algorithm.decide):
         compile_kernel(kernel)  # here, so that the first run's speed is that of the loop
@@ -108,7 +109,7 @@ def run_compiled(
         algorithm.decide,
         algorithm.joint,
         algorithm.joins_restarts,
-        compiled.view,
+        view,
         memory,
         draws,
     )

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weir_operator.errors import TemporaryError
 from weir_operator.loop.proposals import Proposal
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.kernels.expectation import compile_predictions, predict_few
 from weir_policies.kernels.policy import KernelPolicy
-from weir_policies.kernels.table_storage import TableStorage
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import (
@@ -304,15 +302,12 @@ class OperatorManager(ObservedOperator):
         fixed: Deployment | None,
         most_replicas: int | None = None,
         fallback_policy: OperatorPolicy | None = None,
-        without_room: Callable[[], OperatorPolicy] | None = None,
     ) -> None:
         """Begin without any belief."""
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
         self._policy = policy
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
-        self._without_room = without_room
-        self._out_of_storage_policy: OperatorPolicy | None = None  # made where it is needed
         self.uses_fallback_policy = False
         """Whether not the policy but one in its place made the last decision."""
         self._initial_state = dict(policy.state_dict())
@@ -320,20 +315,9 @@ class OperatorManager(ObservedOperator):
 
     def compile(self) -> None:
         """Compile the policy before it is asked, where it is compiled: it may take a minute."""
-        out_of_storage = None if self._without_room is None else self._without_room()
-        for policy in (self._policy, self._fallback_policy, out_of_storage):
+        for policy in (self._policy, self._fallback_policy):
             if isinstance(policy, Compilable):
                 policy.compile()
-
-    def store_tables(self, storage: TableStorage) -> None:
-        """Store large tables of the policy in `storage`."""
-        if isinstance(self._policy, KernelPolicy):
-            self._policy.keep_in(storage)
-
-    def fetch_tables(self) -> None:
-        """Begin to bring the policy's tables into memory, because it is about to decide."""
-        if isinstance(self._policy, KernelPolicy):
-            self._policy.fetch_tables()
 
     @property
     def neighbourhood(self) -> Neighbourhood:
@@ -358,25 +342,10 @@ class OperatorManager(ObservedOperator):
         self._lesson = None  # what it did not decide teaches it nothing
 
     def propose(self, observation: Observation) -> Proposal:
-        """Learn from the last interval, then decide.
-
-        Raises:
-            TemporaryError: There is no room for the policy's tables, and no fallback policy.
-        """
-        try:
-            decision = self._learn_and_decide(observation)
-            self.uses_fallback_policy = self.in_training
-        except TemporaryError as error:
-            if self._without_room is None:
-                raise
-            if self._out_of_storage_policy is None:
-                self._out_of_storage_policy = self._without_room()
-            decision = self._out_of_storage_policy.decide(observation)
-            decision = replace(decision, reason=f"{decision.reason} (its policy waits: {error})")
-            self.uses_fallback_policy = True
-            self._lesson = None  # what it did not decide teaches it nothing
-        else:
-            self._lesson = PendingTransition(before=observation, proposed=decision.target)
+        """Learn from the last interval, then decide."""
+        decision = self._learn_and_decide(observation)
+        self.uses_fallback_policy = self.in_training
+        self._lesson = PendingTransition(before=observation, proposed=decision.target)
         return Proposal(observation=observation, decision=decision)
 
     def join_restart(
@@ -648,13 +617,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     def compile(self) -> None:
         """Compile policies before they are asked, where they are compiled: it may take a minute."""
 
-    def fetch_tables(self) -> None:
-        """Begin to bring policies' tables into memory, because `propose` comes next."""
-
-    @abstractmethod
-    def store_tables(self, storage: TableStorage) -> None:
-        """Store large tables of policies in `storage`."""
-
 
 def count_taken(
     name: str, observations: Mapping[str, Observation], proposals: Mapping[str, Proposal]
@@ -766,16 +728,6 @@ class SeparateManagers(Managers):
         compile_predictions()
         for manager in self._managers.values():
             manager.compile()
-
-    def fetch_tables(self) -> None:
-        """Begin to bring the tables of all managers into memory."""
-        for manager in self._managers.values():
-            manager.fetch_tables()
-
-    def store_tables(self, storage: TableStorage) -> None:
-        """Store large tables of every operator's policy in `storage`."""
-        for manager in self._managers.values():
-            manager.store_tables(storage)
 
 
 class JointManagers(Managers):
@@ -921,9 +873,6 @@ class JointManagers(Managers):
         for policy in (self._policy, *(self._new_fallback_policies or {}).values()):
             if isinstance(policy, Compilable):
                 policy.compile()
-
-    def store_tables(self, storage: TableStorage) -> None:
-        """Keep them in memory: there is one policy for all operators, so they are few."""
 
     def _leave_out_fixed(self, dataflow: Dataflow) -> Dataflow | None:
         """Return the dataflow of the operators that are scaled; `None` where none is."""

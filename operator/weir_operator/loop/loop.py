@@ -312,7 +312,6 @@ class ApplicationController:
             self._notices.report(
                 "LearnedForgotten", "spec.resetNonce is new: Weir learns from scratch"
             )
-        self._managers.fetch_tables()  # while metrics are waited for
         try:
             snapshot = await self._gatherer.gather(
                 start,

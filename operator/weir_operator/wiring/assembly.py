@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +289,6 @@ def operator_managers(
             fixed=fixed,
             most_replicas=_most_replicas(app, name),
             fallback_policy=_build_fallback_policy(place) if falls_back else None,
-            without_room=partial(_build_fallback_policy, place),
         )
     return SeparateManagers(managers)
 

@@ -7,7 +7,6 @@ for all operators in one call, becomes a `KernelApplicationPolicy` (`application
 
 from __future__ import annotations
 
-import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,14 +18,6 @@ from numpy.typing import NDArray
 
 from weir_policies.errors import StateError
 from weir_policies.kernels.staying import find_unknown, hold
-from weir_policies.kernels.table_storage import (
-    PAGE,
-    Allocation,
-    StoredMemory,
-    TableStorage,
-    Used,
-    allocate_memory,
-)
 from weir_policies.kernels.view import (
     AGGREGATION_CODES,
     NO_LIMIT,
@@ -44,7 +35,9 @@ from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
 from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
 
-VERSION = 7
+VERSION = 8
+PAGE = 4096
+"""Bytes that are packed, or left out, as one."""
 TICKS_AHEAD = 1024
 """Ticks for which a live policy's table has space at first; it grows."""
 
@@ -83,9 +76,8 @@ class Algorithm:
     memory that `prepare` made; `None` has no use for it."""
     grow: Callable[[Memory], Memory] | None = None
     """Makes space in its tables for what is learned next; `None` where none can become full."""
-    used: Used | None = None
-    """Says which words of an operator's row mean something between two calls, where it is not all
-    of them; the others are then not kept."""
+    workspace_words: int = 0
+    """Words of `View.workspace` that an operator needs, if any."""
     joins_restarts: bool = False
     """It may decide otherwise where the job is restarted anyway, and is then asked again."""
     joint: bool = False
@@ -96,57 +88,18 @@ class Algorithm:
     its beginning; it may overwrite the targets. `None` explains each operator by itself."""
 
 
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class _PolicyState:
     """What belongs to one shape of model: a number of node types and of replicas."""
 
     operator: OperatorView
-    used: Used | None
+    memory: Memory
     taught: bool
     """Whether the memory is more than what `prepare` makes."""
-    _memory: Memory | None = None
-    """`None` where a part of it is stored."""
-    _stored: StoredMemory | None = None
-    _allocation: Allocation | None = None
-    """Where the memory is, as a whole."""
 
     @property
     def view(self) -> View:
         return self.operator.view
-
-    def load(self) -> Memory:
-        """Return the memory, to be used until another policy of the same storage is asked."""
-        if self._stored is not None:
-            return self._stored.load()
-        if self._memory is None:
-            raise StateError("Expected a policy's state with a memory, got none")
-        return self._memory
-
-    def settle(self, memory: Memory, storage: TableStorage | None) -> None:
-        """Keep a memory after it was changed, in the storage if there is one."""
-        if storage is None:
-            self._memory = memory
-        elif self.used is None:
-            if memory is not self._memory or self._allocation is None:
-                self._memory, self._allocation = allocate_memory(memory, storage)
-                # With whatever ends the state, the place of its tables is free again.
-                weakref.finalize(self, self._allocation.free).atexit = False
-        elif self._stored is None:
-            self._memory, self._stored = None, StoredMemory(memory, self.used, storage)
-            weakref.finalize(self, self._stored.free).atexit = False
-        else:
-            self._stored.store()
-
-    def fetch_pages(self) -> None:
-        """Begin to bring into memory what `load` copies; other tables are read here and there."""
-        if self._stored is not None:
-            self._stored.fetch_pages()
-
-    def release_pages(self) -> None:
-        """Release the pages of its tables: they are not used for a while."""
-        for place in (self._allocation, self._stored):
-            if place is not None:
-                place.release_pages()
 
 
 class KernelPolicy:
@@ -161,19 +114,7 @@ class KernelPolicy:
         self._rng = rng if algorithm.draws else None  # a generator takes 1 KiB of each operator
         self._draws = np.zeros(2) if self._rng is None else self._rng.random(2)
         self._state: _PolicyState | None = None
-        self._storage: TableStorage | None = None
         self._season: Season | None = None
-
-    def keep_in(self, storage: TableStorage) -> None:
-        """Keep tables in this storage from now on."""
-        self._storage = storage
-        if self._state is not None:
-            self._state.settle(self._state.load(), storage)
-
-    def fetch_tables(self) -> None:
-        """Begin to bring tables into memory that the next decision copies; returns at once."""
-        if self._state is not None:
-            self._state.fetch_pages()
 
     def warm_start(self, season: Season) -> None:
         """Begin with what usually arrives; what was learned already stays as it is.
@@ -205,13 +146,11 @@ class KernelPolicy:
         if unknown is not None:
             return hold(observation, unknown)
         state = self._recall(observation)
-        view, memory = state.view, state.load()
+        view = state.view
         view.draws[0] = self._draws
-        compile_kernel(self._algorithm.decide)(0, view, memory)
+        compile_kernel(self._algorithm.decide)(0, view, state.memory)
         target = Deployment(tuple(int(count) for count in view.target[0]))
-        decision = self._algorithm.explain(observation, target, view, memory)
-        state.release_pages()
-        return decision
+        return self._algorithm.explain(observation, target, view, state.memory)
 
     def train(self, observation: Observation, rates: Floats) -> None:
         """Train an offline algorithm before the first tick; others need no training.
@@ -223,9 +162,8 @@ class KernelPolicy:
         if self._algorithm.train is None:
             return
         state = self._recall(observation)
-        state.settle(self._algorithm.train(state.view, state.load(), rates), self._storage)
+        state.memory = self._algorithm.train(state.view, state.memory, rates)
         state.taught = True
-        state.release_pages()
 
     def learn(self, transition: Transition) -> None:
         """Learn from one interval; one in which something needed is unknown teaches nothing."""
@@ -237,13 +175,10 @@ class KernelPolicy:
         if len(before.deployment.counts) != len(after.deployment.counts):
             return  # the node types changed in between: there is nothing to compare
         fill_before(state.view, transition)
-        memory = state.load()
-        compile_kernel(self._algorithm.learn)(0, state.view, memory)
+        compile_kernel(self._algorithm.learn)(0, state.view, state.memory)
         if self._algorithm.grow is not None:
-            memory = self._algorithm.grow(memory)
-        state.settle(memory, self._storage)
+            state.memory = self._algorithm.grow(state.memory)
         state.taught = True
-        state.release_pages()
         if self._rng is not None:
             self._draws = self._rng.random(2)
 
@@ -254,8 +189,7 @@ class KernelPolicy:
             state["generator"] = self._rng.bit_generator.state
         if self._state is not None and self._state.taught:
             state["shape"] = list(_shape(self._state.view))
-            state["memory"] = pack_array(self._state.load(), self._algorithm.used)
-            self._state.release_pages()
+            state["memory"] = pack_array(self._state.memory)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -275,7 +209,7 @@ class KernelPolicy:
         if "memory" in state:
             node_types, replicas = state["shape"]
             operator = self._operator_view(node_types, replicas)
-            self._state = self._begin(operator, unpack_array(state["memory"]), taught=True)
+            self._state = _PolicyState(operator, unpack_array(state["memory"]), taught=True)
 
     def _recall(self, observation: Observation) -> _PolicyState:
         """Return the view, which holds the observation, and the memory.
@@ -290,20 +224,14 @@ class KernelPolicy:
             memory = self._algorithm.prepare(operator.view, TICKS_AHEAD)
             if self._season is not None and self._algorithm.warm_start is not None:
                 self._algorithm.warm_start(0, memory, self._season)
-            self._state = self._begin(operator, memory, taught=False)
+            self._state = _PolicyState(operator, memory, taught=False)
         fill_view(self._state.operator, observation)
         return self._state
 
     def _operator_view(self, node_types: int, max_replicas: int) -> OperatorView:
-        """Return a view of that shape, that of the storage where the policy works there."""
-        if self._storage is not None and self._algorithm.used is not None:
-            return self._storage.workspaces.view(node_types, max_replicas)
-        return OperatorView.empty(node_types, max_replicas)
-
-    def _begin(self, operator: OperatorView, memory: Memory, *, taught: bool) -> _PolicyState:
-        state = _PolicyState(operator, self._algorithm.used, taught=taught)
-        state.settle(memory, self._storage)
-        return state
+        return OperatorView.empty(
+            node_types, max_replicas, workspace_words=self._algorithm.workspace_words
+        )
 
 
 def fill_view(operator: OperatorView, observation: Observation) -> None:
@@ -426,22 +354,14 @@ def _shape(view: View) -> tuple[int, int]:
     return view.counts.shape[1], view.joined.shape[1]
 
 
-def pack_array(array: np.ndarray[Any, Any], used: Used | None = None) -> dict[str, Any]:
+def pack_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return an array as JSON values, bit for bit: NaN and infinity have no number there.
 
     Packed tightly, because tables are mostly empty. Pages of zeros are left out before anything is
     compressed. `isal_zlib` writes what `zlib` reads, in less than a sixth of its time.
-
-    Args:
-        array: The array.
-        used: Says which words of its only row to keep; `None` keeps what is not zero.
     """
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if used is None:
-        spans = _used_pages(content)
-    else:
-        size = array.itemsize
-        spans = [[begin * size, end * size] for begin, end in used(array[0]) if begin < end]
+    spans = _used_pages(content)
     packed = isal_zlib.compress(b"".join(content[begin:end].data for begin, end in spans), level=1)
     return {
         "type": array.dtype.str,

@@ -2,7 +2,7 @@
 
 Shapes: `o` operators, `t` node types, `k` the largest `k_max`, `e` edges. A live operator manager
 fills a view with one row; the simulator one with all rows. A kernel may write `target` (when it
-decides), `scratch` and its state (when it learns), and nothing else.
+decides), `scratch`, `workspace` and its state (when it learns), and nothing else.
 
 Quantities with one number per operator have a name: `view.seen[o].rate`,
 `view.model[o].service_mean`. In plain Python, a column is `view.seen["rate"]`, `(o,)`.
@@ -158,6 +158,9 @@ class View(NamedTuple):
     """Two numbers drawn evenly from [0, 1) for this decision, `(o, 2)`."""
     scratch: Floats
     """Room for a kernel to work in, `(o, t)`; what it holds is forgotten afterwards."""
+    workspace: Counts
+    """The same, of as many words as the algorithm asks for, `(o, w)`. The first one is 1 where all
+    operators of a process share it, and 0 where each has its own, and finds again what it left."""
 
 
 @dataclass(slots=True)
@@ -170,9 +173,10 @@ class OperatorView:
     identity, to be written only once between learning and deciding."""
 
     @classmethod
-    def empty(cls, node_types: int, max_replicas: int) -> OperatorView:
-        """Return one that holds nothing."""
-        return cls(empty_view(operators=1, node_types=node_types, max_replicas=max_replicas))
+    def empty(cls, node_types: int, max_replicas: int, *, workspace_words: int = 0) -> OperatorView:
+        """Return one that holds nothing; its workspace is that of all others of this process."""
+        view = empty_view(operators=1, node_types=node_types, max_replicas=max_replicas)
+        return cls(view._replace(workspace=_shared_workspace(workspace_words)))
 
 
 Memory = Counts
@@ -308,8 +312,27 @@ def compile_kernel(kernel: Kernel) -> Kernel:
     return cast(Kernel, cast(Any, kernel).compile(KERNEL_SIGNATURE.args))
 
 
+@cache
+def _shared_workspace(words: int) -> Counts:
+    """Return the workspace of so many words, `(1, w)`, that all operators of the process share.
+
+    Threads do not meet there: a kernel keeps the interpreter's lock while it runs.
+    """
+    workspace = np.zeros((1, max(words, 1)), dtype=np.int64)
+    workspace[0, 0] = 1
+    return workspace
+
+
+def with_workspaces(view: View, words: int) -> View:
+    """Return the view with a workspace of so many words for each operator."""
+    return view._replace(workspace=np.zeros((view.counts.shape[0], max(words, 1)), dtype=np.int64))
+
+
 def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int = 0) -> View:
-    """Return a view filled with zeros, `joined` with -1 and `limit` with none."""
+    """Return a view filled with zeros, `joined` with -1 and `limit` with none.
+
+    Its workspaces have one word.
+    """
 
     def floats(columns: int) -> Floats:
         return np.zeros((operators, columns))
@@ -339,4 +362,5 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
         selectivity=np.ones(edges),
         draws=floats(2),
         scratch=floats(node_types),
+        workspace=counts(1),
     )

@@ -15,7 +15,6 @@ from weir_operator.metrics import names
 from weir_operator.metrics.source import Window
 from weir_operator.wiring import assembly
 from weir_policies.kernels.policy import KernelPolicy
-from weir_policies.kernels.table_storage import Workspaces
 
 CHAIN = ("gen", "match", "count", "out")
 ONE = {"small/1": 1}
@@ -445,41 +444,8 @@ async def test_what_was_learned_and_cannot_be_kept_stops_no_decision(stage_of, m
     assert stage.reasons.count("LearnedNotSaved") == 1
 
 
-async def test_where_tables_have_no_room_another_policy_decides_until_they_have(stage_of):
-    room = TableStorage()
-    stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "planner"}})
-    await stage.started()
-    for manager in stage.managers.values():
-        manager.store_tables(room)
-    stage.put_under(150, busy=1.0, latency=2.0)
-
-    room.full = True
-    [tick] = await stage.ticks(1)
-    room.full = False
-    [later] = await stage.ticks(1)
-
-    assert "The disk is nearly full" in tick.proposals["match"].decision.reason
-    assert "disk" not in later.proposals["match"].decision.reason if later.proposals else True
-    decided = stage.records.decisions(until=tick.snapshot.now)
-    assert {each.policy for each in decided} == {"queueing"}
-
-
 def _raising(error):
     def write(*args, **kwargs):
         raise error
 
     return write
-
-
-class TableStorage:
-    """A place for tables that may be full."""
-
-    full = False
-
-    def __init__(self):
-        self.workspaces = Workspaces()
-
-    def allocate(self, sizes):
-        if self.full:
-            raise TemporaryError("The disk is nearly full")
-        return self

@@ -28,7 +28,6 @@ from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.tuning.history import HistoryReader
 from weir_operator.tuning.protocol import Tuner
-from weir_policies.kernels.table_storage import TableStorage
 
 log = structlog.get_logger()
 
@@ -111,7 +110,5 @@ class ControllerContext:
     shared_restarts: SharedRestarts | None = None
     """The restart budget over all StreamApps; `None` where there is none."""
     compiler: PolicyCompiler = field(default_factory=PolicyCompiler)
-    tables: TableStorage | None = None
-    """Where the tables of all policies are; `None` keeps them in the memory of the process."""
     health_checks: HealthCheckScheduler = field(default_factory=HealthCheckScheduler)
     """All StreamApps; the more there are, the less often each is checked."""

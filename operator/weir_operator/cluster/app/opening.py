@@ -117,8 +117,6 @@ async def open_loops(
         )
         job = assembly.job_spec(app, beside=stores.folder)
         steering = assemble(app, around, job=job, plan=plan)
-        if context.tables is not None:
-            steering.managers.store_tables(context.tables)
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 

@@ -43,7 +43,6 @@ from weir_operator.cluster.process.health import (
     watch_over,
 )
 from weir_operator.cluster.process.listing import Listing
-from weir_operator.cluster.process.mapped_tables import MappedTables
 from weir_operator.cluster.process.reconcile import Reconciler
 from weir_operator.cluster.process.settings import ControllerSettings
 from weir_operator.cluster.status.events import EventPoster
@@ -120,7 +119,6 @@ class Controller:
                 telemetry=self._telemetry,
                 clock=self._clock,
                 state=settings.state,
-                tables=MappedTables(settings.state),
                 compiler=self._compiler,
                 health_checks=self._health_checks,
                 tuner_for=tuner_for,

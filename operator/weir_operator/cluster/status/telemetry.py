@@ -3,8 +3,7 @@
 Labels identify the StreamApp, names include the unit. Series of a deleted StreamApp are removed.
 
 Memory is the container's, from its cgroup: at the limit, the kernel ends the process. File pages
-that the kernel can reclaim, such as the mapped tables, do not count, although they are part of the
-process's resident memory. Values of operators that are unknown are left out.
+that the kernel can reclaim do not count. Values of operators that are unknown are left out.
 
 The sentence of a decision is not a metric: its numbers would create a series for each decision.
 `weir explain` shows the sentences; the metrics here show when to ask for them.

@@ -45,6 +45,7 @@ from weir_policies.operator_manager.planner.state import (
     CANDIDATES,
     FRONT,
     PlannerMemory,
+    Workspace,
 )
 
 HALVINGS = 24
@@ -103,7 +104,6 @@ def _add(o: int, view: View, own: PlannerMemory, counts: Counts) -> None:
         rows[row, place] = counts[place]
     own.candidate_capacity[row] = find_capacity(o, view, own, counts)
     own.candidate_price[row] = price_of(o, view, counts)
-    own.order[row] = row
     own.candidates_used = row + 1
 
 
@@ -178,12 +178,13 @@ def _add_chain(o: int, view: View, own: PlannerMemory) -> None:
 
 
 @compiled_apart
-def _sort_by_price(own: PlannerMemory) -> None:
+def _sort_by_price(own: PlannerMemory, order: Counts) -> None:
     """Order the candidates by price, among equals the most capacity first (Shell's sort)."""
     used = own.candidates_used
-    order = own.order
     price = own.candidate_price
     capacity = own.candidate_capacity
+    for row in range(used):
+        order[row] = row
     gap = used // 2
     while gap > 0:
         for place in range(gap, used):
@@ -202,17 +203,17 @@ def _sort_by_price(own: PlannerMemory) -> None:
 
 
 @compiled_apart
-def _keep_efficient(own: PlannerMemory) -> int:
+def _keep_efficient(own: PlannerMemory, order: Counts) -> int:
     """Leave in the order only what carries more than all that is cheaper; return how many."""
     best, kept = 0.0, 0
     peak = own.highest_rate
     own.candidates_reach = np.inf
     for place in range(own.candidates_used):
-        row = own.order[place]
+        row = order[place]
         capacity = own.candidate_capacity[row]
         if capacity > best * (1 + 1e-9):
             best = capacity
-            own.order[kept] = row
+            order[kept] = row
             kept += 1
             if peak > 0 and capacity > ROOM_ABOVE * peak:
                 own.candidates_reach = float(capacity)
@@ -221,9 +222,8 @@ def _keep_efficient(own: PlannerMemory) -> int:
 
 
 @compiled_apart
-def _thin(own: PlannerMemory, kept: int, wanted: int) -> int:
+def _thin(own: PlannerMemory, order: Counts, kept: int, wanted: int) -> int:
     """Drop the point whose neighbours are closest, until no more are left than wanted."""
-    order = own.order
     while kept > wanted:
         closest, least = 1, np.inf
         for place in range(1, kept - 1):
@@ -322,12 +322,13 @@ def choose_candidates(o: int, view: View, own: PlannerMemory) -> None:
         if short or view.model[o].sharing != EQUAL:
             _add_chain(o, view, own)
             _add_pairs(o, view, own)
-    _sort_by_price(own)
-    kept = _keep_efficient(own)
+    order = Workspace(view.workspace[o]).order
+    _sort_by_price(own, order)
+    kept = _keep_efficient(own, order)
     sizes = view.model[o].one_step == 0 and own.resizes_restart == 0 and _has_sizes(o, view)
-    kept = _thin(own, kept, FRONT // 2 if sizes else FRONT)
+    kept = _thin(own, order, kept, FRONT // 2 if sizes else FRONT)
     for place in range(kept):
-        _enter(o, view, own, own.order[place])
+        _enter(o, view, own, order[place])
     if sizes:
         _enter_resizes(o, view, own, kept)
     for place in range(view.counts.shape[1]):

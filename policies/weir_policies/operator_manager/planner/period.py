@@ -36,10 +36,19 @@ from weir_policies.operator_manager.planner.plan import (
     carried_by,
     choose_cheapest,
     find_near,
+    is_grouped,
     price_of_move,
     rate_to_carry,
 )
-from weir_policies.operator_manager.planner.state import HISTORY, LAGS, PERIODS, PlannerMemory
+from weir_policies.operator_manager.planner.state import (
+    HISTORY,
+    LAGS,
+    LONGEST_CHANGE,
+    PERIOD_ROWS,
+    PERIODS,
+    PlannerMemory,
+    Workspace,
+)
 
 FADE = 1 - 1 / HISTORY
 """Part of what is known of differences that is left after an interval."""
@@ -246,7 +255,7 @@ def _find_levels(own: PlannerMemory) -> int:
 
 @compiled_apart
 def plan_period(o: int, view: View, own: PlannerMemory, floor: float) -> None:
-    """Plan one period from now on: fill `period_values`, `(ahead, point)`.
+    """Plan one period from now on.
 
     Args:
         o: Row of the operator.
@@ -256,12 +265,13 @@ def plan_period(o: int, view: View, own: PlannerMemory, floor: float) -> None:
     """
     periods = _find_levels(own)
     length, used = length_of_period(own), own.front_used
-    values, row = own.period_values, own.of_point
+    work = Workspace(view.workspace[o])
+    costs, row = work.period_costs, work.of_point
     model = view.model[o]
     deviation = own.period_spread * math.sqrt(2.0)
     for ahead in range(1, length + 1):
         for point in range(used):
-            own.period_costs[ahead - 1, point] = (
+            costs[ahead - 1, point] = (
                 model.weight_resources * own.point_price[point] / model.top_cost
             )
         for back in range(1, periods + 1):
@@ -270,17 +280,19 @@ def plan_period(o: int, view: View, own: PlannerMemory, floor: float) -> None:
             for point in range(used):
                 above = (own.point_height[point] - height) / deviation
                 likely = 0.5 * math.erfc(above) / periods
-                own.period_costs[ahead - 1, point] += model.weight_violation * likely
-    grouped = False
+                costs[ahead - 1, point] += model.weight_violation * likely
+    grouped, restart = is_grouped(own), price_of_restart(o, view, own)
     for point in range(used):
-        grouped = grouped or own.group[point] != point
         row[point] = 0.0
     for _ in range(ROUNDS):
         for ahead in range(length - 1, -1, -1):
             for point in range(used):
-                row[point] += own.period_costs[ahead, point]
-                values[ahead, point] = row[point]
-            allow_moves(o, view, own, row, grouped)
+                row[point] += costs[ahead, point]
+            if ahead < PERIOD_ROWS:
+                for point in range(used):
+                    own.period_costs[ahead * used + point] = costs[ahead, point]
+                    own.period_values[ahead * used + point] = row[point]
+            allow_moves(o, view, own, row, grouped, restart)
     own.period_planned_at = own.slots
 
 
@@ -293,8 +305,6 @@ def is_period_plan_due(own: PlannerMemory) -> bool:
 
 NEWEST = 0.3
 """Weight of the last change in how long one takes."""
-LONGEST_CHANGE = 30
-"""Intervals after which a change is not taken for what was asked for."""
 
 
 @compiled
@@ -318,9 +328,10 @@ def note_change(o: int, view: View, own: PlannerMemory) -> None:
 @compiled
 def _find_next(own: PlannerMemory, row: int, here: int, restart: float) -> int:
     """Return the point to be at in an interval ahead, from another one before."""
-    best, least = here, own.period_values[row, here]
+    values = own.period_values[row * own.front_used : (row + 1) * own.front_used]
+    best, least = here, values[here]
     for point in range(own.front_used):
-        value = own.period_values[row, point]
+        value = values[point]
         value += 0.0 if own.group[point] == own.group[here] else restart
         if value < least - 1e-12:
             best, least = point, value
@@ -345,7 +356,8 @@ def _value_off_front(o: int, view: View, own: PlannerMemory, row: int) -> float:
     left for a point; or it is as good as that one, but dearer for as long as the plan looks ahead.
     """
     model, near, afterwards = view.model[o], find_near(own), np.inf
-    values, costs = own.period_values[row], own.period_costs[row]
+    begin, end = row * own.front_used, (row + 1) * own.front_used
+    values, costs = own.period_values[begin:end], own.period_costs[begin:end]
     for point in range(own.front_used):
         left = price_of_move(o, view, own, -1, point)
         afterwards = min(afterwards, left + values[point] - costs[point])
@@ -374,7 +386,7 @@ def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
         larger = carries > own.point_capacity[here] and carries >= need
         if larger and fits_pools(o, view, own.points[soon]):
             return soon
-    values = own.period_values[row]
+    values = own.period_values[row * own.front_used : (row + 1) * own.front_used]
     staying = values[here] if here >= 0 else _value_off_front(o, view, own, row)
     if carried_by(own, here) < need:
         staying += view.model[o].weight_violation

@@ -18,6 +18,10 @@ costs least: a dynamic program over the blocks to come, each step of a replica p
 taken to follow the season from its recent peak on.
 
 Which point to be at now: the plan's values in the present state of the rate, compared.
+
+A plan's values take 70 kB for each point, so a controller keeps only those of the present block,
+and makes the next block's when it begins: backward from the middle of the plan, with the dynamics
+and prices that it was made with.
 """
 
 from __future__ import annotations
@@ -41,22 +45,25 @@ from weir_policies.operator_manager.planner.candidates import (
     waits_upstream,
 )
 from weir_policies.operator_manager.planner.rate import (
+    link_states,
+    make_tails,
     place_gap,
     place_level,
     place_step,
     position_of,
     read_at,
+    remake_tails,
 )
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
     CANDIDATES,
-    FRONT,
     GAPS,
     KEPT,
     LEVELS,
     STATES,
     STEPS,
     PlannerMemory,
+    Workspace,
 )
 
 SETTLED = 8
@@ -93,9 +100,10 @@ def allow_restart(row: Floats, used: int | np.uint64, restart: float, values: Fl
 
 
 @compiled_apart
-def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool) -> None:
+def allow_moves(
+    o: int, view: View, own: PlannerMemory, row: Floats, grouped: bool, restart: float
+) -> None:
     """Turn Q of all points into V, in place."""
-    restart = price_of_restart(o, view, own)
     used = own.front_used
     front = own.points
     if view.model[o].one_step == 1:  # front are counts of one type, in order
@@ -115,36 +123,65 @@ def allow_moves(o: int, view: View, own: PlannerMemory, row: Floats, grouped: bo
 
 
 @compiled
-def begin_of_state(own: PlannerMemory, row: int, state: int) -> int:
-    """Return where the points of a state begin in one row of `expected` or `beginnings`."""
-    return (row * STATES + state) * own.front_used
+def place_of_state(own: PlannerMemory, state: int) -> int:
+    """Return where the points of a state begin among the values of all states."""
+    return state * own.front_used
+
+
+@compiled
+def is_grouped(own: PlannerMemory) -> bool:
+    """Return whether a resize leads from a point to another."""
+    grouped = False
+    for point in range(own.front_used):
+        grouped = grouped or own.group[point] != point
+    return grouped
+
+
+@compiled
+def _copy_values(own: PlannerMemory, values: Floats, rows: Floats) -> None:
+    """Fill `(state, point)` with what was kept of it."""
+    for state in range(STATES):
+        for point in range(own.front_used):
+            rows[state, point] = values[place_of_state(own, state) + point]
+
+
+@compiled
+def _keep_values(own: PlannerMemory, rows: Floats, values: Floats) -> None:
+    """Keep what stands in `(state, point)`."""
+    for state in range(STATES):
+        for point in range(own.front_used):
+            values[place_of_state(own, state) + point] = rows[state, point]
 
 
 @compiled_apart
-def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
+def make_plan(o: int, view: View, own: PlannerMemory, work: Workspace, afresh: bool) -> None:
     """Plan from the present block on.
 
     Args:
         o: Row of the operator.
         view: Its model.
-        own: The planner's; front, season and dynamics are up to date.
+        own: The planner's; front and season are up to date.
+        work: Where it works; tails and links are up to date.
         afresh: The front or levels are new, so that earlier plans say nothing.
     """
-    rows, begun = own.values, own.beginnings
+    rows, begun = work.values, own.beginnings[own.plans % 2]
     used = own.front_used
-    turn = own.plans % 2
-    if afresh:
-        begun[:] = 0.0
-    grouped = False
+    own.plan_excess = price_of_excess(o, view, own)
+    own.plan_restart = price_of_restart(o, view, own)
     for point in range(used):
-        grouped = grouped or own.group[point] != point
+        own.plan_price[point] = price_of_block(o, view, own, own.point_price[point])
+    if afresh:
+        own.beginnings[:, : STATES * used] = 0.0
+    grouped = is_grouped(own)
     rounds = ROUNDS if afresh or own.plans < SETTLED else 1
-    for state in range(STATES):
-        for point in range(used):
-            rows[AHEAD % 2, state, point] = begun[begin_of_state(own, turn, state) + point]
+    own.expected_block = 0
+    _copy_values(own, begun, rows[AHEAD % 2])
     for left in range(rounds - 1, -1, -1):
         for block in range(AHEAD - 1, -1, -1):
-            _plan_block(o, view, own, block, grouped, left == 0 and block < KEPT)
+            keep = left == 0 and block < KEPT and (work.shared == 0 or block == 0)
+            _plan_block(o, view, own, work, block, grouped, keep)
+            if left == 0 and block == KEPT and work.shared == 1:
+                _keep_values(own, rows[KEPT % 2], own.middle)
         least = np.inf
         for state in range(STATES):
             for point in range(used):
@@ -153,12 +190,24 @@ def make_plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
             for point in range(used):
                 rows[0, state, point] -= least
                 rows[AHEAD % 2, state, point] = rows[0, state, point]
-    for state in range(STATES):
-        for point in range(used):
-            begun[begin_of_state(own, turn, state) + point] = rows[0, state, point]
+    _keep_values(own, rows[0], begun)
     own.plans += 1
     own.planned_at = own.blocks
     own.next_plan = own.blocks + min(KEPT, max(2, own.blocks // 2))
+
+
+@compiled_apart
+def remake_block(o: int, view: View, own: PlannerMemory, work: Workspace) -> None:
+    """Make the values after the present block again, where those of another block are kept."""
+    if work.shared == 0 or own.expected_block == block_of_plan(own):
+        return
+    own.expected_block = block_of_plan(own)
+    make_tails(own, work)
+    link_states(own, work)
+    _copy_values(own, own.middle, work.values[KEPT % 2])
+    grouped = is_grouped(own)
+    for block in range(KEPT - 1, own.expected_block - 1, -1):
+        _plan_block(o, view, own, work, block, grouped, block == own.expected_block)
 
 
 WIDTH = 8
@@ -166,15 +215,15 @@ WIDTH = 8
 
 
 @compiled
-def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
+def _expect(own: PlannerMemory, work: Workspace, state: int, later: Floats, row: Floats) -> None:
     """Fill a row with what is to be expected of each point in the next state.
 
     Four links are added at a time, one after the other, so that the row is read and written less
     often. The row is filled up to whole multiples of `WIDTH`, for the processor to sum in pairs.
     """
     width = np.uint64((own.front_used + WIDTH - 1) // WIDTH * WIDTH)
-    weights, to = own.link_weight, own.link_to
-    link, end = np.uint64(own.link_from[state]), np.uint64(own.link_from[state + 1])
+    weights, to = work.link_weight, work.link_to
+    link, end = np.uint64(work.link_from[state]), np.uint64(work.link_from[state + 1])
     for point in range(width):
         row[point] = 0.0
     while link + np.uint64(4) <= end:
@@ -200,19 +249,22 @@ def _expect(own: PlannerMemory, state: int, later: Floats, row: Floats) -> None:
 
 @compiled_apart
 def _plan_block(
-    o: int, view: View, own: PlannerMemory, block: int, grouped: bool, keep: bool
+    o: int,
+    view: View,
+    own: PlannerMemory,
+    work: Workspace,
+    block: int,
+    grouped: bool,
+    keep: bool,
 ) -> None:
     """Work out the values at the beginning of a block from those at its end."""
-    rows, expected, tails = own.values, own.expected, own.tails
+    rows, tails = work.values, work.tails
+    expected = own.expected if work.shared == 1 else work.expected[block % KEPT]
     later, now = rows[(block + 1) % 2], rows[block % 2]
     used = np.uint64(own.front_used)
-    excess = price_of_excess(o, view, own)
-    restart = price_of_restart(o, view, own)
+    excess, restart, price = own.plan_excess, own.plan_restart, own.plan_price
     simple = not grouped and view.model[o].one_step == 0
-    row = own.of_point
-    price, bins, parts = own.sums[:FRONT], own.bins, own.parts
-    for point in range(used):
-        price[point] = price_of_block(o, view, own, own.point_price[point])
+    row, bins, parts = work.of_point, work.bins, work.parts
     for level in range(LEVELS):
         peak = own.level_from + level * own.level_step
         for point in range(used):  # all states of a level read their tails at the same places
@@ -221,9 +273,9 @@ def _plan_block(
             bins[point] = min(int(parts[point]), STEPS - 1)
             parts[point] -= bins[point]
         for state in range(level * GAPS, (level + 1) * GAPS):
-            _expect(own, state, later, row)
+            _expect(own, work, state, later, row)
             if keep:
-                begin = begin_of_state(own, block, state)
+                begin = place_of_state(own, state)
                 for point in range(used):
                     expected[begin + point] = row[point]
             tail = tails[state]
@@ -234,7 +286,7 @@ def _plan_block(
             if simple:
                 allow_restart(row, used, restart, now[state])
                 continue
-            allow_moves(o, view, own, row, grouped)
+            allow_moves(o, view, own, row, grouped, restart)
             for point in range(used):
                 now[state, point] = row[point]
 
@@ -254,27 +306,13 @@ def place_state(own: PlannerMemory, peak: float, short: float) -> tuple[int, flo
 
 
 @compiled
-def probability_of_excess(own: PlannerMemory, height: float, peak: float, short: float) -> float:
-    """Return the probability that the rate exceeds a capacity within a block.
-
-    Args:
-        own: The planner's.
-        height: Logarithm of the capacity, less the season.
-        peak: The slow envelope now.
-        short: The fast one.
-    """
-    state, up, beyond = place_state(own, peak, short)
-    return probability_in(own, height - peak, state, up, beyond)
-
-
-@compiled
-def probability_in(own: PlannerMemory, step: float, state: int, up: float, beyond: float) -> float:
+def probability_in(work: Workspace, step: float, state: int, up: float, beyond: float) -> float:
     """Return the probability that the next height exceeds the peak by more than `step`.
 
-    Where the rate is now is said as `place_state` returns it.
+    Where the rate is now is said as `place_state` returns it; its tails are there.
     """
     place, part = place_step(step)
-    tails = own.tails
+    tails = work.tails
     near = (1 - beyond) * read_at(tails, state, place, part)
     near += beyond * read_at(tails, state + 1, place, part)
     far = (1 - beyond) * read_at(tails, state + GAPS, place, part)
@@ -282,14 +320,35 @@ def probability_in(own: PlannerMemory, step: float, state: int, up: float, beyon
     return (1 - up) * near + up * far
 
 
+@compiled_apart
+def height_exceeded(
+    o: int, view: View, own: PlannerMemory, peak: float, short: float, likely: float
+) -> float:
+    """Return the height that the next block exceeds with a probability, less the season."""
+    work = Workspace(view.workspace[o])
+    state, up, beyond = place_state(own, peak, short)
+    remake_tails(own, work, state)
+    low, high = short - 2.0, peak + 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        if probability_in(work, middle - peak, state, up, beyond) > likely:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 @compiled
-def value_afterwards(own: PlannerMemory, point: int, state: int, up: float, beyond: float) -> float:
+def value_afterwards(
+    own: PlannerMemory, work: Workspace, point: int, state: int, up: float, beyond: float
+) -> float:
     """Return the cost to be expected after the present block with a point.
 
     Where the rate is now is said as `place_state` returns it.
     """
-    expected, used = own.expected, own.front_used
-    at = begin_of_state(own, block_of_plan(own), state) + point
+    used = own.front_used
+    expected = own.expected if work.shared == 1 else work.expected[block_of_plan(own)]
+    at = place_of_state(own, state) + point
     near = (1 - beyond) * expected[at] + beyond * expected[at + used]
     at += GAPS * used
     far = (1 - beyond) * expected[at] + beyond * expected[at + used]
@@ -301,16 +360,18 @@ def fill_values(
     o: int, view: View, own: PlannerMemory, peak: float, short: float, values: Floats
 ) -> None:
     """Fill in Q of all points in the present state of the rate."""
+    work = Workspace(view.workspace[o])
     state, up, beyond = place_state(own, peak, short)
+    remake_tails(own, work, state)
     season = own.season[block_of_plan(own)]
     price = price_of_excess(o, view, own)
     for point in range(own.front_used):
         step = own.point_height[point] - season - peak
-        excess = probability_in(own, step, state, up, beyond)
+        excess = probability_in(work, step, state, up, beyond)
         values[point] = (
             price_of_block(o, view, own, own.point_price[point])
             + price * excess
-            + value_afterwards(own, point, state, up, beyond)
+            + value_afterwards(own, work, point, state, up, beyond)
         )
 
 
@@ -448,18 +509,20 @@ def value_outside_candidates(
     capacity = own.capacity_outside
     price = price_of(o, view, view.counts[o])
     season = own.season[block_of_plan(own)]
+    work = Workspace(view.workspace[o])
+    state, up, beyond = place_state(own, peak, short)
     excess = 1.0
     if capacity > 0:
-        excess = probability_of_excess(own, np.log(capacity) - season, peak, short)
+        remake_tails(own, work, state)
+        excess = probability_in(work, np.log(capacity) - season - peak, state, up, beyond)
     near, afterwards = find_near(own), np.inf
-    state, up, beyond = place_state(own, peak, short)
     for point in range(own.front_used):
         left = price_of_move(o, view, own, -1, point)
-        afterwards = min(afterwards, left + value_afterwards(own, point, state, up, beyond))
+        afterwards = min(afterwards, left + value_afterwards(own, work, point, state, up, beyond))
     if near >= 0 and view.model[o].one_step == 0:
         dearer = max(price - own.point_price[near], 0.0)
         more = KEPT * price_of_block(o, view, own, dearer)
-        afterwards = min(afterwards, value_afterwards(own, near, state, up, beyond) + more)
+        afterwards = min(afterwards, value_afterwards(own, work, near, state, up, beyond) + more)
     now = price_of_block(o, view, own, price) + price_of_excess(o, view, own) * excess
     return now + afterwards
 
@@ -506,7 +569,7 @@ def choose_cheapest(
 def choose_point(o: int, view: View, own: PlannerMemory, here: int) -> int:
     """Return the point to be at, by the plan's values in the present state of the rate."""
     peak, short = find_envelopes(o, view, own)
-    values = own.of_point
+    values = Workspace(view.workspace[o]).of_point
     fill_values(o, view, own, peak, short, values)
     staying = values[here] if here >= 0 else value_outside_candidates(o, view, own, peak, short)
     if carried_by(own, here) < rate_to_carry(o, view, own):

@@ -97,10 +97,11 @@ from weir_policies.operator_manager.planner.plan import (
     choose_point,
     fill_values,
     find_envelopes,
+    height_exceeded,
     make_plan,
     price_of_move,
-    probability_of_excess,
     rate_to_carry,
+    remake_block,
     value_outside_candidates,
 )
 from weir_policies.operator_manager.planner.rate import (
@@ -127,7 +128,7 @@ from weir_policies.operator_manager.planner.state import (
     SHORT_RULE,
     SHORT_WINDOW,
     PlannerMemory,
-    find_used,
+    Workspace,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
 from weir_policies.policy import Decision, Neighbourhood, Observation
@@ -685,13 +686,7 @@ def forecast_peak(view: View, own: PlannerMemory) -> tuple[float, int]:
     The course of the season is followed from what the next block exceeds one time in ten.
     """
     peak, short = find_envelopes(0, view, own)
-    low, high = short - 2.0, peak + 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        if probability_of_excess(own, middle, peak, short) > LIKELY:
-            low = middle
-        else:
-            high = middle
+    high = height_exceeded(0, view, own, peak, short, LIKELY)
     first = block_of_plan(own)
     season = own.season[first : first + KEPT]
     ahead = int(season.argmax())
@@ -778,7 +773,7 @@ def _define(parameters: PlannerParameters) -> Algorithm:
         decide=decide,
         explain=explain,
         warm_start=_warm_start,
-        used=find_used,
+        workspace_words=Workspace.header,
         needed=("budget", "backlog", "model.service_mean", "model.service_scv"),
         joins_restarts=True,
     )
@@ -870,7 +865,7 @@ def _plan_delay(o: int, view: View, block: int) -> int:
 @compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Learn from the interval that just ended; plan where a plan is due."""
-    own = PlannerMemory(memory[o])
+    own, work = PlannerMemory(memory[o]), Workspace(view.workspace[o])
     if own.block == 0:
         interval = view.seen[o].interval
         fitting = int(SECONDS_PER_BLOCK / interval + 0.5) if interval > 0 else INTERVALS_PER_BLOCK
@@ -889,7 +884,7 @@ def learn(o: int, view: View, memory: Memory) -> None:
     note_interval(own, height, view.seen[o].time, view.seen[o].interval)
     ended = own.in_block >= own.block
     if ended:
-        _end_block(o, view, own)
+        _end_block(o, view, own, work)
 
     put_corrections(o, view, own)
     model = read_model(o, view, own)
@@ -910,7 +905,9 @@ def learn(o: int, view: View, memory: Memory) -> None:
         due = True
         own.period_planned_at = -HISTORY
     if due and own.blocks >= FIRST_PLAN:
-        _plan(o, view, own, afresh)
+        _plan(o, view, own, work, afresh)
+    if own.plans > 0:
+        remake_block(o, view, own, work)
     if ended:
         _look_for_period(own)
     _leave_lost_period(own)
@@ -951,7 +948,7 @@ def is_beyond_levels(o: int, view: View, own: PlannerMemory) -> bool:
 
 
 @compiled_apart
-def _end_block(o: int, view: View, own: PlannerMemory) -> None:
+def _end_block(o: int, view: View, own: PlannerMemory, work: Workspace) -> None:
     note_excess(own)
     if own.blocks == 0:
         own.floor = _floor(own)
@@ -961,7 +958,7 @@ def _end_block(o: int, view: View, own: PlannerMemory) -> None:
         season = own.season[block_of_plan(own)]
         usual = max(height, own.peak_short + season - OUTAGE)
     note_block(o, view, own, usual)
-    note_height(own, height - season)
+    note_height(own, work, height - season)
     note_peak(own)
     decay_expert_costs(own)
     own.blocks += 1
@@ -970,7 +967,7 @@ def _end_block(o: int, view: View, own: PlannerMemory) -> None:
 
 
 @compiled_apart
-def _plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
+def _plan(o: int, view: View, own: PlannerMemory, work: Workspace, afresh: bool) -> None:
     """Foresee the season, take stock of the dynamics, and plan."""
     before = 0.0
     if own.plans > 0:
@@ -984,14 +981,15 @@ def _plan(o: int, view: View, own: PlannerMemory, afresh: bool) -> None:
     own.highest = max(own.highest, own.peak_long)
     if view.model[o].one_step == 1 and choose_chain(o, view, own):
         choose_candidates(o, view, own)
+        own.period_planned_at = -HISTORY
         afresh = True
     if own.plans == 0:
         assume(own)
-    if span_levels(own):
+    if span_levels(own, work):
         afresh = True
-    smooth(own, own.blocks - own.planned_at)
-    link_states(own)
-    make_plan(o, view, own, afresh)
+    smooth(own, work, own.blocks - own.planned_at)
+    link_states(own, work)
+    make_plan(o, view, own, work, afresh)
 
 
 @compiled

@@ -35,14 +35,17 @@ from weir_policies.model.arrays import Floats
 from weir_policies.model.season import HOURS, Season
 from weir_policies.operator_manager.planner.state import (
     AHEAD,
+    CELLS,
     DAY,
     GAPS,
     LAG,
     LEVELS,
+    NEW_REGIME,
     STATES,
     STEPS,
     WEEK,
     PlannerMemory,
+    Workspace,
 )
 
 SECONDS_PER_DAY = 86_400.0
@@ -309,34 +312,75 @@ def read_at(tails: Floats, state: int, place: int, part: float) -> float:
 
 
 @compiled
-def read_tail(own: PlannerMemory, state: int, step: float) -> float:
-    """Return the probability that the next height exceeds the peak by more than `step`."""
-    place, part = place_step(step)
-    return read_at(own.tails, state, place, part)
+def cell_of(level: int, gap: int, step: int) -> int:
+    """Return the number of a bin of a histogram."""
+    return (level * GAPS + gap) * STEPS + step
 
 
-@compiled_apart
+@compiled
 def assume(own: PlannerMemory) -> None:
     """Add to the histograms what is assumed before anything was seen."""
-    seen = own.seen_steps
-    for gap in range(GAPS):
-        for step in range(STEPS):
-            off = FIRST_BIN + (step + 0.5) * BIN + gap_middle(gap)
-            for level in range(LEVELS):
-                seen[level, gap, step] += PRIOR * np.exp(-abs(off) / PRIOR_WIDTH)
+    for level in range(LEVELS):
+        own.assumed[level] += 1.0
+
+
+@compiled
+def scale_histograms(own: PlannerMemory, factor: float) -> None:
+    """Multiply all histograms."""
+    for level in range(LEVELS):
+        own.assumed[level] *= factor
+    for place in range(own.cells_used):
+        own.cell_counts[place] *= factor
 
 
 @compiled_apart
-def note_height(own: PlannerMemory, height: float) -> None:
+def _count(own: PlannerMemory, cell: int) -> None:
+    """Count a block in a bin; if there are too many bins, the one of the lowest count goes."""
+    least = 0
+    for place in range(own.cells_used):
+        if own.cells[place] == cell:
+            own.cell_counts[place] += 1
+            return
+        if own.cell_counts[place] < own.cell_counts[least]:
+            least = place
+    place = least
+    if own.cells_used < CELLS:
+        place = own.cells_used
+        own.cells_used += 1
+    own.cells[place], own.cell_counts[place] = cell, 1.0
+
+
+@compiled_apart
+def _enter_notes(own: PlannerMemory) -> None:
+    """Enter in the histograms what happened since the last plan."""
+    for place in range(own.notes_used):
+        if own.notes[place] == NEW_REGIME:
+            scale_histograms(own, KEPT_OF_OLD_REGIME)
+            assume(own)
+        else:
+            _count(own, own.notes[place])
+    own.notes_used = 0
+
+
+@compiled
+def _note(own: PlannerMemory, note: int) -> None:
+    own.notes[own.notes_used] = note
+    own.notes_used += 1
+
+
+@compiled_apart
+def note_height(own: PlannerMemory, work: Workspace, height: float) -> None:
     """Learn from the height of a block, the season taken off."""
     peak, short = own.peak_long, own.peak_short
     if own.plans > 0:
         level, part = place_level(own, peak)
         gap, beyond = place_gap(peak - short)
+        remake_tails(own, work, level * GAPS + gap)
         level += 1 if part > 0.5 else 0
         gap += 1 if beyond > 0.5 else 0
-        _notice_regime(own, read_tail(own, level * GAPS + gap, height - peak))
-        own.seen_steps[level, gap, find_bin(height - peak)] += 1
+        place, part = place_step(height - peak)
+        _notice_regime(own, read_at(work.tails, level * GAPS + gap, place, part))
+        _note(own, cell_of(level, gap, find_bin(height - peak)))
         own.peak_long = max(height, peak - SLOW)
         own.peak_short = max(height, short - FAST)
     elif own.lowest > own.highest:  # the first one
@@ -356,11 +400,7 @@ def _notice_regime(own: PlannerMemory, tail: float) -> None:
     if own.surprise <= TOO_OFTEN:
         return
     own.surprise = 0.0
-    for level in range(LEVELS):
-        for gap in range(GAPS):
-            for step in range(STEPS):
-                own.seen_steps[level, gap, step] *= KEPT_OF_OLD_REGIME
-    assume(own)
+    _note(own, NEW_REGIME)
     own.day_day *= KEPT_OF_OLD_REGIME
     own.day_week *= KEPT_OF_OLD_REGIME
     own.week_week *= KEPT_OF_OLD_REGIME
@@ -369,7 +409,7 @@ def _notice_regime(own: PlannerMemory, tail: float) -> None:
 
 
 @compiled_apart
-def span_levels(own: PlannerMemory) -> bool:
+def span_levels(own: PlannerMemory, work: Workspace) -> bool:
     """Extend the levels to the measured peaks, with room above; return whether they changed."""
     low, high = own.lowest - 0.1, own.highest + 0.3
     first, step = own.level_from, own.level_step
@@ -377,74 +417,139 @@ def span_levels(own: PlannerMemory) -> bool:
         return False
     new_step = max((high - low) / (LEVELS - 1), 0.02)
     if step > 0:
-        _move_histograms(own, low, new_step)
+        _enter_notes(own)
+        _move_histograms(own, work, low, new_step)
     own.level_from, own.level_step = low, new_step
     return True
 
 
 @compiled_apart
-def _move_histograms(own: PlannerMemory, low: float, new_step: float) -> None:
+def _move_histograms(own: PlannerMemory, work: Workspace, low: float, new_step: float) -> None:
     """Enter what was counted at the old levels at the nearest of the new ones."""
-    first, step = own.level_from, own.level_step
-    seen = own.seen_steps
-    sums = own.sums
-    for gap in range(GAPS):
-        for place in range(STEPS):
-            for level in range(LEVELS):
-                sums[level] = 0.0
-            for level in range(LEVELS):
-                new = int((first + level * step - low) / new_step + 0.5)
-                sums[min(max(new, 0), LEVELS - 1)] += seen[level, gap, place]
-            for level in range(LEVELS):
-                seen[level, gap, place] = sums[level]
+    assumed, seen = work.sums, work.seen_steps
+    for level in range(LEVELS):
+        assumed[level] = 0.0
+        for gap in range(GAPS):
+            for step in range(STEPS):
+                seen[level, gap, step] = 0.0
+    for level in range(LEVELS):
+        assumed[_move_level(own, level, low, new_step)] += own.assumed[level]
+    for place in range(own.cells_used):
+        state, step = own.cells[place] // STEPS, own.cells[place] % STEPS
+        level = _move_level(own, state // GAPS, low, new_step)
+        seen[level, state % GAPS, step] += own.cell_counts[place]
+    own.cells_used = 0
+    for level in range(LEVELS):
+        own.assumed[level] = assumed[level]
+        for gap in range(GAPS):
+            for step in range(STEPS):
+                if seen[level, gap, step] > 0:
+                    own.cells[own.cells_used] = cell_of(level, gap, step)
+                    own.cell_counts[own.cells_used] = seen[level, gap, step]
+                    own.cells_used += 1
+
+
+@compiled
+def _move_level(own: PlannerMemory, level: int, low: float, new_step: float) -> int:
+    """Return the new level that is nearest to an old one."""
+    new = int((own.level_from + level * own.level_step - low) / new_step + 0.5)
+    return min(max(new, 0), LEVELS - 1)
 
 
 @compiled_apart
-def smooth(own: PlannerMemory, blocks: int) -> None:
+def smooth(own: PlannerMemory, work: Workspace, blocks: int) -> None:
     """Fade the histograms for so many blocks, and make distributions of them, as tails."""
-    seen, tail = own.seen_steps, own.tails
-    fade = FADE**blocks
-    pooled = own.sums
-    for gap in range(GAPS):
-        for step in range(STEPS):
-            pooled[step] = 0.0
-        for level in range(LEVELS):
-            for step in range(STEPS):
-                seen[level, gap, step] *= fade
-                pooled[step] += seen[level, gap, step]
-        everything = 0.0
-        for step in range(STEPS):
-            everything += pooled[step]
-        for step in range(STEPS):
-            pooled[step] = POOLED * pooled[step] / everything
-        for level in range(LEVELS):
-            row = tail[level * GAPS + gap]
-            row[STEPS] = 0.0
-            for step in range(STEPS):
-                row[step] = pooled[step]
-            for other in range(max(level - 3, 0), min(level + 4, LEVELS)):
-                near = np.exp(-0.5 * (level - other) ** 2)
-                for step in range(STEPS):
-                    row[step] += near * seen[other, gap, step]
-            for step in range(STEPS - 1, -1, -1):
-                row[step] += row[step + 1]
-            whole = row[0]
-            for step in range(STEPS):
-                row[step] /= whole
+    _enter_notes(own)
+    scale_histograms(own, FADE**blocks)
+    make_tails(own, work)
 
 
 @compiled_apart
-def link_states(own: PlannerMemory) -> None:
+def make_tails(own: PlannerMemory, work: Workspace) -> None:
+    """Make distributions of all histograms, as tails."""
+    _fill_histograms(own, work)
+    for gap in range(GAPS):
+        _pool_levels(work, gap)
+        for level in range(LEVELS):
+            _make_tail(work, level, gap)
+
+
+@compiled_apart
+def remake_tails(own: PlannerMemory, work: Workspace, state: int) -> None:
+    """Make the tails of a state and of those above it again, where others have worked."""
+    if work.shared == 0:
+        return
+    _fill_histograms(own, work)
+    level, gap = state // GAPS, state % GAPS
+    for other in range(gap, gap + 2):
+        _pool_levels(work, other)
+        _make_tail(work, level, other)
+        _make_tail(work, level + 1, other)
+
+
+@compiled_apart
+def _fill_histograms(own: PlannerMemory, work: Workspace) -> None:
+    """Write what is assumed and what was counted."""
+    prior, seen = work.prior, work.seen_steps
+    for gap in range(GAPS):
+        for step in range(STEPS):
+            off = FIRST_BIN + (step + 0.5) * BIN + gap_middle(gap)
+            prior[gap, step] = PRIOR * np.exp(-abs(off) / PRIOR_WIDTH)
+    for level in range(LEVELS):
+        for gap in range(GAPS):
+            for step in range(STEPS):
+                seen[level, gap, step] = own.assumed[level] * prior[gap, step]
+    for place in range(own.cells_used):
+        state, step = own.cells[place] // STEPS, own.cells[place] % STEPS
+        seen[state // GAPS, state % GAPS, step] += own.cell_counts[place]
+
+
+@compiled_apart
+def _pool_levels(work: Workspace, gap: int) -> None:
+    """Write what all levels together are worth at each."""
+    seen, pooled = work.seen_steps, work.sums
+    for step in range(STEPS):
+        pooled[step] = 0.0
+    for level in range(LEVELS):
+        for step in range(STEPS):
+            pooled[step] += seen[level, gap, step]
+    everything = 0.0
+    for step in range(STEPS):
+        everything += pooled[step]
+    for step in range(STEPS):
+        pooled[step] = POOLED * pooled[step] / everything
+
+
+@compiled_apart
+def _make_tail(work: Workspace, level: int, gap: int) -> None:
+    """Make a distribution of what was seen near a level, as a tail."""
+    seen, row = work.seen_steps, work.tails[level * GAPS + gap]
+    row[STEPS] = 0.0
+    for step in range(STEPS):
+        row[step] = work.sums[step]
+    for other in range(max(level - 3, 0), min(level + 4, LEVELS)):
+        near = np.exp(-0.5 * (level - other) ** 2)
+        for step in range(STEPS):
+            row[step] += near * seen[other, gap, step]
+    for step in range(STEPS - 1, -1, -1):
+        row[step] += row[step + 1]
+    whole = row[0]
+    for step in range(STEPS):
+        row[step] /= whole
+
+
+@compiled_apart
+def link_states(own: PlannerMemory, work: Workspace) -> None:
     """Work out which states follow which, and how likely, as a sparse matrix."""
     step_of_level = own.level_step
-    tail = own.tails
-    row = own.sums
+    tail = work.tails
+    row = work.sums
     for state in range(STATES):
         row[state] = 0.0
     used = 0
     for state in range(STATES):
         level, gap = state // GAPS, state % GAPS
-        own.link_from[state] = used
+        work.link_from[state] = used
         lowest, highest = STATES, -1
         for step in range(STEPS):
             probability = tail[state, step] - tail[state, step + 1]
@@ -466,11 +571,11 @@ def link_states(own: PlannerMemory) -> None:
         first, kept = used, 0.0
         for other in range(lowest, highest + 1):
             if row[other] > NEGLIGIBLE:
-                own.link_to[used] = other
-                own.link_weight[used] = row[other]
+                work.link_to[used] = other
+                work.link_weight[used] = row[other]
                 kept += row[other]
                 used += 1
             row[other] = 0.0
         for link in range(first, used):
-            own.link_weight[link] /= kept
-    own.link_from[STATES] = used
+            work.link_weight[link] /= kept
+    work.link_from[STATES] = used

@@ -1,9 +1,8 @@
 """The planner's state of an operator, as named fields.
 
-Kernels may not allocate memory, so all of it is allocated at the start: about 4.2 MB per operator,
-however long it runs, of which each node type takes 8 kB. What means something is less: some 40 kB
-before the first plan, then 0.4 MB and 70 kB for each point of the front. A live policy keeps only
-that between two intervals (`find_used`).
+Kernels may not allocate memory, so all of it is allocated at the start; what can be made again is
+no part of it (`Workspace`). Pages that were never written take no memory: some 70 kB are used
+before the first plan, then 8 kB more for each point of the front.
 
 Three words recur. A *point* is a deployment that the planner considers, one of the Pareto front of
 price and capacity. A *block* is a few intervals, some ten minutes: forecasts and plans count in
@@ -11,9 +10,6 @@ blocks, decisions are taken in every interval. An *expert* is a rule that the pl
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from functools import lru_cache
 
 from weir_policies.kernels.fields import Fields, array
 from weir_policies.model.arrays import Counts, Floats
@@ -45,8 +41,16 @@ HISTORY = 4 * LAGS
 """Intervals whose rates are kept, and in which what is known of differences fades."""
 PERIODS = 8
 """Earlier periods from which the next one is expected."""
-PAGE = 512
-"""Words of a page."""
+LONGEST_CHANGE = 30
+"""Intervals after which a change is not taken for what was asked for."""
+PERIOD_ROWS = LAGS // 8 + LONGEST_CHANGE
+"""Intervals of a period's plan that are kept: it is made again before later ones are read."""
+CELLS = 2048
+"""Bins of histograms in which something was counted, at most."""
+NOTES = 2 * KEPT
+"""Two for each block from one plan to the next at most."""
+NEW_REGIME = -1
+"""Stands for a change of the regime among the notes."""
 EXPERTS = 4
 SHORT_RULE, LONG_RULE, PLAN, PERIODIC_PLAN = range(EXPERTS)
 SHORT_WINDOW, LONG_WINDOW = 3, 60
@@ -131,7 +135,6 @@ class PlannerMemory(Fields):
     chain: int
     """Node type, where moves are by one replica."""
     candidates_used: int
-    candidates: Counts = array(CANDIDATES, "node_types")
     front_used: int
     points: Counts = array(FRONT, "node_types")
     point_capacity: Floats = array(FRONT)
@@ -149,6 +152,14 @@ class PlannerMemory(Fields):
     planned_at: int
     next_plan: int
     plans: int
+    plan_excess: float
+    """Price of an excess in the plan."""
+    plan_restart: float
+    """Price of a restart in the plan."""
+    plan_price: Floats = array(FRONT)
+    """What each point costs over a block in the plan."""
+    expected_block: int
+    """Block of the plan of which `expected` holds the values."""
 
     # A period of at most half a day, and its plan: `period`.
     slot_length: float
@@ -192,28 +203,58 @@ class PlannerMemory(Fields):
     exceeded: Counts = array(EXPERTS)
     """Intervals of this block in which the rate exceeded that."""
 
-    # Tables of which a part is in use, see `find_used`.
+    # Deployments to choose from: `candidates`.
     candidate_capacity: Floats = array(CANDIDATES)
     candidate_price: Floats = array(CANDIDATES)
-    order: Counts = array(CANDIDATES)
-    """Candidates by price."""
+    candidates: Counts = array(CANDIDATES, "node_types")
     recent_heights: Floats = array(HISTORY)
     """Logarithms of the rates of the last intervals."""
-    seen_steps: Floats = array(LEVELS, GAPS, STEPS)
-    """How often a next block was how high; of a first plan on."""
-    tails: Floats = array(STATES, STEPS + 1)
-    """Probability that the next block is so high or higher."""
-    beginnings: Floats = array(2 * STATES * FRONT)
-    """Values at the beginning of the last two plans, `(plan, state, point)` of the points that
-    there are: `begin_of_state` says where a state's begin."""
-    expected: Floats = array(KEPT * STATES * FRONT)
-    """Cost to be expected after each block of the plan, `(block, state, point)` likewise."""
-    period_costs: Floats = array(LAGS, FRONT)
-    """Cost to be expected in each interval ahead at each point."""
-    period_values: Floats = array(LAGS, FRONT)
+
+    # How high next blocks were, a histogram for each level and gap: `rate`.
+    assumed: Floats = array(LEVELS)
+    """Weight of what is assumed, of a first plan on."""
+    cells_used: int
+    cells: Counts = array(CELLS)
+    """Bins in which a block was counted, by `cell_of`."""
+    cell_counts: Floats = array(CELLS)
+    notes_used: int
+    notes: Counts = array(NOTES)
+    """What happened since the plan, and is entered with the next one: a bin, or `NEW_REGIME`."""
+
+    # The plan's values, `(state, point)` of the points that there are; a state's begin at
+    # `place_of_state`.
+    beginnings: Floats = array(2, STATES * FRONT)
+    """At the beginning of the last two plans."""
+    middle: Floats = array(STATES * FRONT)
+    """At the beginning of block `KEPT`: earlier ones are made again from it."""
+    expected: Floats = array(STATES * FRONT)
+    """After block `expected_block`."""
+    period_costs: Floats = array(PERIOD_ROWS * FRONT)
+    """Cost to be expected in each interval ahead at each of the points that there are."""
+    period_values: Floats = array(PERIOD_ROWS * FRONT)
     """The same from that interval on."""
 
-    # Room to work in: nothing is read there that was not written in the same call.
+
+class Workspace(Fields):
+    """Where the planner works.
+
+    All operators of a controller share one: nothing is read there then that was not written in the
+    same call. In a simulation each operator has its own, where `tails` and `expected` stay as the
+    last plan left them.
+    """
+
+    shared: int
+    """1 where others use it too."""
+    order: Counts = array(CANDIDATES)
+    """Candidates by price."""
+    prior: Floats = array(GAPS, STEPS)
+    """What is assumed, at weight 1."""
+    seen_steps: Floats = array(LEVELS, GAPS, STEPS)
+    """How often a next block was how high."""
+    tails: Floats = array(STATES, STEPS + 1)
+    """Probability that the next block is so high or higher."""
+    expected: Floats = array(KEPT, STATES * FRONT)
+    """Cost to be expected after each block of the plan, as in `PlannerMemory`."""
     link_to: Counts = array(STATES * STATES)
     """States that follow a state: a sparse matrix, row by row."""
     link_from: Counts = array(STATES + 1)
@@ -225,57 +266,5 @@ class PlannerMemory(Fields):
     """Where to read the probability that a point is exceeded, as `place_step` returns it."""
     parts: Floats = array(FRONT)
     of_point: Floats = array(FRONT)
-
-
-def find_used(row: Counts) -> tuple[tuple[int, int], ...]:
-    """Return which words of a row are in use, `(begin, end)` each: begins are always the same."""
-    own = PlannerMemory(row)
-    return _used_spans(
-        entered=int(own.candidates_used),
-        node_types=int(own.node_types),
-        front=int(own.front_used),
-        planned=1 if own.plans > 0 else 0,
-        heights=_round_up(min(int(own.slots), HISTORY)),
-        length=min(int(own.period + 0.5), LAGS) * FRONT,
-        of_candidates=int(row[PlannerMemory.fields["candidates"].offset]),
-        of_points=int(row[PlannerMemory.fields["points"].offset]),
-        size=row.size,
-    )
-
-
-# Most operators are equal in this, and each keeps the answer.
-@lru_cache(maxsize=1024)
-def _used_spans(
-    *,
-    entered: int,
-    node_types: int,
-    front: int,
-    planned: int,
-    heights: int,
-    length: int,
-    of_candidates: int,
-    of_points: int,
-    size: int,
-) -> tuple[tuple[int, int], ...]:
-    places = {name: field.offset for name, field in PlannerMemory.fields.items()}
-    return (
-        (0, places["candidate_capacity"]),
-        *_parts(places, ("candidate_capacity", "candidate_price", "order"), entered),
-        *_parts(places, ("recent_heights",), heights),
-        *_parts(places, ("seen_steps",), planned * LEVELS * GAPS * STEPS),
-        *_parts(places, ("tails",), planned * STATES * (STEPS + 1)),
-        *_parts(places, ("beginnings",), planned * 2 * STATES * front),
-        *_parts(places, ("expected",), planned * KEPT * STATES * front),
-        *_parts(places, ("period_costs", "period_values"), length),
-        (PlannerMemory.header, of_candidates + entered * node_types),
-        (of_points, size),
-    )
-
-
-def _parts(places: Mapping[str, int], names: tuple[str, ...], words: int) -> list[tuple[int, int]]:
-    return [(places[name], places[name] + words) for name in names]
-
-
-def _round_up(words: int) -> int:
-    """Return a multiple of a page: what stands behind it then moves rarely."""
-    return min(-(-words // PAGE) * PAGE, HISTORY)
+    period_costs: Floats = array(LAGS, FRONT)
+    """Cost to be expected in each interval of a period at each point."""

@@ -3,7 +3,6 @@ import pytest
 
 from benchmarks.policies.clairvoyant import least_cost
 from tests.policies.views import planner_memory, view_of
-from weir_policies.kernels.view import empty_view
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.operator_manager.planner.candidates import find_point
 from weir_policies.operator_manager.planner.period import (
@@ -21,7 +20,8 @@ BOUND = 0.05
 
 
 def a_memory():
-    return planner_memory(empty_view(operators=1, node_types=1, max_replicas=4))
+    model = a_model(node_types=a_model().node_types[:1], max_replicas=4)
+    return planner_memory(view_of(an_observation(model=model, deployment=Deployment((1,)))))
 
 
 def period_of(rates, *, measured=None):

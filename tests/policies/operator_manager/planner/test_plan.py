@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.policies.views import planner_memory, view_of
+from tests.policies.views import planner_memory, planner_workspace, view_of
 from weir_policies.kernels.view import NO_LIMIT
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.model.queueing import predict_means
@@ -26,6 +26,7 @@ from weir_policies.operator_manager.planner.rate import (
 from weir_policies.operator_manager.planner.state import (
     FRONT,
     GAPS,
+    KEPT,
     LEVELS,
     STATES,
     STEPS,
@@ -209,23 +210,27 @@ def test_a_weekend_is_told_from_the_week_after_some_weeks():
 
 
 def learn_heights(heights):
-    _, own = prepared()
+    """Return what a planner keeps of such heights, and the workspace with their distributions."""
+    view, own = prepared()
+    work = planner_workspace(view)
     assume(own)
     for height in heights[:2]:
-        note_height(own, height)
-    span_levels(own)
-    smooth(own, 0)
+        note_height(own, work, height)
+    span_levels(own, work)
+    smooth(own, work, 0)
     own.plans = 1  # from now on levels are there to learn at
     for height in heights[2:]:
-        note_height(own, height)
-    smooth(own, 0)
-    return own
+        note_height(own, work, height)
+        if own.notes_used >= KEPT:
+            smooth(own, work, 0)
+    smooth(own, work, 0)
+    return own, work
 
 
 def test_tails_are_probabilities_that_fall():
-    own = learn_heights(np.random.default_rng(1).normal(5, 0.1, 500))
+    _, work = learn_heights(np.random.default_rng(1).normal(5, 0.1, 500))
 
-    each = own.tails
+    each = work.tails
 
     assert each.shape == (STATES, STEPS + 1)
     assert np.allclose(each[:, 0], 1)
@@ -234,8 +239,8 @@ def test_tails_are_probabilities_that_fall():
 
 def test_a_rate_that_never_jumps_is_not_expected_to():
     rng = np.random.default_rng(1)
-    calm = learn_heights(5 + rng.normal(0, 0.01, 3000))
-    wild = learn_heights(5 + np.cumsum(rng.normal(0, 0.15, 3000)))
+    _, calm = learn_heights(5 + rng.normal(0, 0.01, 3000))
+    _, wild = learn_heights(5 + np.cumsum(rng.normal(0, 0.15, 3000)))
 
     jumps = 56  # the bin that begins 20 % above the peak
     visited = slice(0, STATES, GAPS)  # where the rate is at its peak
@@ -244,12 +249,13 @@ def test_a_rate_that_never_jumps_is_not_expected_to():
 
 
 def test_the_first_histograms_expect_heights_to_stay():
-    _, own = prepared()
+    view, own = prepared()
+    work = planner_workspace(view)
     assume(own)
 
-    smooth(own, 0)
+    smooth(own, work, 0)
 
-    middle = own.tails.reshape(LEVELS, GAPS, STEPS + 1)[:, 0, 48]
+    middle = work.tails.reshape(LEVELS, GAPS, STEPS + 1)[:, 0, 48]
     assert np.allclose(middle, 0.5, atol=0.02)
 
 
@@ -262,13 +268,14 @@ def test_a_gap_lies_between_two_classes(gap, below, part):
 
 
 def test_what_was_next_to_impossible_and_keeps_coming_is_a_new_regime():
-    own = learn_heights(5 + np.random.default_rng(1).normal(0, 0.01, 2000))
-    known = own.seen_steps.sum()
+    own, work = learn_heights(5 + np.random.default_rng(1).normal(0, 0.01, 2000))
+    known = work.seen_steps.sum()
 
     for step in range(12):
-        note_height(own, 5.5 + 0.3 * step)
+        note_height(own, work, 5.5 + 0.3 * step)
+    smooth(own, work, 0)
 
-    assert own.seen_steps.sum() < 0.6 * known
+    assert work.seen_steps.sum() < 0.6 * known
 
 
 SIZES = tuple(

@@ -1,0 +1,37 @@
+import json
+import math
+import zlib
+from base64 import b64encode
+
+import numpy as np
+import pytest
+
+from weir_policies.errors import StateError
+from weir_policies.kernels.policy import pack_array, unpack_array
+
+
+@pytest.mark.parametrize("numbers", [0, 1, 511, 512, 513, 5000])
+def test_an_array_comes_out_as_it_went_in(numbers):
+    array = np.zeros((1, numbers))
+    array[:, ::1500] = math.nan
+    array[:, 1::1500] = -0.0
+
+    unpacked = unpack_array(json.loads(json.dumps(pack_array(array))))
+
+    assert unpacked.tobytes() == array.tobytes()
+    assert unpacked.shape == array.shape
+
+
+def test_an_array_whose_bytes_do_not_fill_its_pages_is_refused():
+    packed = pack_array(np.ones((1, 2000))) | {"used": [[0, 4096]]}
+
+    with pytest.raises(StateError, match=r"\[1, 2000\]"):
+        unpack_array(packed)
+
+
+@pytest.mark.parametrize("damage", ["", "AAAA", b64encode(zlib.compress(b"abc")[:-2]).decode()])
+def test_an_array_whose_bytes_are_damaged_is_refused(damage):
+    packed = pack_array(np.ones((1, 2000))) | {"data": damage}
+
+    with pytest.raises(StateError, match="compressed array"):
+        unpack_array(packed)
