@@ -9,11 +9,13 @@ from weir_policies import registry
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.kernels.view import OperatorView, empty_view, with_workspaces
 from weir_policies.model.node_types import Deployment, NodeType
-from weir_policies.operator_manager.planner.state import FRONT, PlannerMemory
+from weir_policies.operator_manager.planner.state import PlannerMemory
 from weir_policies.testing import a_model, a_transition, an_observation
 
 SIZES = tuple(
-    NodeType(name=f"p{pool}/{size}", pool=f"p{pool}", speedup=speed, price=speed * (1 + pool / 50))
+    NodeType(
+        name=f"p{pool}/{size}", pool=f"p{pool}/{size}", speedup=speed, price=speed * (1 + pool / 50)
+    )
     for pool in range(3)
     for size, speed in enumerate((0.3 + pool / 10, 0.7 + pool / 10))
 )
@@ -26,9 +28,9 @@ def a_planner():
     return policy
 
 
-def intervals(count, **changes):
+def intervals(count, *, mean=100.0, **changes):
     for place in range(count):
-        rate = 100 * (1 + 0.5 * math.sin(place / 20))
+        rate = mean * (1 + 0.5 * math.sin(place / 20))
         now = {"time": 60.0 * place, "time_of_week": place / 10_080}
         yield an_observation(rate=rate, **now, **changes)
 
@@ -74,13 +76,15 @@ def test_a_planner_of_a_controller_decides_as_one_of_a_simulation(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("model", "points", "kib"), [(a_model(), 5, 250), (MANY_POINTS, FRONT, 400)]
+    ("model", "mean", "points", "kib"),
+    [(a_model(), 100.0, 5, 250), (MANY_POINTS, 800.0, 30, 400)],
+    ids=["of few points", "of as many as there may be"],
 )
-def test_a_planner_takes_a_quarter_of_a_mebibyte_and_more_only_of_many_points(model, points, kib):
+def test_a_planner_takes_little_memory(model, mean, points, kib):
     policy = a_planner()
 
     two = Deployment((0, 2) + (0,) * (len(model.node_types) - 2))
-    live(policy, intervals(500, model=model, deployment=two))
+    live(policy, intervals(500, mean=mean, model=model, deployment=two))
 
     memory = policy._state.memory
     assert PlannerMemory(memory[0]).plans > 0
