@@ -28,7 +28,7 @@ from benchmarks.policies.live.weir_local import run_weir_local
 from benchmarks.results import BUILD, load_outcomes, store_outcome
 from tests.operator.flink.output import committed_lines
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar
-from weir_operator.loop.gather import WORKED_OFF
+from weir_operator.loop.evaluate import WORKED_OFF
 from weir_operator.loop.run_record import RecordedRun, TickRecord
 
 ABOUT = "The response time that Weir measures of unmodified jobs, against the time in each row"
@@ -122,7 +122,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
 
     A row is the record's number, when it was made, and when the row was written, Unix ms.
     """
-    counts = Counter(dict.fromkeys(COUNTS, 0), restarts=told.ticks[-1].restarts)
+    counts = Counter(dict.fromkeys(COUNTS, 0) | {"restarts": told.ticks[-1].restarts})
     for rows in sinks:
         counts["records"] += len(rows)
         counts["wrong"] += _count_wrong([number for number, _, _ in rows])

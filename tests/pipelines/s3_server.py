@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     stored: Stored
 
-    def log_message(self, *arguments: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""
 
     def handle_one(self) -> None:

@@ -80,7 +80,7 @@ def test_days_are_exported_and_worked_out_by_all_jobs_as_in_a_folder(
     monkeypatch.setattr(Tables, "__reduce__", lambda self: (_open_as_known, (self._address,)))
     results = []
     for each in (tables, Tables(tmp_path)):
-        done = [export(each, day) for day in (MONDAY, TUESDAY)]
+        done: list[object] = [export(each, day) for day in (MONDAY, TUESDAY)]
         for job in JOBS.values():
             found = list(each.partitions(job.needs))
             work = Work(session=spark, tables=each, partitions=found, settings=ArrivalSettings())

@@ -243,9 +243,8 @@ def find_unconventional(spec: Schema | None = None) -> list[str]:
     Args:
         spec: Its structural schema; `None` is that of StreamApps.
     """
-    if spec is None:
-        spec = _resource_schema()["properties"]["spec"]
-    return list(_break_conventions(spec, "spec"))
+    schema: Schema = _resource_schema()["properties"]["spec"] if spec is None else spec
+    return list(_break_conventions(schema, "spec"))
 
 
 def _break_conventions(schema: Schema, path: str) -> Iterator[str]:

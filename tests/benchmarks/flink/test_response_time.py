@@ -26,7 +26,7 @@ def said(*responses, violated=None):
 
 def wrote(*responses):
     """Return the rows of a sink, ten in each interval behind the first."""
-    rows = []
+    rows: list[list[int]] = []
     for place, response in enumerate([0.05] * 2 + list(responses)):
         for row in range(10):
             at = 1000 * (BEGIN + INTERVAL * place) + 900 * row + 100

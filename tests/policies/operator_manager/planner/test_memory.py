@@ -49,9 +49,10 @@ def live(policy, observations, *, between=lambda: None):
 
 
 def shared_workspace():
-    return OperatorView.empty(
-        1, 1, workspace_words=registry.define("planner").workspace_words
-    ).view.workspace[0]
+    algorithm = registry.define("planner")
+    assert algorithm is not None
+    view = OperatorView.empty(1, 1, workspace_words=algorithm.workspace_words).view
+    return view.workspace[0]
 
 
 def test_what_others_leave_in_the_shared_workspace_means_nothing():
@@ -86,6 +87,7 @@ def test_a_planner_takes_little_memory(model, mean, points, kib):
     two = Deployment((0, 2) + (0,) * (len(model.node_types) - 2))
     live(policy, intervals(500, mean=mean, model=model, deployment=two))
 
+    assert policy._state is not None
     memory = policy._state.memory
     assert PlannerMemory(memory[0]).plans > 0
     assert PlannerMemory(memory[0]).front_used >= points
