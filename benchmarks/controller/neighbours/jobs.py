@@ -81,6 +81,8 @@ class Neighbours(world.Jobs):
         vertex = self._recorded[[*self._recorded][-1]] if "/vertices/" in path else b"[]"
         found = (body for end, body in self._recorded.items() if path.endswith(end))
         body = b"[]" if path.endswith("/metrics") else next(found, vertex)
+        if path.endswith("/exceptions"):
+            body = b'{"exceptionHistory": {"entries": []}}'
         changed = b'"last-modification":%d' % (time.time() * 10)
         body = body.replace(b'"last-modification":', changed)
         return web.Response(body=body, content_type="application/json")
