@@ -186,7 +186,9 @@ def describe(app: App, *, arguments: list[str]) -> dict[str, Any]:
                 "config": {"env.java.opts.all": JVM, **app.config},
             },
             "objective": {"responseTime": app.bound, "catchUp": _shorter("5m")},
-            "nodePools": [{"name": POOL, "sizes": [SIZE], "memory": f"{MEMORY}Mi", "price": PRICE}],
+            "nodePools": [
+                {"name": POOL, "sizes": [SIZE], "memory": f"{MEMORY}Mi", "price": str(PRICE)}
+            ],
             "operators": operators,
             "operatorManager": {"interval": _shorter(OperatorManager().interval.text)},
             "applicationManager": {

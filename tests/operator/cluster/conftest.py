@@ -1,15 +1,5 @@
-import pytest
+"""What these tests share with those of the API's client."""
 
-from tests.operator.api.memory_api import MemoryApi
-from tests.operator.rescale.fakes import FakeClock
+from tests.operator.api.conftest import api, clock
 
-
-@pytest.fixture
-def api():
-    """An API server without any objects."""
-    return MemoryApi()
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
+__all__ = ["api", "clock"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.cli.recorded import a_tick
 from tests.operator.tuning.fakes import a_request, an_answer
 from tests.operator.tuning.tuning_setting import BUDGETS, HOLD, HOURS, RUNS, TRUTHS, plans
 from tests.simulator.fitting.known_job import OperatorInterval, run_job
@@ -105,7 +106,7 @@ async def test_traffic_that_has_grown_ends_a_trial_and_the_next_tuning_sees_it(s
 
     for sample in grow():
         setting.note(late=True, sample=sample)
-        setting.records.write([sample])
+        setting.records.write([a_tick(sample.time, sample=sample)])
     ended = setting.version(1)
     await setting.loop.attempt()
 
