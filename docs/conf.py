@@ -57,6 +57,7 @@ NAVIGATION = {
     "Change": [
         "architecture",
         "/CONTRIBUTING",
+        "/AGENTS",
         "/examples/policy/README",
         "/examples/rivals/README",
         "/CHANGELOG",
