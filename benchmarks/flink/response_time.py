@@ -14,7 +14,6 @@ import math
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise, product
@@ -122,7 +121,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
 
     A row is the record's number, when it was made, and when the row was written, Unix ms.
     """
-    counts = Counter(dict.fromkeys(COUNTS, 0) | {"restarts": told.ticks[-1].restarts})
+    counts = dict.fromkeys(COUNTS, 0) | {"restarts": told.ticks[-1].restarts}
     for rows in sinks:
         counts["records"] += len(rows)
         counts["wrong"] += _count_wrong([number for number, _, _ in rows])
@@ -141,7 +140,7 @@ def judge(told: RecordedRun, sinks: Sequence[Sequence[Sequence[int]]]) -> Mappin
             counts["settled"] += 1
             counts["near"] += error <= max(NEAR * true, NEAR_SECONDS)
             counts["false"] += bool(tick.violated) and true <= BOUND
-    return dict(counts)
+    return counts
 
 
 def _is_settled(tick: TickRecord, told: RecordedRun) -> bool:
@@ -160,7 +159,7 @@ def _count_wrong(numbers: Sequence[int]) -> int:
 
 
 def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
-    total = sum((Counter(each.counts) for each in outcomes), Counter())
+    total = {name: sum(each.counts[name] for each in outcomes) for name in COUNTS}
     share = 100 * total["near"] / total["settled"] if total["settled"] else None
     load = max((each.load for each in outcomes), default=None)
     return [
