@@ -6,11 +6,15 @@ as it was made to; then the same with moves of one replica for all. Started from
 model of QL+PDS+ it has to find out from what is measured. Offline `value-iteration` knows another
 month of the same trace beforehand and is no competitor. Policies that refuse their table are left
 out. Deep policies take hours for all settings: their published costs are compared.
+
+Besides, `bounds`: the planner under floors and under a limit on cost. `PLANNER_PART=bounds` runs
+only these, in a minute.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,6 +22,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.papers.taas2023 import Setting, describe, read_cells, settings
+from benchmarks.policies.bounds import measure_caps, measure_floors
 from benchmarks.policies.clairvoyant import least_cost
 from benchmarks.registry import BenchmarkError
 from benchmarks.spawned import map_spawned
@@ -52,6 +57,9 @@ Costs = Mapping[Run, float | None]
 
 
 def run() -> list[Figure]:
+    bounds = [*measure_floors(), *measure_caps()]
+    if os.environ.get("PLANNER_PART") == "bounds":
+        return bounds
     columns = list(settings())
     others = competitors()
     costs = _run_all(
@@ -68,6 +76,7 @@ def run() -> list[Figure]:
         *_compare_with_others(columns, others, costs, one_step=False),
         *_compare_with_others(columns, others, costs, one_step=True),
         _compare_with_published(columns, costs),
+        *bounds,
     ]
 
 

@@ -177,6 +177,19 @@ class Observation:
     on. NaN where that is unknown."""
     upstream_backlog: float = math.nan
     """Records that wait upstream, as many as will arrive of them. NaN where that is unknown."""
+    min_replicas: int = 1
+    """Replicas that the operator must have by the time a change would take. Whoever carries out a
+    decision adds what it lacks, so a policy that knows only single moves may ignore it."""
+    max_price: float | None = None
+    """Currency per hour that its replicas may cost at most, which counts more than the replicas;
+    `None` is no limit. Whoever carries out a decision takes away what is above it."""
+
+    @property
+    def costs_too_much(self) -> bool:
+        """Whether its replicas cost more than they may."""
+        pairs = zip(self.deployment, self.model.node_types, strict=True)
+        price = sum(count * node_type.price for count, node_type in pairs)
+        return self.max_price is not None and price > self.max_price * (1 + 1e-9)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.policy import OperatorModel
 from weir_simulator.beliefs import believed_models, true_models
+from weir_simulator.bounds import Bounds, find_bounds
 from weir_simulator.dynamics import find_speeds, first_replicas
 from weir_simulator.experiment import Bound, Experiment
 from weir_simulator.state import (
@@ -47,9 +48,10 @@ class Scene:
     state: WorldState
     changes: Changes
     goals: Goals
+    bounds: Bounds
 
 
-def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Scene:
+def compile_experiment(experiment: Experiment, *, seed: int, policy: str, slots: int) -> Scene:
     """Return the world of an experiment before its first slot.
 
     Args:
@@ -57,6 +59,7 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Sce
         seed: Decides everything that happens by chance.
         policy: Name of the one that scales: whether it moves one replica at most, and how the bound
             is shared, depends on it.
+        slots: How long it runs.
     """
     models = true_models(experiment)
     believed = believed_models(experiment, np.random.default_rng([seed, 0]))
@@ -74,7 +77,9 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str) -> Sce
         if rules.spread > 0:
             find_speeds(o, truth, state)
     view.counts_before[:] = truth.counts
-    return Scene(rules, truth, view, state, _list_changes(experiment), _list_goals(experiment))
+    changes, goals = _list_changes(experiment), _list_goals(experiment)
+    bounds = find_bounds(experiment, slots, believed, budgets)
+    return Scene(rules, truth, view, state, changes, goals, bounds)
 
 
 def make_rules(experiment: Experiment, *, seed: int) -> Rules:

@@ -67,6 +67,8 @@ def can_batch(experiment: Experiment) -> bool:
     plain = experiment.world.model_copy(update={"changes": ()}) == World()
     limited = any(node_type.pool_limit is not None for node_type in experiment.node_types)
     granted = experiment.arbitration.grants_all
+    limited = limited or bool(experiment.windows) or experiment.operators[0].min_replicas > 1
+    limited = limited or experiment.objective.max_cost_per_hour is not None
     simple = not limited and experiment.objective.is_plain
     return plain and granted and simple and len(experiment.operators) == 1
 
@@ -100,7 +102,8 @@ def simulate_deep(
         raise SimulatorError(f"Expected a policy with a network, got {policy!r}")
     _refuse_what_differs([experiment for experiment, _ in runs])
     compilations = [
-        compile_experiment(experiment, seed=seed, policy=policy) for experiment, seed in runs
+        compile_experiment(experiment, seed=seed, policy=policy, slots=0)
+        for experiment, seed in runs
     ]
     worlds = _stack(compilations)
     rates = _gather_rates(runs, compilations)  # slots x r

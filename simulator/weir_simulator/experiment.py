@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     Field,
     JsonValue,
     SerializationInfo,
@@ -54,6 +55,7 @@ from weir_policies.model.queueing import min_response_time
 from weir_policies.model.season import HOURS, Season
 from weir_policies.parameters import Settings
 from weir_policies.policy import Aggregation, CostWeights, Neighbourhood, OperatorModel, Sharing
+from weir_simulator.schedules import UTC, check_schedule, check_time_zone
 from weir_simulator.section import (
     MAX_SEED,
     MAX_SLOTS,
@@ -316,6 +318,38 @@ def _initial_fits_operators(
             return
 
 
+def _floors_can_be_kept(
+    operators: Sequence[Operator], node_types: Sequence[NodeType], windows: Sequence[Window]
+) -> Iterator[Mistake]:
+    """Refuse a floor of an operator that does not exist, and one above what it may have."""
+    known = {each.name: each for each in operators}
+    floors: list[tuple[tuple[str | int, ...], str, int]] = [
+        (("operators", row, "minReplicas"), each.name, each.min_replicas)
+        for row, each in enumerate(operators)
+    ]
+    floors += [
+        (("windows", row, "minReplicas", name), name, floor)
+        for row, window in enumerate(windows)
+        for name, floor in window.min_replicas.items()
+    ]
+    for path, name, floor in floors:
+        if name not in known:
+            yield Mistake(
+                path, name, f"an operator ({', '.join(known)})",
+                suggest(name, tuple(known), otherwise="choose one of them, or add the operator"),
+            )  # fmt: skip
+            continue
+        operator = known[name]
+        pools = {each.pool_name: each.pool_limit for each in node_types if operator.may_use(each)}
+        room = sum(math.inf if limit is None else limit for limit in pools.values())
+        most = min(operator.max_replicas, room)
+        if floor > most:
+            yield Mistake(
+                path, floor, f"at most {most:.0f} replicas, which {name} may have",
+                "lower it, or raise maxReplicas of the operator and the limits of its pools",
+            )  # fmt: skip
+
+
 def _pools_have_one_limit(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
     """Refuse two limits for one pool."""
     limits: dict[str, int] = {}
@@ -432,6 +466,7 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _beliefs_name_node_types,
     _changes_name_node_types,
     _initial_fits_operators,
+    _floors_can_be_kept,
     _pools_have_one_limit,
     _initial_fits_pools,
     _key_groups_suffice,
@@ -474,6 +509,8 @@ class Operator(Section):
     """Squared coefficient of variation of the service time; 1 is exponential."""
     max_replicas: int = Field(ge=1, le=10_000, examples=[10])
     """Most replicas over all node types."""
+    min_replicas: int = Field(default=1, ge=1, le=10_000, examples=[2])
+    """Fewest replicas over all node types; at most `maxReplicas`."""
     keyed: bool = True
     """Whether records are dealt at random, by key: then a replica sees a Poisson stream where the
     operator does, which is the papers' M/G/1. False deals them by turn, which is smoother."""
@@ -604,6 +641,10 @@ class Objective(Bound):
     )
     """How many times the mean the bounded statistic is: budgets are means. `None` is the ratio of
     an exponential time; a fitted experiment has the measured one."""
+    max_cost_per_hour: AboveZero | None = Field(
+        default=None, exclude_if=lambda cost: cost is None, examples=[20]
+    )
+    """Currency per hour that no decision may exceed, all replicas together; `None` is no limit."""
     profiled_at: AboveZero | None = Field(default=None, examples=[300])
     """Records/s at the sources for which budgets are profiled, as in EDF: each operator gets the
     time that it takes when the load brings the dataflow to the bound, with the replicas that this
@@ -640,6 +681,26 @@ class RateLevels(Section):
     max: AboveZero | None = Field(default=None, examples=[650])
     """Records/s that the levels cover; what is above shares the highest. `None` leaves it to the
     policy: what its fastest deployment can process."""
+
+
+class Window(Section):
+    """A period in which operators have more replicas at least.
+
+    Slot 0 is a Monday, 00:00 in UTC: the first one of 2024.
+    """
+
+    name: Name = Field(examples=["peak"])
+    schedule: Annotated[str, AfterValidator(check_schedule)] = Field(examples=["0 17 * * 1-5"])
+    """When it begins: cron with five fields (minute, hour, day of month, month, day of week)."""
+    time_zone: Annotated[str, AfterValidator(check_time_zone)] = Field(
+        default=UTC, examples=["Europe/Berlin"]
+    )
+    """Time zone of the schedule, by its name in the database of the IANA."""
+    duration: Duration = Field(gt=0, examples=["2h"])
+    min_replicas: dict[Name, Annotated[int, Field(ge=1, le=10_000)]] = Field(
+        min_length=1, examples=[{"op": 4}]
+    )
+    """Fewest replicas of operators by name while it lasts; at most their `maxReplicas`."""
 
 
 class TraceSource(Section):
@@ -801,6 +862,8 @@ class Experiment(Section):
     objective: Objective = Field(examples=[{"responseTime": "50ms"}])
     weights: CostWeights = CostWeights()
     rate: RateLevels = RateLevels()
+    windows: tuple[Window, ...] = ()
+    """Periods with a floor on replicas."""
     trace: TraceSource = Field(examples=[{"file": "taxi.txt"}])
     training: TraceSource | None = Field(default=None, examples=[{"file": "last-month.txt"}])
     """Trace that offline policies learn from; not the one that they are judged on."""

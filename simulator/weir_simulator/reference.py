@@ -17,6 +17,7 @@ import numpy as np
 from weir_policies import registry
 from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_policies.kernels.application_policy import KernelApplicationPolicy
+from weir_policies.kernels.bounds import keep_within
 from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
@@ -37,6 +38,7 @@ from weir_policies.policy import (
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models, true_node_types
+from weir_simulator.bounds import Bounds, find_bounds
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
 from weir_simulator.goals import take_statistic
@@ -338,6 +340,8 @@ class _World:
             )
             self.operators[truth.name].install(initial)
         self.arbiter = Arbiter(experiment, seed)
+        alone = (1, len(self.operators))  # before the first slot, for the training
+        self.bounds = Bounds(np.ones(alone, dtype=np.int64), np.full(alone, np.inf))
         self.rate_factor, self.standstill = 1.0, 0.0
         self.time = 0.0  # the application's response time in the present slot, as bounded, s
         self.sinks_late = False  # whether a bound of a single sink is exceeded in it
@@ -362,6 +366,9 @@ class _World:
 
     def run(self, trace: Trace, outcome: SimulationOutcome) -> None:
         """Take one slot after another."""
+        believed = [each.believed for each in self.operators.values()]
+        budgets = {name: each.budget for name, each in self.operators.items()}
+        self.bounds = find_bounds(self.experiment, trace.size, believed, budgets)
         for t, arriving in enumerate(trace):
             self.begin_slot(t, outcome)
             rate = float(arriving) * self.rate_factor
@@ -625,6 +632,8 @@ class _World:
             most_replicas=operator.most_replicas,
             offered_rate=operator.offered_rate,
             upstream_backlog=operator.upstream_backlog,
+            min_replicas=int(self.bounds.floors[t, o]),
+            max_price=self.limit_price(operator, t),
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:
@@ -636,6 +645,11 @@ class _World:
                 limit = max(limit - self.held_by_others(operator, now.pool), 0)
             types.append(replace(believed, price=now.price, pool_limit=limit))
         return tuple(types)
+
+    def limit_price(self, operator: PlainOperator, t: int) -> float | None:
+        """Return what an operator may cost by what is decided in a slot; `None` is no limit."""
+        price = float(self.bounds.prices[t, operator.row])
+        return None if math.isinf(price) else price
 
     def held_by_others(self, operator: PlainOperator, pool: str) -> int:
         """Return the replicas that other operators have in a pool, or will have if more."""
@@ -655,6 +669,13 @@ class _World:
                 operator.target = step_towards(here, operator.target, operator.truth.max_replicas)
             if not self.fits(operator):
                 operator.target = here
+            operator.target = keep_within(
+                replace(operator.believed, node_types=self.offer_types(operator)),
+                operator.target,
+                present=here,
+                min_replicas=int(self.bounds.floors[t, operator.row]),
+                max_price=self.limit_price(operator, t),
+            )
         restarting = [
             each
             for each in self.operators.values()

@@ -87,7 +87,7 @@ def run_compiled(
     """Run a compiled policy; fill the outcome, return the loop's wall time, s, and the memory."""
     from weir_simulator.world import run_world  # compiles when it is first imported
 
-    compiled = compile_experiment(experiment, seed=seed, policy=policy)
+    compiled = compile_experiment(experiment, seed=seed, policy=policy, slots=trace.size)
     view = with_workspaces(compiled.view, algorithm.workspace_words)
     memory = algorithm.prepare(view, trace.size)
     pass_seasons(experiment, algorithm, memory)
@@ -112,6 +112,8 @@ def run_compiled(
         view,
         memory,
         draws,
+        compiled.bounds.floors,
+        compiled.bounds.prices,
     )
     return time.perf_counter() - began, memory
 

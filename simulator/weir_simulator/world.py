@@ -4,7 +4,8 @@ In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023,
 
 1. The rate arrives; the response time of the present deployment follows, and whether it violates
    a bound of the objective.
-2. Each operator's policy observes, learns from the slot before, and decides.
+2. Each operator's policy observes, learns from the slot before, and decides; what it decides is
+   kept within floors and prices.
 3. The slot is accounted: violation and resources of the present deployment, and a reconfiguration
    if one was decided, once for all operators.
 4. The decision takes effect from the next slot on; or, if replicas must be provisioned, after that,
@@ -19,11 +20,12 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from weir_policies.kernels.bounds import keep_bounds
 from weir_policies.kernels.compiled import compiled, compiled_as
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
 from weir_policies.kernels.view import KERNEL_TYPE, MEMORY_TYPE, VIEW_TYPE, Kernel, Memory, View
-from weir_policies.model.arrays import Floats
+from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.dynamics import (
     fill_busy,
     find_speeds,
@@ -308,6 +310,7 @@ def _agree(rules: Rules, state: WorldState, view: View) -> int:
         if rules.pool_limits and not fits(o, state, view):
             for place in range(view.counts.shape[1]):
                 view.target[o, place] = view.counts[o, place]
+        keep_bounds(o, view)
         taken = classify(o, rules, state, view)
         view.cost[o].reconfiguration = 1.0 if taken == RESTART else 0.0
         kind = max(kind, taken)
@@ -386,6 +389,8 @@ def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) 
         VIEW_TYPE,
         MEMORY_TYPE,
         types.float64[:, :, ::1],
+        types.int64[:, ::1],
+        types.float64[:, ::1],
     )
 )
 def run_world(
@@ -403,6 +408,8 @@ def run_world(
     view: View,
     memory: Memory,
     draws: Floats,
+    floors: Counts,
+    prices: Floats,
 ) -> None:
     """Run a policy through a trace; the outcome is written into `outcome`.
 
@@ -422,6 +429,8 @@ def run_world(
             `truth`: deployments, order of joining, prices.
         memory: The policy's.
         draws: Numbers for the policies, `(slots, o, 2)`; `(0, o, 2)` where they draw none.
+        floors: Replicas that each operator must have by what is decided in a slot, `(slots, o)`.
+        prices: Currency per hour that each may then cost, `(slots, o)`.
     """
     rate_factor, standstill = 1.0, 0.0
     provisioned_at = -1
@@ -455,6 +464,8 @@ def run_world(
         price = _price(provisioned_at > t, truth, state)
 
         measured = _observe_all(t, violated, rules, truth, state, view)
+        for o in range(truth.counts.shape[0]):
+            view.seen[o].min_replicas, view.seen[o].max_price = floors[t, o], prices[t, o]
         for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue

@@ -178,3 +178,39 @@ def test_a_job_is_upgraded_suspended_and_resumed_by_its_manifest_as_it_runs(runs
     assert runs.processes() == []
     assert summary is not None
     assert (summary.lost, summary.doubled) == (0, 0)
+
+
+def test_a_floor_by_a_window_is_kept_whatever_the_load(runs):
+    window = """\
+  windows:
+    - {name: peak, schedule: "* * * * *", timeZone: Europe/Berlin, duration: 1h,
+       minReplicas: {match: 2}}
+"""
+    runs.write(MANIFEST + window)
+    weir = runs.start()
+
+    # A load that one replica serves in a tenth of its time.
+    lines = runs.lines_until_event(weir, "RescaleDone")
+    lines += runs.lines_until_tick(weir, 2)
+    weir.send_signal(signal.SIGINT)
+    rest, _ = weir.communicate(timeout=60)
+
+    run = read_run([*lines, *rest.splitlines()])
+    status = json.loads((runs.folder / "state/default.small/status.json").read_text())
+    explained = subprocess.run(
+        [
+            *(sys.executable, "-m", "weir_cli.main", "explain", "small"),
+            *("--operator", "match", "--state", str(runs.folder / "state")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | {"COLUMNS": "300"},
+    ).stdout
+    assert weir.returncode == 0
+    assert sum(status["deployments"]["match"].values()) == 2
+    assert "a floor of 2 by the window peak until" in explained
+    assert "Europe/Berlin" in explained
+    assert run.summary is not None
+    assert (run.summary.lost, run.summary.doubled) == (0, 0)

@@ -116,6 +116,16 @@ EXPERIMENTS = {
     "unlike pools without limits": an_experiment(
         operators=IN_POOLS, edges=DIAMOND, nodeTypes=[*UNLIMITED, TYPES[1]]
     ),
+    "floors, and a limit on cost": an_experiment(
+        operators=[CHAIN[0] | {"minReplicas": 2}, CHAIN[1], CHAIN[2]],
+        edges=[DIAMOND[0], {"from": "b", "to": "c"}],
+        nodeTypes=POOLS,
+        windows=[
+            {"name": "early", "schedule": "40 0 * * *", "duration": "30m", "minReplicas": {"b": 4}},
+            {"name": "late", "schedule": "0 2 * * *", "duration": "1h", "minReplicas": {"c": 3}},
+        ],
+        objective={"responseTime": "50ms", "maxCostPerHour": 9.0},
+    ),
     "three in a row": an_experiment(
         operators=[each | {"maxReplicas": 3} for each in CHAIN[:3]],
         edges=[DIAMOND[0], {"from": "b", "to": "c", "selectivity": 1.5}],
@@ -123,7 +133,7 @@ EXPERIMENTS = {
         world={"queues": True, "noise": 0.05, "provisioningDelay": "2m"},
     ),
 }
-PARTLY_SEEN = ("beyond the papers", "unlike pools")
+PARTLY_SEEN = ("floors, and a limit on cost", "beyond the papers", "unlike pools")
 """Experiments with operators that share limited pools, or are not always measured."""
 
 

@@ -23,6 +23,7 @@ from weir_operator.loop.tick import Tick
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
+from weir_operator.streamapp.pools import price_of
 from weir_operator.streamapp.quantities import Cpu
 from weir_policies.kernels.wording import format_deployment, format_money, format_time
 from weir_policies.model.node_types import Deployment
@@ -84,7 +85,7 @@ class Advice:
 def cost_of_pods(app: StreamApp, places: Sequence[PodPlace]) -> float:
     """Return what pods cost, currency per hour."""
     return sum(
-        world.price_of(world.pool_named(app, place.pool), cores=place.cores, memory=place.memory)
+        price_of(world.pool_named(app, place.pool), cores=place.cores, memory=place.memory)
         for place in places
     )
 

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from pydantic_core import from_json, to_json
 
-from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.errors import WeirError
 from weir_operator.loop.arbitrate import BudgetSharing
 from weir_operator.loop.decide import Managers, State
 from weir_operator.loop.directives import LoopSettings
@@ -123,11 +123,7 @@ class LearnedStore:
             self._written = number
 
     def restore(self, managers: Managers) -> None:
-        """Give every manager what it had learned; one whose state does not fit starts over.
-
-        Raises:
-            TemporaryError: There is no room for the tables of one.
-        """
+        """Give every manager what it had learned; one whose state does not fit starts over."""
         kept = self._read()
         for former, state in kept.get("operators", {}).items():
             name = self._find_successor(former, kept.get("vertices", {}).get(former))
@@ -247,20 +243,13 @@ class AppState:
         self._phase = settings.phase
         self._start = start
         self._saved_at = -math.inf
-        self._unrestored = ""  # why the file holds more than the managers know
         self._unsaved = ""
 
     def restore(self, now: float) -> None:
-        """Give the managers what they had learned; carry out a reset that came in the meantime.
-
-        Where there is no room for it, they begin without, and the file is left for another time.
-        """
+        """Give the managers what they had learned; carry out a reset that came in the meantime."""
         if self._learned.is_of_before_reset():
             self._records.forget_intervals()
-        try:
-            self._learned.restore(self._managers)
-        except TemporaryError as error:
-            self._unrestored = f"Weir does not use what it had learned: {error}"
+        self._learned.restore(self._managers)
         if self._phase is not None:
             self._saved_at = now - (1 - self._phase) * self._save_every
         self._records.write([replace(self._start, time=now)])
@@ -268,7 +257,7 @@ class AppState:
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
         self._saved_at = now
-        self._unsaved = self._unrestored or self._try(lambda: self._learned.save(self._managers))
+        self._unsaved = self._try(lambda: self._learned.save(self._managers))
         return self._unsaved
 
     async def save_if_due(self, now: float) -> str:
@@ -279,7 +268,7 @@ class AppState:
         """
         if not 0 <= now - self._saved_at < self._save_every:  # also where the clock was set back
             self._saved_at = now
-            self._unsaved = self._unrestored or await asyncio.to_thread(
+            self._unsaved = await asyncio.to_thread(
                 self._try, self._learned.prepare_save(self._managers)
             )
         return self._unsaved
@@ -287,7 +276,6 @@ class AppState:
     async def forget(self, nonce: int) -> None:
         """Start over: nothing learned or measured, no failed deployment, no full pool, no bill."""
         self._managers.forget()
-        self._unrestored = ""
         self._learned.begin_anew(nonce)
         # A file that cannot be replaced stands under the nonce before, and is not read again.
         self._unsaved = self._try(lambda: self._learned.save(self._managers))

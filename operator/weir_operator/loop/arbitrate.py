@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weir_operator.loop.cost import CostCap
 from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.planned_changes import find_failed
-from weir_operator.loop.proposals import Move, Proposal, Ruling
+from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
@@ -56,6 +57,7 @@ class ApplicationManager:
         shared: SharedRestarts | None = None,
         gate: TokenGate | None = None,
         nodes: NodeWatch | None = None,
+        cap: CostCap | None = None,
     ) -> None:
         """Create it for an objective.
 
@@ -68,6 +70,7 @@ class ApplicationManager:
             shared: The budget over all StreamApps; `None` where there is none.
             gate: The token bucket before the restart budget; `None` where there is none.
             nodes: Finds replicas that are to leave their nodes; `None` where none ever is.
+            cap: What the StreamApp may cost; `None` is no limit.
         """
         self.sharing = BudgetSharing(bound=bound, statistic=statistic, paths=paths)
         """What of the objective each operator may use."""
@@ -77,6 +80,8 @@ class ApplicationManager:
         self._statistic = statistic
         self._gate = gate
         self._nodes = nodes
+        self.cap = cap or CostCap(None, prices={}, job_manager=0.0)
+        """What the StreamApp may cost."""
 
     def note_output(self, *, mean: float, quantile: float, now: float) -> None:
         """Show the gate the response time, and learn of its tail; see `BudgetSharing`."""
@@ -148,11 +153,12 @@ class ApplicationManager:
             sentences |= dict.fromkeys(rescales, f"Denied: {refusal}")
             granted = tuple(name for name in granted if name not in rescales)
             restart, tokens_left = False, tokens
-        target = {name: dict(counts) for name, counts in current.items()}
-        for name in granted:
-            wish = wishes[name]
-            types = wish.observation.model.node_types
-            target[name] = wish.decision.target.named(types)
+        target, too_dear = self._add_up(granted, wishes, current)
+        if too_dear:
+            sentences |= too_dear
+            granted = tuple(name for name in granted if name not in too_dear)
+            if restart and all(wishes[name].kind is not ChangeKind.RESCALE for name in granted):
+                restart, tokens_left = False, tokens
         ruling = Ruling(
             verdicts=sentences,
             granted=granted,
@@ -167,11 +173,30 @@ class ApplicationManager:
             self._gate.pay([name for name in granted if wishes[name].kind is ChangeKind.RESCALE])
         return ruling if move is None else self._rule_move(move, stays, ruling, now)
 
+    def _add_up(
+        self, granted: Sequence[str], wishes: Mapping[str, Proposal], current: Deployments
+    ) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+        """Return where what is granted leads, and what of it is denied for its cost, and why.
+
+        Each operator keeps to its part, but one that is denied may hold more than its part now.
+        """
+        target = {name: dict(counts) for name, counts in current.items()}
+        denied: dict[str, str] = {}
+        ranked = sorted(granted, key=lambda name: _rank(wishes[name]), reverse=True)
+        for name in ranked:
+            wish = wishes[name]
+            before, types = target[name], wish.observation.model.node_types
+            target[name] = wish.decision.target.named(types)
+            refusal = self.cap.refuse(target, {**target, name: before})
+            if refusal is not None:
+                denied[name], target[name] = refusal, before
+        return target, denied
+
     def _find_room(self, current: Deployments) -> dict[str, int]:
         """Return how many replicas may be added, by pool that has a limit."""
         room = dict(self.pool_limits)
         for counts in current.values():
-            for pool, count in _per_pool(counts).items():
+            for pool, count in count_per_pool([counts]).items():
                 if pool in room:
                     room[pool] = max(0, room[pool] - count)
         return room
@@ -264,6 +289,7 @@ class ApplicationManager:
                 current=wish.observation.deployment.per_pool(wish.observation.model.node_types),
                 target=wish.decision.target.per_pool(wish.observation.model.node_types),
                 urgency=wish.decision.urgency,
+                required=wish.is_required,
                 saving=price_per_hour(
                     wish.observation.deployment, wish.observation.model.node_types
                 )
@@ -273,7 +299,7 @@ class ApplicationManager:
         ]
         states = {
             name: OperatorState(
-                replicas=_per_pool(current.get(name, {})),
+                replicas=count_per_pool([current.get(name, {})]),
                 saturated=name in seen and max(seen[name].utilisation, default=0.0) >= SATURATED,
                 downstream=tuple(edge.target for edge in dataflow.out_of(name)),
             )
@@ -287,6 +313,13 @@ class ApplicationManager:
             budget=self.restarts,
             now=now,
         )
+
+
+def _rank(wish: Proposal) -> tuple[bool, float]:
+    """Return in which order money is given out, the highest first: what saves some leaves more."""
+    seen, types = wish.observation, wish.observation.model.node_types
+    saves = price_per_hour(wish.decision.target, types) < price_per_hour(seen.deployment, types)
+    return saves, wish.decision.urgency
 
 
 def describe_failed(known: FailedDeployment, now: float) -> str:
@@ -326,14 +359,6 @@ def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, s
         if sentence is not None:
             barred[name] = sentence
     return barred
-
-
-def _per_pool(counts: Mapping[str, int]) -> dict[str, int]:
-    pools: dict[str, int] = {}
-    for node_type, count in counts.items():
-        pool = node_type.split("/", 1)[0]
-        pools[pool] = pools.get(pool, 0) + count
-    return pools
 
 
 WITHIN_REACH = 1.5

@@ -172,6 +172,7 @@ class ObservedOperator:
         first: bool,
         full: Collection[str] = (),
         weights: CostWeights | None = None,
+        min_replicas: int = 1,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -185,6 +186,7 @@ class ObservedOperator:
             weights: How much each part of its cost matters; `None` takes the paper's. They come
                 with each observation and are no part of what was learned, which they leave as it
                 is.
+            min_replicas: Replicas that it must have.
         """
         measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
@@ -269,6 +271,7 @@ class ObservedOperator:
             offered_rate=arriving,
             # What waits at the sources waits for the first operators: it is their own backlog.
             upstream_backlog=0.0 if first else measurement.upstream_backlog,
+            min_replicas=min_replicas,
         )
 
     def forget(self) -> None:

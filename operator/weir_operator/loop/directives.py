@@ -42,6 +42,8 @@ class LoopSettings:
     """Name under which the policy of the operators is registered."""
     job_manager_price: float
     """Currency per hour."""
+    max_cost: float | None = None
+    """Currency per hour that everything may cost; `None` is no limit."""
     max_parallelism: int
     failed_for: float = 1800.0
     """Seconds for which a deployment that did worse is not tried again."""
@@ -49,6 +51,8 @@ class LoopSettings:
     """Seconds for which sizes that nodes refused are not asked for again without a restart."""
     quality: QualitySettings = field(default_factory=QualitySettings)
     verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    change_takes: float = 0.0
+    """Seconds that a change may take, until all replicas run: so early a floor is decided."""
     save_learned_every: int = 10
     """Intervals between two writes of what was learned, which a crash loses; the end of the loops
     writes it, too."""
@@ -94,6 +98,8 @@ class Directives:
     pauses: tuple[Pause, ...] = ()
     """Also those whose time is over: the tick's clock judges."""
     windows: tuple[Window, ...] = ()
+    min_replicas: Mapping[str, int] = field(default_factory=dict)
+    """By operator."""
     fallback: Fallback = field(default_factory=Fallback)
     reset_nonce: int = 0
     """A value other than the one before forgets what was learned."""
@@ -125,6 +131,7 @@ def directives_of(
         state=app.spec.state,
         pauses=parse_pauses(app.metadata.annotations),
         windows=app.spec.windows,
+        min_replicas={each.name: each.min_replicas for each in app.spec.operators},
         fallback=app.spec.fallback,
         reset_nonce=app.spec.reset_nonce,
         refused=refused,

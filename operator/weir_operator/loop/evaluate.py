@@ -265,6 +265,7 @@ def observe(
     status: AppStatus,
     budgets: Mapping[str, float],
     weights: CostWeights | None = None,
+    min_replicas: Mapping[str, int] | None = None,
 ) -> dict[str, Observation]:
     """Give every operator's manager the measurements, and return what it knows.
 
@@ -289,6 +290,7 @@ def observe(
             budget=budgets.get(name, math.nan),
             first=name in first,
             weights=weights,
+            min_replicas=(min_replicas or {}).get(name, 1),
         )
         for name in app.operators
     }

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.loop.directives import Directives
+from weir_operator.loop.floors import Floors, keep_all_bounds
 from weir_operator.loop.guards import Guard, refuse_move
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
@@ -40,9 +41,14 @@ class MetricsOutage:
         self._since, self._answered = None, False
         return ends
 
-    def is_due(self, fallback: Fallback, now: float) -> bool:
-        """Return whether to take the fallback now; true until `answer`."""
-        if self._since is None or self._answered:
+    @property
+    def is_answered(self) -> bool:
+        """Whether the fallback was taken in this outage."""
+        return self._answered
+
+    def is_due(self, fallback: Fallback, now: float, *, again: bool = False) -> bool:
+        """Return whether to take the fallback now; true until `answer`, or `again` after it."""
+        if self._since is None or (self._answered and not again):
             return False
         return now - self._since >= fallback.after.seconds
 
@@ -70,10 +76,13 @@ def answer_outage(
     *,
     pool_limits: Mapping[str, int],
     guards: Sequence[Guard],
+    floors: Floors,
+    max_prices: Mapping[str, float],
 ) -> Answer:
     """Return what the manifest asks for once the metrics have been unhealthy for long enough."""
     asked = directives.fallback
     target = find_fallback(asked, current, models, pool_limits)
+    target = keep_all_bounds(target, models, floors, pool_limits, max_prices)
     refusal = refuse_move(current, target, models, guards)
     if directives.mode is not Mode.AUTO:
         refusal = f"Only advised: spec.mode is {directives.mode.value}"

@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 import numpy as np
-from croniter import croniter
-from croniter.croniter import CroniterBadDateError
 
 from weir_operator.loop.directives import Directives, Pause
 from weir_operator.metrics.values import AppMeasurement
@@ -30,6 +29,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment, NodeType, speed_of
 from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import Observation, OperatorModel
+from weir_simulator.schedules import UTC, Period, find_last_period
 
 _SAME_SPEED = 1e-9
 """Relative difference below which two deployments are equally fast."""
@@ -67,6 +67,14 @@ class Guard:
     """A clause for people, without a full stop."""
 
 
+WORKING_OFF = Guard(
+    cause=Cause.REFUSED,
+    name="backlog",
+    allows=Allowed.SCALE_OUT,
+    reason="the job is working off a backlog, which allows only scaling out",
+)
+
+
 def find_pauses(directives: Directives, now: float) -> Iterator[Guard]:
     """Yield the annotations that pause scaling."""
     for pause in directives.pauses:
@@ -78,13 +86,15 @@ def find_pauses(directives: Directives, now: float) -> Iterator[Guard]:
 def find_blocked_periods(directives: Directives, now: float) -> Iterator[Guard]:
     """Yield the blocked periods that are open."""
     for window in directives.windows:
-        end = find_end(window, now)
-        if end is not None:
+        blocks = window.allows is not Allowed.EVERYTHING
+        period = find_period(window, now) if blocks else None
+        if period is not None and now < period.end:
             reason = (
-                f"the blocked period {window.name!r} lasts until {_format_time(end)} and "
-                f"allows {_format_allowed(window.allow)}"
+                f"the blocked period {window.name!r} lasts until "
+                f"{_format_time(period.end, window.time_zone)} and "
+                f"allows {_format_allowed(window.allows)}"
             )
-            yield Guard(cause=Cause.WINDOW, name=window.name, allows=window.allow, reason=reason)
+            yield Guard(cause=Cause.WINDOW, name=window.name, allows=window.allows, reason=reason)
 
 
 def find_other_scaler(directives: Directives, now: float) -> Iterator[Guard]:
@@ -115,25 +125,12 @@ def guards_while_draining(app: AppMeasurement, flow: Dataflow) -> tuple[Guard, .
     drains = arriving < _WORKED_OFF * taken  # false where either is unknown
     if not drains or not app.backlog > taken * (app.end - app.start):
         return ()
-    return (
-        Guard(
-            cause=Cause.REFUSED,
-            name="backlog",
-            allows=Allowed.SCALE_OUT,
-            reason="the job is working off a backlog, which allows only scaling out",
-        ),
-    )
+    return (WORKING_OFF,)
 
 
-def find_end(window: Window, now: float) -> float | None:
-    """Return the Unix time until which the period is open; `None` where it is not."""
-    try:
-        # The last beginning up to and including now; croniter looks strictly before, by seconds.
-        begin = float(croniter(window.schedule, math.floor(now) + 1).get_prev(float))
-    except CroniterBadDateError:
-        return None  # a schedule without a day, such as 30 February
-    end = begin + window.duration.seconds
-    return end if now < end else None
+def find_period(window: Window, until: float) -> Period | None:
+    """Return the last period of a window that begins by a Unix time; `None` where none does."""
+    return find_last_period(window.schedule, window.time_zone, window.duration.seconds, until)
 
 
 def direction_of(
@@ -156,12 +153,16 @@ def refuse_change(direction: ScalingDirection, guards: Sequence[Guard]) -> str |
 
 def refuse_direction(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
     """Return which guard denies an operator's change; `None` where none does."""
+    if seen.costs_too_much:  # what is measured forbids nothing that the limit asks
+        guards = [each for each in guards if each is not WORKING_OFF]
     return refuse_change(direction_of(seen.deployment, target, seen.model.node_types), guards)
 
 
 def refuse_overload(seen: Observation, target: Deployment, guards: Sequence[Guard]) -> str | None:
     """Return why the measured work does not fit into a slower target; `None` where it does."""
     model = seen.model
+    if seen.costs_too_much:
+        return None
     if direction_of(seen.deployment, target, model.node_types) is not ScalingDirection.IN:
         return None
     speeds = [
@@ -239,8 +240,9 @@ def _format_allowed(allowed: Allowed) -> str:
         Allowed.NOTHING: "no scaling",
         Allowed.SCALE_OUT: "only scaling out",
         Allowed.SCALE_IN: "only scaling in",
+        Allowed.EVERYTHING: "all scaling",
     }[allowed]
 
 
-def _format_time(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+def _format_time(time: float, zone: str = UTC) -> str:
+    return f"{datetime.fromtimestamp(time, ZoneInfo(zone)):%Y-%m-%d %H:%M} {zone}"

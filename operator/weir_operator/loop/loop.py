@@ -42,6 +42,14 @@ from weir_operator.loop.evaluate import (
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
+from weir_operator.loop.floors import (
+    Floors,
+    describe_missed,
+    floors_at,
+    insist,
+    name_floors,
+    refuse_below_floors,
+)
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.guards import (
     Guard,
@@ -59,6 +67,7 @@ from weir_operator.loop.proposals import (
     Ruling,
     add_limiting_factor,
     cut_all,
+    is_short_of_money,
 )
 from weir_operator.loop.record import DecisionRecord, JobTick, LearningOutcome
 from weir_operator.loop.separation import (
@@ -303,6 +312,7 @@ class ApplicationController:
         start = now - (steady - last_steady)
         directives = self._directives()
         guards = guards_at(directives, now)
+        floors = floors_at(directives, now, ahead=self._settings.change_takes)
         self._notices.note_guards(guards)
         if directives.reset_nonce != self._reset_nonce:
             self._reset_nonce = directives.reset_nonce
@@ -322,7 +332,7 @@ class ApplicationController:
                 else measured_over(self._settings.interval),
             )
         except TemporaryError:
-            action = self._fall_back(False, directives, guards)
+            action = self._fall_back(False, directives, guards, floors)
             if action is not None:
                 self._managers.skip()
                 self._begin(action)
@@ -335,10 +345,10 @@ class ApplicationController:
                 snapshot.topology,
                 key_groups=self._settings.max_parallelism,
             )
-        tick, action, decisions = await self._decide(snapshot, directives, guards)
+        tick, action, decisions = await self._decide(snapshot, directives, guards, floors)
         tick = replace(tick, missed=self._missed.note(tick, self._settings.bound))
         self._notices.report_while("ObjectiveMissed", tick.missed)
-        fallback = self._fall_back(snapshot.healthy, directives, guards)
+        fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
         action = action or fallback
         sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
         self._memory.record(
@@ -391,11 +401,16 @@ class ApplicationController:
         self._on_trouble(trouble)
 
     async def _decide(
-        self, snapshot: Snapshot, directives: Directives, guards: tuple[Guard, ...]
+        self,
+        snapshot: Snapshot,
+        directives: Directives,
+        guards: tuple[Guard, ...],
+        floors: Floors,
     ) -> tuple[Tick, Action | None, tuple[DecisionRecord, ...]]:
         """Return a tick's results, what it begins, and its decisions as they are stored."""
         flow, now = snapshot.dataflow, snapshot.now
         status = self._store.load()
+        self._notices.report_while("FloorMissed", describe_missed(status.deployments, floors, now))
         settings = self._settings
         self._am.note_output(
             mean=snapshot.output.mean,
@@ -425,23 +440,40 @@ class ApplicationController:
         measured = summarise(snapshot, settings.statistic)
         undone = await self._actor.judge(measured, now)
         status = self._store.load()  # judging the last change may have added a failed one
-        seen = observe(snapshot, self._managers, status, budgets, self._am.sharing.tuned.weights)
+        seen = observe(
+            snapshot,
+            self._managers,
+            status,
+            budgets,
+            self._am.sharing.tuned.weights,
+            {name: floor.replicas for name, floor in floors.items()},
+        )
+        fixed = [name for name in seen if self._managers[name].fixed is not None]
+        seen = self._am.cap.limit_observations(seen, fixed)
         self._notices.report_while("ModelCorrected", _describe_corrected(self._managers))
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         splits = splits_of(snapshot.app)
-        proposals = cut_all(self._managers.propose(seen, flow), seen, splits)
+        proposals = insist(cut_all(self._managers.propose(seen, flow), seen, splits), safe)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
-        ruling = None if undone is None else self._roll_back(undone, status, now, safe, seen)
+        ruling = (
+            None if undone is None else self._roll_back(undone, status, now, safe, seen, floors)
+        )
         if ruling is None:
-            ruling = self._rule(proposals, seen, flow, status, snapshot, safe, mode=directives.mode)
+            ruling = self._rule(
+                proposals, seen, flow, status, snapshot, safe, floors, mode=directives.mode
+            )
         if directives.mode is Mode.ADVISE:
             tick = replace(tick, bill=self._follow(snapshot, flow, tick, seen, proposals))
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
         ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
+        ruling = name_floors(ruling, proposals, floors)
+        short = [name for name, each in proposals.items() if is_short_of_money(each)]
+        capped = self._am.cap.describe(seen, short, floors)
+        self._notices.report_while("CostCapped", capped)
         tick_id = _new_id()
         decisions = self._memory.decisions(tick_id, now, proposals, ruling)
         action = None
@@ -462,6 +494,7 @@ class ApplicationController:
             verdicts=ruling.verdicts,
             restarts=ruling.restart and not ruling.reason,
             assumed=assumed,
+            capped=capped,
         )
         return tick, action, decisions
 
@@ -472,9 +505,12 @@ class ApplicationController:
         now: float,
         guards: tuple[Guard, ...],
         seen: Mapping[str, Observation],
+        floors: Floors,
     ) -> Ruling | None:
         """Return how a change that did worse is taken back; `None` while that is not possible."""
         refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
+        refusal = refusal or refuse_below_floors(undone.source, floors)
+        refusal = refusal or self._am.cap.refuse(undone.source, status.deployments)
         refusal = refusal or self._refuse_unasked(undone.source, now)
         worse = f"Change {undone.id} did worse than expected, but Weir cannot roll it back"
         self._notices.report_while("RollbackBlocked", f"{worse}: {refusal}" if refusal else "")
@@ -491,6 +527,7 @@ class ApplicationController:
         status: AppStatus,
         snapshot: Snapshot,
         guards: tuple[Guard, ...],
+        floors: Floors,
         *,
         mode: Mode,
     ) -> Ruling:
@@ -500,7 +537,7 @@ class ApplicationController:
             unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
         elif self._shared is not None and snapshot.vertices is not None:
             separated = self._separate(
-                self._shared, snapshot, proposals, seen, status, guards, mode=mode
+                self._shared, snapshot, proposals, seen, status, guards, floors, mode=mode
             )
             if separated is not None:
                 return separated
@@ -527,6 +564,7 @@ class ApplicationController:
         seen: Mapping[str, Observation],
         status: AppStatus,
         guards: tuple[Guard, ...],
+        floors: Floors,
         *,
         mode: Mode,
     ) -> Ruling | None:
@@ -556,6 +594,8 @@ class ApplicationController:
         refusal = refuse_change(ScalingDirection.OUT, guards)
         if found.scales_in:
             refusal = refusal or refuse_change(ScalingDirection.IN, guards)
+        refusal = refusal or refuse_below_floors(found.target, floors)
+        refusal = refusal or self._am.cap.refuse(found.target, status.deployments)
         refusal = refusal or self._refuse_unasked(found.target, snapshot.now)
         if mode is Mode.ADVISE:
             refusal = f"Only advised: spec.mode is {mode.value}"
@@ -671,7 +711,7 @@ class ApplicationController:
         )
 
     def _fall_back(
-        self, healthy: bool, directives: Directives, guards: tuple[Guard, ...]
+        self, healthy: bool, directives: Directives, guards: tuple[Guard, ...], floors: Floors
     ) -> Action | None:
         """Return `spec.fallback` as a change where the metrics have been unhealthy too long."""
         now = self._clock.monotonic()
@@ -682,10 +722,11 @@ class ApplicationController:
         status = self._store.load()
         idle = not (self._is_changing or directives.suspended)
         idle = idle and self._lifecycle.fits(status.deployments)
+        below = refuse_below_floors(status.deployments, floors) is not None
         if (
             not idle
             or directives.mode is Mode.OFF
-            or not self._outage.is_due(directives.fallback, now)
+            or not self._outage.is_due(directives.fallback, now, again=below)
         ):
             return None
         answer = answer_outage(
@@ -694,8 +735,12 @@ class ApplicationController:
             self._models,
             pool_limits=self._am.pool_limits,
             guards=guards,
+            floors=floors,
+            max_prices=self._am.cap.find_limits(status.deployments, self._models, floors),
         )
         moves, refusal = answer.target != status.deployments, answer.refusal
+        if self._outage.is_answered and not moves:
+            return None
         if moves:
             refusal = self._refuse_unasked(answer.target, self._clock.now())
         if refusal is not None:

@@ -14,12 +14,20 @@ from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import count_added
 from weir_policies.application_manager.edf import AdaptationRequest
 from weir_policies.application_manager.restart_budget import RestartTokens
+from weir_policies.kernels.bounds import keep_within
 from weir_policies.kernels.expectation import expect
 from weir_policies.kernels.explaining import AT_MOST
 from weir_policies.kernels.wording import format_deployment, format_time
-from weir_policies.model.cost import kind_of_change
+from weir_policies.model.cost import kind_of_change, price_per_hour
 from weir_policies.model.node_types import Deployment, NodeType, speed_of
-from weir_policies.policy import Candidate, ChangeKind, Decision, Neighbourhood, Observation
+from weir_policies.policy import (
+    NEEDED,
+    Candidate,
+    ChangeKind,
+    Decision,
+    Neighbourhood,
+    Observation,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +42,12 @@ class Proposal:
         """What the proposal takes."""
         seen = self.observation
         return kind_of_change(seen.deployment, self.decision.target, seen.model.node_types)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the operator cannot stay: it has too few replicas, or they cost too much."""
+        seen = self.observation
+        return seen.deployment.size < seen.min_replicas or seen.costs_too_much
 
     @property
     def scales_out(self) -> bool:
@@ -103,7 +117,7 @@ def cut_all(
     observations: Mapping[str, Observation],
     splits: Mapping[str, float],
 ) -> dict[str, Proposal]:
-    """Return the proposals, each cut to the splits of its source and to what its pools have left.
+    """Return the proposals within what there is: splits, room in pools, money; and above floors.
 
     A policy knows the limit of a pool, not what other operators hold of it. The most urgent
     proposal gets its part first. New replicas start before old ones stop, so what an operator gives
@@ -116,15 +130,31 @@ def cut_all(
     """
     room = _find_room(observations)
     cut: dict[str, Proposal] = {}
-    for name in sorted(proposals, key=lambda name: -proposals[name].decision.urgency):
+    for name in sorted(proposals, key=lambda name: -_rank(proposals[name])):
         proposal = cut_to_splits(proposals[name], splits.get(name, math.nan))
         if proposal.kind is ChangeKind.RESCALE:
             proposal = cut_to_room(proposal, room)
+        proposal = keep_bounds(proposal, proposal.decision.target, room)
         for pool, added in _added(proposal).items():
             if pool in room:
                 room[pool] -= added
         cut[name] = proposal
     return {name: cut[name] for name in proposals}
+
+
+def _rank(proposal: Proposal) -> float:
+    """Return in which order room is given out, the highest first."""
+    return proposal.decision.urgency + proposal.is_required
+
+
+def count_per_pool(deployments: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the replicas of deployments, by pool."""
+    pools: dict[str, int] = {}
+    for counts in deployments:
+        for node_type, count in counts.items():
+            pool = node_type.split("/", 1)[0]
+            pools[pool] = pools.get(pool, 0) + count
+    return pools
 
 
 def _find_room(observations: Mapping[str, Observation]) -> dict[str, int]:
@@ -168,6 +198,60 @@ def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:
     return _cut(
         proposal, counts, allowed, "Chosen: the part of the decision that the pools have room for"
     )
+
+
+def keep_bounds(proposal: Proposal, start: Deployment, room: Mapping[str, int]) -> Proposal:
+    """Return the proposal to go to a deployment, changed as little as the operator's bounds ask.
+
+    Args:
+        proposal: Of a manager.
+        start: The deployment, within the room.
+        room: How many replicas may be added, by pool that has a limit.
+    """
+    seen, decision = proposal.observation, proposal.decision
+    types, present = seen.model.node_types, seen.deployment
+    held = present.per_pool(types)
+    free = tuple(
+        replace(each, pool_limit=held.get(each.pool, 0) + room[each.pool])
+        if each.pool in room
+        else each
+        for each in types
+    )
+    target = keep_within(
+        replace(seen.model, node_types=free),
+        start,
+        present=present,
+        min_replicas=seen.min_replicas,
+        max_price=seen.max_price,
+    )
+    urgency = max(decision.urgency, NEEDED) if proposal.is_required else decision.urgency
+    if target == decision.target:
+        if urgency == decision.urgency:
+            return proposal
+        return replace(proposal, decision=replace(decision, urgency=urgency))
+    [expectation] = expect(seen, [target])
+    bounds = [f"at least {seen.min_replicas} replicas"] if seen.min_replicas > 1 else []
+    if seen.max_price is not None:
+        bounds.append(f"a cost of at most {seen.max_price:.4g} per hour")
+    asked = " and ".join(bounds)
+    goes = "Stays" if target == present else f"Goes to {format_deployment(target, types)}"
+    reason = f"{goes} to keep {asked} ({decision.reason})"
+    chosen = Candidate(
+        deployment=target,
+        score=math.nan,
+        expectation=expectation,
+        verdict=f"Chosen: it keeps {asked}",
+    )
+    others = [each for each in decision.candidates if each.deployment != target]
+    decision = replace(
+        decision,
+        target=target,
+        reason=reason,
+        candidates=(chosen, *others)[:AT_MOST],
+        expectation=expectation,
+        urgency=urgency,
+    )
+    return replace(proposal, decision=decision)
 
 
 def cut_to_splits(proposal: Proposal, splits: float) -> Proposal:
@@ -247,17 +331,15 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
 
     Empty where it is, or where the policy does not predict.
     """
-    seen, decision = proposal.observation, proposal.decision
-    model, target = seen.model, decision.target
-    expected = decision.expectation
-    if expected.utilisation > 1:
-        short = "it is not expected to keep up with the load"
-    elif expected.response_time > seen.budget:  # what is NaN binds nothing
-        short = f"it is not expected to meet its budget of {format_time(seen.budget)}"
-    else:
+    seen = proposal.observation
+    model, target = seen.model, proposal.decision.target
+    short = _find_shortage(proposal)
+    if not short:
         return ""
     if neighbourhood is Neighbourhood.ONE and proposal.kind is not ChangeKind.NOTHING:
         return f"{short} yet, because its policy moves one replica at a time"
+    if is_short_of_money(proposal):
+        return f"{short}, because of objective.maxCostPerHour"
     if target.size >= model.max_replicas:
         return f"{short}, because of maxReplicas = {model.max_replicas}"
     if target.size >= splits:
@@ -272,3 +354,23 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
     if len(full) == len(limits):
         return f"{short}, because there is no room in {' and '.join(full)}"
     return f"{short}, because no reachable deployment is expected to be worth its cost"
+
+
+def _find_shortage(proposal: Proposal) -> str:
+    """Return what the decision is not expected to do, a clause; empty where it suffices."""
+    seen, expected = proposal.observation, proposal.decision.expectation
+    if expected.utilisation > 1:
+        return "it is not expected to keep up with the load"
+    if expected.response_time > seen.budget:  # what is NaN binds nothing
+        return f"it is not expected to meet its budget of {format_time(seen.budget)}"
+    return ""
+
+
+def is_short_of_money(proposal: Proposal) -> bool:
+    """Return whether the decision does not suffice, and one more replica would cost too much."""
+    seen = proposal.observation
+    if seen.max_price is None or not _find_shortage(proposal):
+        return False
+    types = seen.model.node_types
+    left = seen.max_price - price_per_hour(proposal.decision.target, types)
+    return all(each.price > left * (1 + 1e-9) for each in types)

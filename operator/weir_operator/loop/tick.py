@@ -39,6 +39,9 @@ class Tick:
     empty where it is not."""
     failing: str = ""
     """That the job fails again and again, and why, one sentence; empty where it does not."""
+    capped: str = ""
+    """What `objective.maxCostPerHour` does not pay for, one sentence; empty where it pays for all,
+    or where the tick held."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
     guards: tuple[Guard, ...] = ()

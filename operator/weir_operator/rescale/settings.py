@@ -127,6 +127,12 @@ class RescaleSettings:
     back_attempts: int = 5
     """Submissions on the way back before the change ends as failed, to be recovered later."""
 
+    @property
+    def longest_change(self) -> float:
+        """Seconds until all replicas of a change run, if each step takes as long as it may."""
+        nodes = max(self.provisioning.values(), default=0.0)
+        return nodes + self.start_deadline + self.savepoint_deadline + self.submit_deadline
+
     def node_patience(self, pool: str, known: Mapping[str, Sequence[float]]) -> float:
         """Return seconds until replicas without room in a pool are given up; 0 adds no wait.
 

@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 
 from weir_operator.streamapp.quantities import Duration, LeastSpeed, Level
-from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, check_schedule
+from weir_operator.streamapp.schedules import SCHEDULE_SCHEMA, TIME_ZONE_SCHEMA
 from weir_operator.streamapp.section import Deployment, Name, Rule, validations
+from weir_simulator.schedules import UTC, check_schedule, check_time_zone
 from weir_simulator.validation import Mistake, Section, refuse
 
 MIN_INTERVAL = 1.0
@@ -160,10 +161,11 @@ class Allowed(StrEnum):
     NOTHING = "Nothing"
     SCALE_OUT = "ScaleOut"
     SCALE_IN = "ScaleIn"
+    EVERYTHING = "Everything"
 
 
 class Window(Section):
-    """A blocked period: Weir does not scale, except in the allowed direction."""
+    """A period that limits scaling, sets a minimum of replicas, or both."""
 
     name: Name = Field(examples=["peak"])
     """Name of the period, unique in the list."""
@@ -172,15 +174,36 @@ class Window(Section):
         examples=["0 17 * * 1-5"],
         json_schema_extra=SCHEDULE_SCHEMA,
     )
-    """When the period begins, in UTC. Format: cron with five fields (minute, hour, day of month,
-    month, day of week)."""
+    """When the period begins, on the clocks of `timeZone`. A time that the clocks skip counts when
+    they have jumped; one that they show twice counts once. Format: cron with five fields (minute,
+    hour, day of month, month, day of week)."""
+
+    time_zone: Annotated[str, AfterValidator(check_time_zone)] = Field(
+        default=UTC, examples=["Europe/Berlin"], json_schema_extra=TIME_ZONE_SCHEMA
+    )
+    """Time zone of `schedule`. If unset, defaults to UTC. Format: name in the time zone database of
+    the IANA."""
 
     duration: Duration = Field(examples=["2h"])
     """How long the period lasts. Format: duration."""
 
-    allow: Allowed = Allowed.NOTHING
-    """The direction that is still allowed. If unset, defaults to Nothing. Format: `Nothing`,
-    `ScaleOut` or `ScaleIn`."""
+    allow: Allowed | None = None
+    """The direction that is still allowed. If unset, defaults to Everything with `minReplicas`, and
+    otherwise to Nothing. Format: `Nothing`, `ScaleOut`, `ScaleIn` or `Everything`."""
+
+    min_replicas: dict[str, Annotated[int, Field(ge=1, le=10_000, examples=[4])]] | None = Field(
+        default=None, min_length=1, max_length=100, examples=[{"tokenize": 4}]
+    )
+    """Minimum number of replicas of operators during the period; Weir adds them before it begins.
+    If unset, only the operators' own `minReplicas` applies. At most `maxReplicas` of each operator,
+    and what its pools hold."""
+
+    @property
+    def allows(self) -> Allowed:
+        """What is allowed, the default filled in."""
+        if self.allow is not None:
+            return self.allow
+        return Allowed.NOTHING if self.min_replicas is None else Allowed.EVERYTHING
 
 
 _EXPECTED_NO_NAMED = "no value, because deployment is not Named"

@@ -129,7 +129,8 @@ class Spec(Section):
     windows: tuple[Window, ...] = Field(
         default=(), max_length=50, json_schema_extra=map_list_by("name")
     )
-    """Blocked periods. If unset, scaling is never blocked."""
+    """Periods that block scaling, or in which operators have more replicas at least. If unset,
+    scaling is never blocked."""
 
     fallback: Fallback = Fallback()
     """What Weir does when metrics stay unhealthy. If unset, it keeps the deployment."""

@@ -16,7 +16,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic.types import JsonValue
 from pydantic_core import CoreSchema
 
-from weir_operator.streamapp.quantities import Duration, Percentage
+from weir_operator.streamapp.quantities import Duration, Percentage, Price
 from weir_operator.streamapp.section import Name, map_list_by
 from weir_policies.model.objective import Statistic
 from weir_simulator.validation import Mistake, Section, refuse
@@ -118,6 +118,12 @@ class Objective(Section):
         default=(), max_length=50, json_schema_extra=map_list_by("sink")
     )
     """Tighter bounds for single sinks, one for each. If unset, defaults to none."""
+
+    max_cost_per_hour: Price | None = Field(default=None, examples=["2.50"])
+    """Most that the StreamApp may cost per hour, all TaskManagers and the JobManager together, in
+    the currency of the pools' prices; during a change it may cost more. It counts more than floors
+    and the response time. If unset, cost has no limit. Above zero, and at most 1,000,000. Format:
+    decimal number in quotes."""
 
     event_time: Duration | None = Field(default=None, examples=["5s"])
     """Bound on the age of a record at the sink, including the time it waits at the source. If

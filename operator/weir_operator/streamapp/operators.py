@@ -31,6 +31,13 @@ def _agreement(field: str) -> tuple[Rule, ...]:
             remedy="raise maxReplicas, or remove replicas",
         ),
         Rule(
+            rule=f"!has(self.{field})"
+            f" || self.{field}.map(k, self.{field}[k]).sum() >= self.minReplicas",
+            field=f".{field}",
+            expected="at least minReplicas replicas",
+            remedy="lower minReplicas, or add replicas",
+        ),
+        Rule(
             rule=f"!has(self.{field}) || !has(self.pools)"
             f" || self.{field}.all(k, k.split('/')[0] in self.pools)",
             field=f".{field}",
@@ -48,6 +55,12 @@ class Operator(Section):
         "json_schema_extra": validations(
             *_agreement("fixed"),
             *_agreement("initial"),
+            Rule(
+                rule="self.minReplicas <= self.maxReplicas",
+                field=".minReplicas",
+                expected="at most maxReplicas",
+                remedy="lower it, or raise maxReplicas",
+            ),
             Rule(
                 rule="!has(self.fixed) || !has(self.initial)",
                 field=".initial",
@@ -69,6 +82,10 @@ class Operator(Section):
     stands for all that no operator names. Needs Weir's agent. If unset, defaults to the vertex that
     has the operator's name. Format: for each vertex, its name, id, uid or functions as printed by
     `weir graph`."""
+
+    min_replicas: int = Field(default=1, ge=1, le=10_000, examples=[2])
+    """Minimum number of replicas over all pools; at most `maxReplicas`. `windows` may raise it for
+    a time. If unset, defaults to 1. Minimum: 1."""
 
     max_replicas: int = Field(default=10, ge=1, le=10_000, examples=[10])
     """Maximum number of replicas over all pools; at most `flink.maxParallelism`. If unset, defaults
@@ -99,7 +116,8 @@ class Operator(Section):
         default=None, min_length=1, max_length=16, examples=[{"small/250m": 2}]
     )
     """Deployment for the first start, as replicas per `pool/size`. May not be set together with
-    `fixed`. If unset, defaults to one replica of the largest size of its first pool."""
+    `fixed`. If unset, defaults to `minReplicas` of the largest size of its first pool, and of the
+    next ones where that holds no more."""
 
     @model_validator(mode="after")
     def _check_fields_agree(self) -> Self:
@@ -108,6 +126,7 @@ class Operator(Section):
                 *self._repeated_pools(),
                 *self._repeated_vertices(),
                 *self._two_deployments(),
+                *self._floor_above_maximum(),
                 *self._beyond_bounds("fixed", self.fixed),
                 *self._beyond_bounds("initial", self.initial),
             )
@@ -135,7 +154,23 @@ class Operator(Section):
                 "remove initial, because a fixed operator also starts with fixed",
             )  # fmt: skip
 
+    def _floor_above_maximum(self) -> Iterator[Mistake]:
+        if self.min_replicas > self.max_replicas:
+            yield Mistake(
+                ("minReplicas",),
+                self.min_replicas,
+                f"at most maxReplicas = {self.max_replicas}",
+                "lower it, or raise maxReplicas",
+            )
+
     def _beyond_bounds(self, field: str, deployment: Deployment | None) -> Iterator[Mistake]:
+        if deployment is not None and sum(deployment.values()) < self.min_replicas:
+            yield Mistake(
+                (field,),
+                deployment,
+                f"at least minReplicas = {self.min_replicas} replicas",
+                "lower minReplicas, or add replicas",
+            )
         if sum((deployment or {}).values()) > self.max_replicas:
             yield Mistake(
                 (field,),

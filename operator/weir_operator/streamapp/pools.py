@@ -12,6 +12,11 @@ from weir_operator.streamapp.quantities import Cpu, Duration, Memory, Price, Spe
 from weir_operator.streamapp.section import LABEL_KEY, Name, Rule, validations
 from weir_simulator.validation import Mistake, Section, refusal, refuse
 
+_PRICE_OF_ONLY_POOL = 1.0
+"""Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""
+
+_GIB = 2**30
+
 _LABEL_VALUE = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 
 
@@ -198,3 +203,15 @@ class NodePool(Section):
             if size in self.sizes[:index]
         )
         return self
+
+
+def price_of(pool: NodePool, *, cores: float, memory: float) -> float:
+    """Return what a container in a pool costs, currency per hour.
+
+    Args:
+        pool: The pool.
+        cores: CPU of the container.
+        memory: Bytes of it, which cost nothing beside the CPU where the pool has no price for them.
+    """
+    price = cores * (_PRICE_OF_ONLY_POOL if pool.price is None else pool.price)
+    return price if pool.memory_price is None else price + memory / _GIB * pool.memory_price

@@ -4,12 +4,13 @@ The parameters of a check name the sections that it reads. So if one section has
 check that does not read it still runs, and all mistakes are reported at once.
 
 In Python only: that names are unique, which the API server itself checks for lists with a key; and
-that a vertex is in one operator, which costs the API server's estimator too much.
+that a vertex is in one operator and that floors can be kept, which costs the API server's estimator
+too much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from weir_operator.streamapp.flink import Flink
@@ -19,8 +20,10 @@ from weir_operator.streamapp.managers import (
     OperatorManager,
     Window,
 )
+from weir_operator.streamapp.objective import Objective
 from weir_operator.streamapp.operators import WHOLE_JOB, Operator
-from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.pools import NodePool, price_of
+from weir_operator.streamapp.quantities import write_number
 from weir_operator.streamapp.section import Deployment, Rule
 from weir_simulator.validation import Mistake, suggest
 
@@ -294,6 +297,97 @@ def fallback_names_known(
         yield from _impossible_deployment(here, deployment, node_pools, known.get(name))
 
 
+def windows_name_known(
+    operators: Sequence[Operator], windows: Sequence[Window]
+) -> Iterator[Mistake]:
+    """Refuse a floor for an operator that does not exist."""
+    known = tuple(operator.name for operator in operators) or (WHOLE_JOB,)
+    for index, window in enumerate(windows):
+        for name in window.min_replicas or {}:
+            if name not in known:
+                yield _unknown_operator(("windows", index, "minReplicas", name), name, known)
+
+
+def floors_can_be_kept(
+    node_pools: Sequence[NodePool], operators: Sequence[Operator], windows: Sequence[Window]
+) -> Iterator[Mistake]:
+    """Refuse a floor above what an operator may have, and floors above what pools hold together."""
+    known = {operator.name: operator for operator in operators or (Operator(name=WHOLE_JOB),)}
+    own = {name: operator.min_replicas for name, operator in known.items()}
+    for name, floor in own.items():
+        if name != WHOLE_JOB:
+            place = [operator.name for operator in operators].index(name)
+            path = ("operators", place, "minReplicas")
+            yield from _floor_beyond_bounds(path, floor, known[name], node_pools)
+    yield from _floors_beyond_pools(("operators",), own, known, node_pools)
+    for index, window in enumerate(windows):
+        here = ("windows", index, "minReplicas")
+        asked = {name: n for name, n in (window.min_replicas or {}).items() if name in known}
+        for name, floor in asked.items():
+            yield from _floor_beyond_bounds((*here, name), floor, known[name], node_pools)
+        if asked:
+            together = {name: max(floor, asked.get(name, 1)) for name, floor in own.items()}
+            yield from _floors_beyond_pools(here, together, known, node_pools)
+
+
+def cost_can_be_kept(
+    objective: Objective,
+    flink: Flink,
+    node_pools: Sequence[NodePool],
+    operators: Sequence[Operator],
+    windows: Sequence[Window],
+) -> Iterator[Mistake]:
+    """Refuse a limit on cost that not even the fewest replicas keep, or the written ones do not."""
+    limit, named = objective.max_cost_per_hour, flink.job_manager.pool
+    paid = [pool for pool in node_pools if named is None or pool.name == named][:1]
+    known = {operator.name: operator for operator in operators or (Operator(name=WHOLE_JOB),)}
+    cheapest = {name: _find_cheapest(node_pools, each) for name, each in known.items()}
+    if limit is None or not paid or None in cheapest.values():
+        return
+    job_manager = flink.job_manager
+    first = price_of(paid[0], cores=job_manager.cpu.cores, memory=job_manager.memory.bytes)
+
+    def add_up(floors: Mapping[str, int]) -> float:
+        """Return what the floors cost at least, the JobManager included."""
+        return first + sum(
+            _price_written(node_pools, each.fixed)
+            if each.fixed is not None
+            else floors.get(name, 1) * (cheapest[name] or 0.0)
+            for name, each in known.items()
+        )
+
+    fewest, own = add_up({}), {name: each.min_replicas for name, each in known.items()}
+    if fewest > limit:
+        yield Mistake(
+            ("objective", "maxCostPerHour"), write_number(limit),
+            f"at least {write_number(fewest)}, what one replica of each operator costs",
+            "raise it, or add a cheaper pool",
+        )  # fmt: skip
+        return
+    remedy = "lower minReplicas, or raise spec.objective.maxCostPerHour"
+    expected = f"floors that cost at most maxCostPerHour = {write_number(limit)}"
+    if add_up(own) > limit:
+        yield Mistake(("operators",), write_number(add_up(own)), expected, remedy)
+        return
+    initial = add_up(own) + sum(
+        _price_written(node_pools, each.initial) - each.min_replicas * (cheapest[name] or 0.0)
+        for name, each in known.items()
+        if each.initial is not None
+    )
+    if initial > limit:
+        yield Mistake(
+            ("operators",), write_number(initial),
+            f"initial that costs at most maxCostPerHour = {write_number(limit)}",
+            "remove replicas from initial, or raise spec.objective.maxCostPerHour",
+        )  # fmt: skip
+    for index, window in enumerate(windows):
+        asked = window.min_replicas or {}
+        cost = add_up({name: max(floor, asked.get(name, 1)) for name, floor in own.items()})
+        if cost > limit:
+            here = ("windows", index, "minReplicas")
+            yield Mistake(here, write_number(cost), expected, remedy)
+
+
 def replicas_within_max_parallelism(
     flink: Flink, operators: Sequence[Operator]
 ) -> Iterator[Mistake]:
@@ -366,12 +460,84 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     operators_fit_their_pools,
     job_manager_uses_known_pool,
     fallback_names_known,
+    windows_name_known,
+    floors_can_be_kept,
+    cost_can_be_kept,
     replicas_within_max_parallelism,
     own_job_has_pools,
     external_job_is_scaled_where_it_runs,
     external_job_is_not_ended,
     tuning_is_slower_than_deciding,
 )
+
+
+def _floor_beyond_bounds(
+    path: tuple[str | int, ...], floor: int, operator: Operator, node_pools: Sequence[NodePool]
+) -> Iterator[Mistake]:
+    """Refuse a floor above what one operator may have."""
+    if operator.fixed is not None and floor > sum(operator.fixed.values()):
+        yield Mistake(
+            path, floor, f"at most the replicas that {operator.name} always has, fixed",
+            "lower it, or remove fixed",
+        )  # fmt: skip
+    elif floor > operator.max_replicas:
+        yield Mistake(
+            path, floor, f"at most maxReplicas = {operator.max_replicas} of {operator.name}",
+            "lower it, or raise maxReplicas",
+        )  # fmt: skip
+    elif (held := _hold(node_pools, operator.pools)) is not None and floor > held:
+        yield Mistake(
+            path, floor, f"at most {held}, which the pools of {operator.name} hold",
+            "lower it, or raise maxReplicas of a pool",
+        )  # fmt: skip
+
+
+def _floors_beyond_pools(
+    path: tuple[str | int, ...],
+    floors: Mapping[str, int],
+    operators: Mapping[str, Operator],
+    node_pools: Sequence[NodePool],
+) -> Iterator[Mistake]:
+    """Refuse floors of operators of the same pools that these do not hold together."""
+    for pools in dict.fromkeys(operator.pools for operator in operators.values()):
+        names = [name for name, each in operators.items() if each.pools == pools]
+        asked, held = sum(floors[name] for name in names), _hold(node_pools, pools)
+        if held is not None and len(names) > 1 and asked > held:
+            yield Mistake(
+                path, asked, f"at most {held} replicas of {', '.join(names)} together, which their"
+                " pools hold",
+                "lower minReplicas of one of them, or raise maxReplicas of a pool",
+            )  # fmt: skip
+
+
+def _find_cheapest(node_pools: Sequence[NodePool], operator: Operator) -> float | None:
+    """Return what a replica costs at least, currency per hour; `None` where it has no place."""
+    return min(
+        (
+            price_of(pool, cores=size.cores, memory=pool.memory.bytes)
+            for pool in node_pools
+            if operator.pools is None or pool.name in operator.pools
+            for size in pool.sizes
+        ),
+        default=None,
+    )
+
+
+def _price_written(node_pools: Sequence[NodePool], deployment: Deployment) -> float:
+    """Return what a written deployment costs, currency per hour; what is unknown costs nothing."""
+    return sum(
+        deployment.get(f"{pool.name}/{size}", 0)
+        * price_of(pool, cores=size.cores, memory=pool.memory.bytes)
+        for pool in node_pools
+        for size in pool.sizes
+    )
+
+
+def _hold(node_pools: Sequence[NodePool], names: Sequence[str] | None) -> int | None:
+    """Return how many replicas pools hold; `None` where that has no limit, or there is none."""
+    limits = [each.max_replicas for each in node_pools if names is None or each.name in names]
+    known = [each for each in limits if each is not None]
+    return sum(known) if known and len(known) == len(limits) else None
 
 
 def _repeated(section: str, items: Sequence[_Named]) -> Iterator[Mistake]:

@@ -21,8 +21,6 @@ _LONGEST_PATH = 300
 _MISLEADING = {
     "parallelism": "remove it: Weir chooses the replicas of each operator, and where it begins is "
     "in operators[].initial",
-    "minReplicas": "remove it: a job needs at least one replica, and Weir keeps as many as the "
-    "objective needs",
 }
 """Remedies for fields of other programs, of which the nearest known one means something else."""
 MOST_MISTAKES = 50

@@ -9,13 +9,8 @@ from __future__ import annotations
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import WHOLE_JOB as WHOLE_JOB
 from weir_operator.streamapp.operators import Operator
-from weir_operator.streamapp.pools import NodePool
+from weir_operator.streamapp.pools import NodePool, price_of
 from weir_policies.model.node_types import Deployment, NodeType
-
-_PRICE_OF_ONLY_POOL = 1.0
-"""Currency per CPU and hour where the only pool has no price: cost is then in CPU hours."""
-
-_GIB = 2**30
 
 _SPEED_OF_UNKNOWN_CORE = 1.0
 """Relative speed of a core until the pool's is learned."""
@@ -81,18 +76,32 @@ def fixed_deployment(app: StreamApp, operator_name: str) -> Deployment | None:
     return None if fixed is None else Deployment.from_named(fixed, node_types(app, operator_name))
 
 
-def initial_deployment(app: StreamApp, operator_name: str) -> Deployment:
-    """Return what the first start uses: as fixed, as written, or one replica of the largest size.
+def initial_deployment(app: StreamApp, operator_name: str, *, cheapest: bool = False) -> Deployment:
+    """Return what the first start uses: as fixed, as written, or `minReplicas` of the largest size.
 
-    The largest size of the operator's first pool, because a first start has a cold JVM and knows no
-    rate; scaling in is then the first decision.
+    The largest size of the operator's first pools, because a first start has a cold JVM and knows
+    no rate; scaling in is then the first decision.
+
+    Args:
+        app: The manifest.
+        operator_name: The operator.
+        cheapest: Whether to begin with the cheapest size instead, where nothing is written.
     """
     operator = operator_named(app, operator_name)
     types = node_types(app, operator_name)
     written = operator.fixed or operator.initial
     if written is None:
-        first = pools_of(app, operator_name)[0]
-        written = {f"{first.name}/{max(first.sizes)}": 1}
+        written, lacking = {}, operator.min_replicas
+        pools = pools_of(app, operator_name)
+        firsts = [(pool, (min if cheapest else max)(pool.sizes)) for pool in pools]
+        prices = {each.name: each.price for each in types}
+        if cheapest:
+            firsts.sort(key=lambda first: prices[f"{first[0].name}/{first[1]}"])
+        for pool, size in firsts:
+            count = lacking if pool.max_replicas is None else min(lacking, pool.max_replicas)
+            if count:
+                written[f"{pool.name}/{size}"] = count
+            lacking -= count
     return Deployment.from_named(written, types)
 
 
@@ -106,15 +115,3 @@ def job_manager_price(app: StreamApp) -> float:
     job_manager = app.spec.flink.job_manager
     pool = pool_named(app, job_manager.pool) if job_manager.pool else app.spec.node_pools[0]
     return price_of(pool, cores=job_manager.cpu.cores, memory=job_manager.memory.bytes)
-
-
-def price_of(pool: NodePool, *, cores: float, memory: float) -> float:
-    """Return what a container in a pool costs, currency per hour.
-
-    Args:
-        pool: The pool.
-        cores: CPU of the container.
-        memory: Bytes of it, which cost nothing beside the CPU where the pool has no price for them.
-    """
-    price = cores * (_PRICE_OF_ONLY_POOL if pool.price is None else pool.price)
-    return price if pool.memory_price is None else price + memory / _GIB * pool.memory_price

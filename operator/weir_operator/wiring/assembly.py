@@ -14,7 +14,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink import scripts
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.arbitrate import ApplicationManager
-from weir_operator.loop.cost import prices
+from weir_operator.loop.cost import CostCap, cost_per_hour, prices
 from weir_operator.loop.decide import (
     JointManagers,
     Managers,
@@ -181,7 +181,10 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
+        max_cost=app.spec.objective.max_cost_per_hour,
         max_parallelism=app.spec.flink.max_parallelism,
+        # What is decided at a tick may have to wait for the next one.
+        change_takes=interval + rescale_settings(app).longest_change,
         quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
         python=is_python(app),
     )
@@ -200,11 +203,19 @@ def path_bounds(app: StreamApp) -> tuple[PathBound, ...]:
 
 
 def initial_deployments(app: StreamApp) -> Deployments:
-    """Return what the first start uses."""
-    return {
-        name: world.initial_deployment(app, name).named(world.node_types(app, name))
-        for name in world.operator_names(app)
-    }
+    """Return what the first start uses: smaller sizes where the largest cost too much."""
+
+    def begin(*, cheapest: bool) -> Deployments:
+        return {
+            name: world.initial_deployment(app, name, cheapest=cheapest).named(
+                world.node_types(app, name)
+            )
+            for name in world.operator_names(app)
+        }
+
+    first, limit = begin(cheapest=False), app.spec.objective.max_cost_per_hour
+    cost = cost_per_hour(first, prices(app), job_manager=world.job_manager_price(app))
+    return first if limit is None or cost <= limit else begin(cheapest=True)
 
 
 def policy_settings(app: StreamApp, *, policy: str) -> dict[str, Any]:
@@ -451,6 +462,11 @@ def application_manager(
         shared=shared,
         gate=_token_gate(app),
         nodes=_node_watch(app),
+        cap=CostCap(
+            objective.max_cost_per_hour,
+            prices=prices(app),
+            job_manager=world.job_manager_price(app),
+        ),
     )
 
 

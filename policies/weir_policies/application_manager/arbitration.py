@@ -38,6 +38,8 @@ class Request:
     """The decision's; from `NEEDED` on the objective is at risk."""
     saving: float
     """Currency per hour that the change saves; negative where it costs more."""
+    required: bool = False
+    """The operator cannot stay as it is, whatever becomes of its records."""
 
     @property
     def added(self) -> dict[str, int]:
@@ -152,6 +154,7 @@ def _deny_what_cannot_be(
     `resized` are the operators that get more speed without a restart.
     """
     futile: dict[str, str] = {}
+    required = {request.operator for request in ranked if request.required}
     while True:
         candidates = [request for request in ranked if request.operator not in futile]
         no_room = _deny_without_room(candidates, operators, pool_limits)
@@ -162,7 +165,7 @@ def _deny_what_cannot_be(
         }
         found = {
             name: _blame(name, operators, rescaled | resized)
-            for name in rescaled
+            for name in rescaled - required
             if _feeds_only_blocked(name, operators, rescaled | resized)
         }
         # Denying one frees room and may block others upstream: judge again until nothing changes.

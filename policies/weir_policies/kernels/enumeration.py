@@ -5,7 +5,7 @@ search may skip what follows a deployment that is too dear. Limits and prices ar
 view, so that nothing is stale. While there are at most `COMPLETE_UP_TO` deployments all come;
 otherwise those of one node type, mixes of two while these are few enough, and what is near the
 present deployment (`next_nearby`): one replica more or less, and its replicas, one or all of a
-type, in other sizes.
+type, in other sizes. What has fewer replicas, or costs more, than it may is left out.
 
 For rules that know only the number of replicas, `scale_mix` changes that number and keeps the mix.
 Replicas are added to the node type that has the most of them, the cheapest among equals, and
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weir_policies.kernels.bounds import CHEAPER, keeps_bounds
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_LIMIT, View
@@ -101,6 +102,9 @@ def most_alone(o: int, view: View, place: int) -> int:
     maximum = view.model[o].max_replicas
     if view.limit[o, place] != NO_LIMIT:
         maximum = min(maximum, view.limit[o, place])
+    price, limit = view.price[o, place], view.seen[o].max_price
+    if price > 0 and maximum * price > limit:
+        maximum = int(limit * CHEAPER / price)
     return maximum
 
 
@@ -145,7 +149,7 @@ def is_allowed(o: int, view: View, counts: Counts) -> bool:
                     held += counts[other]
             if held > view.limit[o, place]:
                 return False
-    return True
+    return keeps_bounds(o, view, counts)
 
 
 @compiled
@@ -186,8 +190,10 @@ def next_deployment(o: int, view: View, row: Counts, kinds: int, number: int, sk
         `FIRST` for those in order, the number of one that is near, or `END`.
     """
     if number == FIRST:
-        if next_in_order(o, view, row, kinds, skip):
-            return FIRST
+        while next_in_order(o, view, row, kinds, skip):
+            if keeps_bounds(o, view, row):
+                return FIRST
+            skip = price_evenly(o, view, row) > view.seen[o].max_price * CHEAPER
         if kinds == row.size:
             return END
     for following in range(number + 1, count_near(row.size)):

@@ -7,6 +7,7 @@ for all operators in one call, becomes a `KernelApplicationPolicy` (`application
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -347,6 +348,8 @@ def _read_seen(observation: Observation) -> tuple[float, ...]:
         observation.restarts_anyway,
         observation.offered_rate,
         observation.upstream_backlog,
+        observation.min_replicas,
+        math.inf if observation.max_price is None else observation.max_price,
     )
 
 

@@ -52,7 +52,7 @@ def has_room(o: int, view: View, counts: Counts, place: int) -> bool:
 def can_move(o: int, view: View, counts: Counts, size: int, place: int, change: int) -> bool:
     """Return whether one replica less or more of a node type leads to what can be."""
     if change < 0:
-        return counts[place] > 0 and size > 1
+        return counts[place] > 0 and size > max(view.seen[o].min_replicas, 1)
     return size < view.model[o].max_replicas and has_room(o, view, counts, place)
 
 

@@ -54,6 +54,9 @@ class Seen:
     """Records/s that would arrive if nothing waited upstream; NaN where that is unknown."""
     upstream: float
     """Records that wait upstream and will arrive; NaN where that is unknown."""
+    min_replicas: int
+    max_price: float
+    """`inf` where there is no limit."""
 
 
 class Cost:
@@ -329,7 +332,7 @@ def with_workspaces(view: View, words: int) -> View:
 
 
 def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int = 0) -> View:
-    """Return a view filled with zeros, `joined` with -1 and `limit` with none.
+    """Return a view filled with zeros, `joined` with -1; limits and prices have no bound.
 
     Its workspaces have one word.
     """
@@ -343,8 +346,10 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
     def records(name: str) -> Any:  # for NumPy a record is of no class
         return np.zeros(operators, dtype=_RECORDS[name])
 
+    seen = records("seen")
+    seen["max_price"] = np.inf
     return View(
-        seen=records("seen"),
+        seen=seen,
         before=records("before"),
         cost=records("cost"),
         model=records("model"),

@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weir_policies.kernels.bounds import keeps_bounds
 from weir_policies.kernels.compiled import compiled, compiled_apart, pasted
 from weir_policies.kernels.enumeration import (
     END,
@@ -227,6 +228,8 @@ def score_unpredicted(
     o: int, view: View, plan: Plan, case: int, counts: Counts, least: float
 ) -> float:
     """Return the score of `score_price`, `inf` where it takes no prediction to rule it out."""
+    if not keeps_bounds(o, view, counts):
+        return np.inf
     price = price_evenly(o, view, counts)
     score = price / (1 - plan.saving) if needs_restart(o, view, counts) else price
     if score > least:
@@ -373,6 +376,8 @@ def score_shortage(
 @compiled
 def is_hopeless(o: int, view: View, plan: Plan, case: int, counts: Counts, worst: float) -> bool:
     """Return whether `score_shortage` rules a deployment out without a prediction."""
+    if not keeps_bounds(o, view, counts):
+        return True
     bound = least_busy(o, view, counts, max(plan.rate, plan.catching_up))
     if case != TOO_SLOW and bound > worst:
         return True

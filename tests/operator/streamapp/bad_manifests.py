@@ -13,6 +13,7 @@ MANY_POOLS = [
     {"name": f"p{n}", "sizes": [str(size) for size in range(1, 9)], "price": "0.05"}
     for n in range(4)
 ]
+BOUND = {"responseTime": "200ms"}
 WINDOW = {"name": "peak", "schedule": "0 17 * * 1-5", "duration": "2h"}
 
 REF: dict[str, object] = {"kind": "FlinkDeployment", "name": "trips"}
@@ -204,9 +205,53 @@ TABLE = [
         "spec.operaters", "a list", "did you mean 'operators'?"),
     Bad("a field of Flink that the nearest known one is not", {"flink": {"parallelism": 4}},
         "spec.flink.parallelism", "4", "is in operators[].initial"),
-    Bad("a limit below, of which there is only one above", {"operators": [
-            {"name": "match", "minReplicas": 2}]},
-        "spec.operators[0].minReplicas", "2", "remove it: a job needs at least one replica"),
+    Bad("a floor above the limit", {"operators": [
+            {"name": "match", "minReplicas": 5, "maxReplicas": 4}]},
+        "spec.operators[0].minReplicas", "5", "lower it, or raise maxReplicas"),
+    Bad("a fixed operator below its floor", {"operators": [
+            {"name": "match", "minReplicas": 2, "fixed": {"small/250m": 1}}]},
+        "spec.operators[0].fixed", '{"small/250m": 1}', "lower minReplicas, or add replicas"),
+    Bad("a floor above what its pools hold", operators(
+            {"name": "match", "minReplicas": 4, "pools": ["large"]}),
+        "spec.operators[0].minReplicas", "4", "raise maxReplicas of a pool", by_server=False),
+    Bad("floors above what their pools hold together", operators(
+            {"name": "match", "minReplicas": 2, "pools": ["large"]},
+            {"name": "enrich", "minReplicas": 2, "pools": ["large"]}),
+        "spec.operators", "4", "lower minReplicas of one of them", by_server=False),
+    Bad("a floor by a window above the limit", operators({"name": "match", "maxReplicas": 3})
+        | {"windows": [WINDOW | {"minReplicas": {"match": 4}}]},
+        "spec.windows[0].minReplicas.match", "4", "lower it, or raise maxReplicas",
+        by_server=False),
+    Bad("a floor by a window of an unknown operator", operators({"name": "match"})
+        | {"windows": [WINDOW | {"minReplicas": {"mtch": 4}}]},
+        "spec.windows[0].minReplicas.mtch", "'mtch'", "did you mean 'match'?", by_server=False),
+    Bad("a floor by a window of a fixed operator",
+        operators({"name": "match", "fixed": {"large/1": 1}})
+        | {"windows": [WINDOW | {"minReplicas": {"match": 2}}]},
+        "spec.windows[0].minReplicas.match", "2", "lower it, or remove fixed", by_server=False),
+    Bad("a limit on cost that pays for nothing",
+        operators({"name": "match"}) | {"objective": BOUND | {"maxCostPerHour": "0.001"}},
+        "spec.objective.maxCostPerHour", "'0.001'", "raise it, or add a cheaper pool",
+        by_server=False),
+    Bad("floors that cost more than the limit",
+        operators({"name": "match", "minReplicas": 10})
+        | {"objective": BOUND | {"maxCostPerHour": "0.1"}},
+        "spec.operators", "'0.12'", "raise spec.objective.maxCostPerHour", by_server=False),
+    Bad("a floor by a window that costs more than the limit",
+        operators({"name": "match"})
+        | {"objective": BOUND | {"maxCostPerHour": "0.1"},
+           "windows": [WINDOW | {"minReplicas": {"match": 10}}]},
+        "spec.windows[0].minReplicas", "'0.12'", "raise spec.objective.maxCostPerHour",
+        by_server=False),
+    Bad("a first deployment that costs more than the limit",
+        operators({"name": "match", "initial": {"small/250m": 10}})
+        | {"objective": BOUND | {"maxCostPerHour": "0.1"}},
+        "spec.operators", "'0.12'", "remove replicas from initial", by_server=False),
+    Bad("a limit on cost without quotes", {"objective": BOUND | {"maxCostPerHour": 2.5}},
+        "spec.objective.maxCostPerHour", "2.5", 'write "2.5" in quotes'),
+    Bad("a time zone that does not exist", {"windows": [WINDOW | {"timeZone": "Europe/Berln"}]},
+        "spec.windows[0].timeZone", "'Europe/Berln'", "did you mean 'Europe/Berlin'?",
+        by_server=False),
     Bad("a field in Python's spelling", {"reset_nonce": 1},
         "spec.reset_nonce", "1", "did you mean 'resetNonce'?"),
     Bad("a field like no other", {"zzz": 1},

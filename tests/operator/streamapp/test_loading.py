@@ -63,6 +63,8 @@ def test_a_full_manifest_is_read_field_by_field():
     assert spec.operators[1].managed_memory.bytes == 256 * 2**20
     assert spec.operator_manager.policy.settings == {"horizon": 5}
     assert spec.windows[0].allow is Allowed.SCALE_OUT
+    assert spec.windows[0].min_replicas == {"tokenize": 4}
+    assert spec.objective.max_cost_per_hour == 2.5
 
 
 def as_written(app):

@@ -78,6 +78,15 @@ def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
     return Aspect("ObjectiveMet", "True", "WithinBound", sentence)
 
 
+def judge_cost(tick: Tick | None) -> Aspect:
+    """Return whether the limit on cost keeps the job from what it needs."""
+    if tick is None:
+        return Aspect("CostCapped", "Unknown", "NoInterval", "No control interval has ended yet")
+    if tick.capped:
+        return Aspect("CostCapped", "True", "LimitReached", tick.capped)
+    return Aspect("CostCapped", "False", "WithinLimit", "The limit on cost keeps nothing back")
+
+
 def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
     """Return whether the simulator is like the job, by the last fit.
 

@@ -11,6 +11,7 @@ from weir_operator.cluster.status.conditions import (
     Aspect,
     judge_answers,
     judge_change,
+    judge_cost,
     judge_metrics,
     judge_model,
     judge_objective,
@@ -148,6 +149,8 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         aspects.append(judge_tuning(tick.tuning))
     if settings is not None:
         aspects.append(judge_objective(tick, settings))
+    if settings is not None and settings.max_cost is not None:
+        aspects.append(judge_cost(tick))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards)]
     aspects.append(judge_change(facts.change, "" if tick is None else tick.failing))
     aspects += [judge_answers(facts.refusal), judge_records(facts.unrecorded)]

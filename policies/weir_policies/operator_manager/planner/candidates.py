@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weir_policies.kernels.bounds import keeps_bounds
 from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import (
     capacity_of,
@@ -203,15 +204,18 @@ def _sort_by_price(own: PlannerMemory, order: Counts) -> None:
 
 
 @compiled_apart
-def _keep_efficient(own: PlannerMemory, order: Counts) -> int:
-    """Leave in the order only what carries more than all that is cheaper; return how many."""
+def _keep_efficient(o: int, view: View, own: PlannerMemory, order: Counts) -> int:
+    """Leave in the order only what carries more than all that is cheaper; return how many.
+
+    What is below the floor, or costs more than the operator may, is left out.
+    """
     best, kept = 0.0, 0
     peak = own.highest_rate
     own.candidates_reach = np.inf
     for place in range(own.candidates_used):
         row = order[place]
         capacity = own.candidate_capacity[row]
-        if capacity > best * (1 + 1e-9):
+        if capacity > best * (1 + 1e-9) and keeps_bounds(o, view, own.candidates[row]):
             best = capacity
             order[kept] = row
             kept += 1
@@ -324,7 +328,7 @@ def choose_candidates(o: int, view: View, own: PlannerMemory) -> None:
             _add_pairs(o, view, own)
     order = Workspace(view.workspace[o]).order
     _sort_by_price(own, order)
-    kept = _keep_efficient(own, order)
+    kept = _keep_efficient(o, view, own, order)
     sizes = view.model[o].one_step == 0 and own.resizes_restart == 0 and _has_sizes(o, view)
     kept = _thin(own, order, kept, FRONT // 2 if sizes else FRONT)
     for place in range(kept):
@@ -371,8 +375,10 @@ def find_point(own: PlannerMemory, counts: Counts) -> int:
 
 
 @compiled_apart
-def fits_pools(o: int, view: View, counts: Counts) -> bool:
-    """Return whether a deployment keeps the pools' limits, or uses no more of them than now."""
+def keeps_limits(o: int, view: View, counts: Counts) -> bool:
+    """Return whether a deployment keeps all limits, or uses no more of its pools than now."""
+    if not keeps_bounds(o, view, counts):
+        return False
     for place in range(counts.size):
         limit = view.limit[o, place]
         if limit == NO_LIMIT:

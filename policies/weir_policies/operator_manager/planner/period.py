@@ -30,7 +30,7 @@ from weir_policies.kernels.compiled import compiled, compiled_apart
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
-from weir_policies.operator_manager.planner.candidates import fits_pools, price_of_restart
+from weir_policies.operator_manager.planner.candidates import keeps_limits, price_of_restart
 from weir_policies.operator_manager.planner.plan import (
     allow_moves,
     carried_by,
@@ -384,7 +384,7 @@ def choose_in_period(o: int, view: View, own: PlannerMemory, here: int) -> int:
         soon = _find_soon(o, view, own, row, here)
         carries = own.point_capacity[soon]
         larger = carries > own.point_capacity[here] and carries >= need
-        if larger and fits_pools(o, view, own.points[soon]):
+        if larger and keeps_limits(o, view, own.points[soon]):
             return soon
     values = own.period_values[row * own.front_used : (row + 1) * own.front_used]
     staying = values[here] if here >= 0 else _value_off_front(o, view, own, row)

@@ -36,7 +36,7 @@ from weir_policies.model.arrays import Counts, Floats
 from weir_policies.operator_manager.planner.candidates import (
     demand_of,
     find_capacity,
-    fits_pools,
+    keeps_limits,
     price_of_excess,
     price_of_restart,
     price_of_staying_exceeded,
@@ -547,10 +547,10 @@ def choose_cheapest(
     need = rate_to_carry(o, view, own)
     largest, most = -1, 0.0
     best, least = here, staying
-    if not fits_pools(o, view, view.counts[o]) or total(view.counts[o]) == 0:
+    if not keeps_limits(o, view, view.counts[o]) or total(view.counts[o]) == 0:
         least = np.inf
     for point in range(own.front_used):
-        if not fits_pools(o, view, own.points[point]):
+        if not keeps_limits(o, view, own.points[point]):
             continue
         capacity = own.point_capacity[point]
         if capacity > most:

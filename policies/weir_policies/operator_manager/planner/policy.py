@@ -70,9 +70,9 @@ from weir_policies.operator_manager.planner.candidates import (
     demand_of,
     find_capacity,
     find_point,
-    fits_pools,
     is_behind,
     is_resize,
+    keeps_limits,
     note_excess,
     note_resize,
     note_streak,
@@ -283,7 +283,7 @@ def _find_worth_restart(o: int, view: View, own: PlannerMemory, need: float) -> 
         saved = (present - own.candidate_price[row]) * per_price * lasts
         if not is_resize(o, view, own, view.counts[o], candidates[row]):
             saved -= violations
-        if saved > most and fits_pools(o, view, candidates[row]):
+        if saved > most and keeps_limits(o, view, candidates[row]):
             best, most = row, saved
     return best
 
@@ -320,7 +320,7 @@ def _find_cheapest(o: int, view: View, own: PlannerMemory, rate: float, saving: 
         if own.candidate_capacity[row] < rate or own.candidate_price[row] >= least:
             continue
         score = _price_to_beat(o, view, own, row, saving)
-        if score < least and fits_pools(o, view, candidates[row]):
+        if score < least and keeps_limits(o, view, candidates[row]):
             best, least = row, score
     return best
 
@@ -332,7 +332,7 @@ def _find_largest(o: int, view: View, own: PlannerMemory) -> int:
     best, most = -1, 0.0
     for row in range(own.candidates_used):
         capacity = own.candidate_capacity[row]
-        if capacity > most and fits_pools(o, view, candidates[row]):
+        if capacity > most and keeps_limits(o, view, candidates[row]):
             best, most = row, capacity
     return best
 
@@ -663,7 +663,7 @@ def _describe_reach(view: View, own: PlannerMemory, need: float) -> str:
     for row in capacities.argsort()[::-1]:
         if capacities[row] >= need:
             return ""
-        if fits_pools(0, view, own.candidates[row]):
+        if keeps_limits(0, view, own.candidates[row]):
             return f"no deployment carries more than {format_rate(float(capacities[row]))}"
     return ""
 
@@ -702,13 +702,13 @@ def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Dep
     fill_values(0, view, own, peak, short, values)
     for point, value in enumerate(values.tolist()):
         counts = own.points[point]
-        if point != here and not fits_pools(0, view, counts):
+        if point != here and not keeps_limits(0, view, counts):
             continue
         deployment = Deployment(tuple(int(count) for count in counts))
         scores[deployment] = value + price_of_move(0, view, own, here, point)
     if here < 0:
         scores[observation.deployment] = value_outside_candidates(0, view, own, peak, short)
-    if not fits_pools(0, view, view.counts[0]):
+    if not keeps_limits(0, view, view.counts[0]):
         scores[observation.deployment] = math.inf
     least = min(scores.values())
     return {deployment: score - least for deployment, score in scores.items()}
@@ -833,6 +833,8 @@ def read_model(o: int, view: View, own: PlannerMemory) -> float:
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
         number += weight * np.log(view.speedup[o, place])
         number += weight * 1.3 * np.log(max(view.price[o, place] / model.top_cost, 1e-9))
+    number += np.log(max(view.seen[o].min_replicas, 1))
+    number += np.log(max(min(view.seen[o].max_price / model.top_cost, 1.0), 1e-9))
     return number + 5 * (model.weight_violation + 2 * model.weight_resources)
 
 

@@ -1,0 +1,191 @@
+"""The planner under floors and under a limit on cost, in the worlds of `first-hours`.
+
+Floors: one operator has at least `FLOOR` replicas in two windows a day. An interval counts as below
+the floor where a window is open and fewer run.
+
+Limit on cost: every case has `PART_PAID` of what the cheapest deployment for its highest rate
+costs. The planner's violations are compared with those of the best deployment under the limit,
+chosen again in every interval by somebody who knows the rate, with restarts free and no backlog: an
+interval violates where no deployment under the limit keeps the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.policies.clairvoyant import efficient_deployments
+from benchmarks.policies.first_hours import ARRIVALS, DATAFLOWS, WORLDS, Case, describe
+from weir_policies.model.arrays import Floats
+from weir_policies.model.queueing import predict_means
+from weir_policies.policy import OperatorModel
+from weir_simulator.arrivals import arrival_rates
+from weir_simulator.beliefs import true_models
+from weir_simulator.bounds import find_floors
+from weir_simulator.experiment import Experiment
+from weir_simulator.run import simulate
+from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_REPLICAS, AT_TIME, RESTART
+
+HOURS, SEED = 24, 1
+FLOOR = 8
+WINDOWS = [
+    {"name": "peak", "schedule": "0 17 * * *", "timeZone": "Europe/Berlin", "duration": "2h",
+     "minReplicas": {"op": FLOOR}},
+    {"name": "night", "schedule": "30 2 * * *", "duration": "1h", "minReplicas": {"op": FLOOR}},
+]  # fmt: skip
+PART_PAID = 0.75
+MORE, ALLOWED = 1.1, 0.01
+"""Times the violations of the best, and part of the intervals besides."""
+HALVINGS = 24
+
+
+def measure_floors() -> Iterator[Figure]:
+    """Yield how often fewer replicas ran than the floor asks for."""
+    below = intervals = 0
+    with TemporaryDirectory() as folder:
+        for arrivals, world in product(ARRIVALS, WORLDS):
+            case = Case(arrivals=arrivals, dataflow="one", world=world, hours=HOURS)
+            plain = describe(case, Path(folder), SEED)
+            experiment = Experiment.model_validate(
+                {**plain.model_dump(by_alias=True), "windows": WINDOWS}, strict=False
+            )
+            history = simulate(experiment, seed=SEED, history=True).history
+            still = experiment.model_copy(
+                update={"world": experiment.world.model_copy(update={"provisioning_delay": 0.0})}
+            )
+            # Without provisioning, what is decided in a slot must be in force in the next one.
+            asked = find_floors(still, len(history))[:, 0]
+            below += int(np.sum(history[:, AT_REPLICAS] < asked))
+            intervals += int(np.sum(asked == FLOOR))
+    yield at_most(
+        figure=f"floors by windows: intervals below, of {intervals} in 12 cases",
+        value=below,
+        unit="",
+        limit=0,
+    )
+
+
+def measure_caps() -> Iterator[Figure]:
+    """Yield how often the limit is exceeded, and violations beside the best under the limit."""
+    above, kept, cases = 0, 0, list(product(ARRIVALS, DATAFLOWS, WORLDS))
+    rows: list[Figure] = []
+    with TemporaryDirectory() as folder:
+        for arrivals, dataflow, world in cases:
+            case = Case(arrivals=arrivals, dataflow=dataflow, world=world, hours=HOURS)
+            experiment = limit_cost(describe(case, Path(folder), SEED))
+            money = experiment.objective.max_cost_per_hour or 0.0
+            history = simulate(experiment, seed=SEED, history=True).history
+            settled = ~find_changing(history, experiment)
+            above += int(np.sum(settled & (history[:, AT_PRICE] > money * (1 + 1e-9))))
+            ours = int(np.sum(history[:, AT_TIME] > experiment.objective.response_time))
+            rates = arrival_rates(experiment.trace)
+            best = int(np.sum(rates > most_carried(experiment, money, float(rates.max()))))
+            limit = MORE * best + ALLOWED * len(history)
+            kept += ours <= limit
+            rows.append(
+                Figure(
+                    figure=f"limit on cost, {case}: violations (the best has {best}, goal at most"
+                    f" {limit:.0f})",
+                    value=ours,
+                    unit="intervals",
+                )
+            )
+    yield at_most(
+        figure=f"limit on cost: intervals above it in {len(cases)} cases",
+        value=above,
+        unit="",
+        limit=0,
+    )
+    yield at_least(
+        figure="limit on cost: cases with at most 1.1 times the violations of the best, and 1 %",
+        value=kept,
+        unit="",
+        limit=len(cases),
+    )
+    yield from rows
+
+
+def limit_cost(experiment: Experiment) -> Experiment:
+    """Return the experiment with a limit that pays for a part of its highest rate."""
+    models, flow = true_models(experiment), experiment.dataflow
+    budgets = experiment.share_bound("planner", models)
+    gains = flow.spread_rates(dict.fromkeys(flow.sources, 1.0))
+    highest = float(arrival_rates(experiment.trace).max())
+    price = 0.0
+    for model in models:
+        capacity, prices = efficient_deployments(model, budgets[model.name])
+        enough = capacity >= highest * gains[model.name]
+        price += float(prices[enough][0] if enough.any() else prices[-1])
+    objective = experiment.objective.model_copy(
+        update={"max_cost_per_hour": round(PART_PAID * price, 1)}
+    )
+    return experiment.model_copy(update={"objective": objective})
+
+
+def find_changing(history: Floats, experiment: Experiment) -> np.ndarray:
+    """Return in which slots a change is under way: what leaves and what comes is paid for."""
+    slots = int(np.ceil(experiment.world.provisioning_delay / experiment.slot))
+    changing = np.zeros(len(history), dtype=bool)
+    for slot in np.flatnonzero(history[:, AT_CHANGE] == RESTART):
+        changing[slot + 1 : slot + 1 + slots] = True
+    return changing
+
+
+def most_carried(experiment: Experiment, money: float, highest: float) -> float:
+    """Return the highest rate at which some deployment under a limit keeps the bound, records/s."""
+    low, high = 0.0, highest
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if _shortest(experiment, money, middle) <= experiment.objective.response_time:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _shortest(experiment: Experiment, money: float, rate: float) -> float:
+    """Return the shortest response time of all deployments under a limit, s."""
+    flow = experiment.dataflow
+    rates = flow.spread_rates(dict.fromkeys(flow.sources, rate))
+    price: Floats = np.zeros(())
+    times: dict[str, Floats] = {}
+    models = true_models(experiment)
+    for axis, model in enumerate(models):
+        prices, responses = _efficient_at(model, rates[model.name])
+        shape = [1] * len(models)
+        shape[axis] = len(prices)
+        price = price + prices.reshape(shape)
+        times[model.name] = responses.reshape(shape)
+    reached: dict[str, Floats] = {}
+    for name in flow.order:
+        above = [reached[edge.source] for edge in flow.into(name)]
+        longest: Floats = np.zeros(())
+        for each in above:
+            longest = np.maximum(longest, each)
+        reached[name] = longest + times[name]
+    whole: Floats = np.zeros(())
+    for sink in flow.sinks:
+        whole = np.maximum(whole, reached[sink])
+    return float(np.where(price <= money * (1 + 1e-9), whole, np.inf).min())
+
+
+def _efficient_at(model: OperatorModel, rate: float) -> tuple[Floats, Floats]:
+    """Return prices and response times of what is faster than all cheaper, of one node type."""
+    types = len(model.node_types)
+    counts = np.concatenate([
+        count * np.eye(types, dtype=np.int64) for count in range(1, model.max_replicas + 1)
+    ])  # fmt: skip
+    limits = [np.inf if each.pool_limit is None else each.pool_limit for each in model.node_types]
+    counts = counts[(counts <= np.array(limits)).all(axis=1)]
+    times, _ = predict_means(model, counts, rate)
+    each_price: Floats = np.array([each.price for each in model.node_types])
+    prices = (counts.astype(np.float64) @ each_price).round(12)
+    order = np.lexsort((times, prices))
+    before = np.minimum.accumulate(np.concatenate([[np.inf], times[order][:-1]]))
+    kept = order[(times[order] < before) | (np.arange(len(order)) == 0)]
+    return prices[kept], times[kept]
