@@ -16,14 +16,20 @@ from weir_operator.streamapp.loading import parse_manifest
 
 pytestmark = pytest.mark.kubernetes_api
 
-UNSEEN = "at most the bound of the whole job"
-"""Part of a refusal that no rule of the server can make: it compares fields without a type."""
+UNSEEN = (
+    "at most the bound of the whole job",
+    "a time zone in the database",
+    "spec.windows[0].minReplicas",
+    "spec.objective.maxCostPerHour",
+)
+"""Parts of refusals that no rule of the server can make: it would compare fields without a type,
+know names of time zones, or compare lists with lists and prices, for which it has no time."""
 
 
 def is_unseen(refusal: str) -> bool:
     """Return whether the server can see none of the mistakes."""
     mistakes = refusal.splitlines()
-    return bool(mistakes) and all(UNSEEN in each for each in mistakes)
+    return bool(mistakes) and all(any(part in each for part in UNSEEN) for each in mistakes)
 
 
 SECTIONS = tuple(a_whole_spec())

@@ -4,8 +4,8 @@ The parameters of a check name the sections that it reads. So if one section has
 check that does not read it still runs, and all mistakes are reported at once.
 
 In Python only: that names are unique, which the API server itself checks for lists with a key; and
-that a vertex is in one operator and that floors can be kept, which costs the API server's estimator
-too much.
+that a vertex is in one operator, and that floors and a limit on cost can be kept, which costs the
+API server's estimator too much.
 """
 
 from __future__ import annotations
