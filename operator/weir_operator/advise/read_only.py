@@ -80,6 +80,9 @@ class ExternalRuntime:
         """Refuse."""
         _refuse("stop TaskManagers")
 
+    async def end_boosts(self) -> None:
+        """Do nothing: Weir starts no pods there."""
+
     async def stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
         _refuse("stop TaskManagers")

@@ -548,6 +548,7 @@ class Lifecycle:
             await self._degrade(alive)
             return Health.RESTARTING
         self._room.forget_waiting()
+        await self._runtime.end_boosts()  # of a change that an earlier controller made
         await self._improve(alive)
         return Health.RUNS
 

@@ -838,6 +838,7 @@ class Rescaler:
             self._store.load(), journal, self._settings, now=self._clock.now()
         )
         await self._store.save(status)
+        await self._runtime.end_boosts()
         for path in superseded:
             await self.dispose(path)
         if journal.old_job is not None and journal.old_job != status.job_id:

@@ -135,6 +135,9 @@ class Runtime(Protocol):
         Touches nothing that runs, and binds nobody: they may go on, and others be ended.
         """
 
+    async def end_boosts(self) -> None:
+        """Give what has more CPU while it starts its size again; called once a change has ended."""
+
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until they are gone; unknown ids are already gone."""
 

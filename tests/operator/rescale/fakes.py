@@ -249,6 +249,9 @@ class FakeWorld:
         if self.running():
             self.about_to_go |= set(ids)
 
+    async def end_boosts(self) -> None:
+        """Do nothing: nothing here takes long to start."""
+
     async def stop(self, ids: Sequence[str]) -> None:
         ended = [self.alive.pop(key) for key in ids if key in self.alive]
         if ended:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
@@ -57,8 +58,10 @@ log = structlog.get_logger()
 class JobManagerPod:
     """Makes, finds and upgrades the one JobManager of a StreamApp."""
 
-    def __init__(self, objects: AppObjects, pods: FlinkPods) -> None:
+    def __init__(self, objects: AppObjects, pods: FlinkPods, on_made: Callable[[], None]) -> None:
+        """Create it; `on_made` is called when its pod is made, and before it is waited for."""
         self._objects = objects
+        self._on_made = on_made
         self._address = f"{pods.job_manager}.{pods.namespace}.svc"
         self._applied: FlinkPods | None = None
         self.process = ""
@@ -103,6 +106,7 @@ class JobManagerPod:
             # memory for the JobManager, is no reason to restart everybody's jobs.
             if found is None or found["metadata"]["labels"].get(REVISION) != pods.revision:
                 await self._make(pods)
+                self._on_made()
                 await self._wait_for_rollout(pods)
             self._applied = pods
         await self._wait_for_answer(pods)

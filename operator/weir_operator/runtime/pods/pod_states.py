@@ -16,6 +16,7 @@ from weir_operator.runtime.pods.pods import (
     POOL,
     REVISION,
     SIZE,
+    UNBOOSTED,
     FlinkPods,
 )
 from weir_operator.runtime.protocol import Replica
@@ -55,7 +56,7 @@ def is_held(pod: Body, now: float) -> bool:
         and now < _unix(deadline)  # later, only its node could say that it ended, and may be lost
         and target.get("status") == "True"
         and target.get("reason") in MOVED_IN_TIME
-        and _runs(_main_status(pod))
+        and runs(pod)
     )
 
 
@@ -69,16 +70,17 @@ def replica(pod: Body, pods: FlinkPods, *, terminating: str, now: float) -> Repl
         now: Unix time.
     """
     labels = pod["metadata"]["labels"]
+    annotations = pod["metadata"].get("annotations") or {}
     address = pod.get("status", {}).get("podIP")
     return Replica(
         id=pod["metadata"]["name"],
         operator=labels[OPERATOR],
         pool=labels[POOL],
-        size=pods.size_of(labels[POOL], cpu_of(pod)),
+        size=pods.size_of(labels[POOL], annotations.get(UNBOOSTED) or cpu_of(pod)),
         started=_unix(pod["metadata"]["creationTimestamp"]),
         metrics_url=url(address, METRICS_PORT, "/metrics") if address else "",
         # One whose Flink runs has its place, whatever becomes of the user's containers beside it.
-        pending="" if _runs(_main_status(pod)) else waiting_for(pod, now),
+        pending="" if runs(pod) else waiting_for(pod, now),
         terminating=_disruption(pod) or terminating,
         evicted="deletionTimestamp" in pod["metadata"],
         revision=labels.get(REVISION, ""),
@@ -151,8 +153,9 @@ def _foreign_volumes(pod: Body) -> Iterator[str]:
                 yield f"{kind} {name}"
 
 
-def _runs(status: Mapping[str, Any]) -> bool:
-    return "running" in status.get("state", {})
+def runs(pod: Body) -> bool:
+    """Return whether the process of the pod's main container runs."""
+    return "running" in _main_status(pod).get("state", {})
 
 
 def cannot_take_up(pod: Body) -> bool:

@@ -37,6 +37,8 @@ POOL = "weir.dev/pool"
 REVISION = "weir.dev/revision"
 SIZE = "weir.dev/size"
 PLACE = "weir.dev/place"
+UNBOOSTED = "weir.dev/cpu-unboosted"
+"""Annotation of a pod that has more CPU while it starts: its size."""
 RESULTS = "weir.dev/job-results"
 """Annotation of the JobManager with `FlinkPods.results`."""
 

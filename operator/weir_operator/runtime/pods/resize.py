@@ -15,7 +15,7 @@ from weir_operator.errors import ResizeRefusedError, TemporaryError
 from weir_operator.runtime.pods.objects import AppObjects
 from weir_operator.runtime.pods.pod_spec import CONTAINER
 from weir_operator.runtime.pods.pod_states import condition, cpu_of, is_alive
-from weir_operator.runtime.pods.pods import SIZE
+from weir_operator.runtime.pods.pods import SIZE, UNBOOSTED
 from weir_operator.streamapp.quantities import Cpu
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -38,21 +38,27 @@ async def resize(objects: AppObjects, sizes: Mapping[str, str]) -> None:
     try:
         for name, size in sizes.items():
             pod = await _pod(objects, name)
-            before[name] = _wanted_cpu(pod)
+            before[name] = asked_cpu(pod)
             if Cpu(before[name]).cores != Cpu(size).cores:
-                await _ask(objects, name, size)
-        await asyncio.gather(*(_wait(objects, name, size) for name, size in sizes.items()))
+                await ask_for_cpu(objects, name, size)
+        await asyncio.gather(*(wait_for_cpu(objects, name, size) for name, size in sizes.items()))
     except (ResizeRefusedError, TemporaryError):
         for name, size in before.items():
             await _take_back(objects, name, size)
         raise
     for name, size in sizes.items():
+        annotations = {SIZE: size, UNBOOSTED: None}
         await objects.api.patch(
-            objects.path("Pod", name), {"metadata": {"annotations": {SIZE: size}}}
+            objects.path("Pod", name), {"metadata": {"annotations": annotations}}
         )
 
 
-async def _ask(objects: AppObjects, name: str, size: str) -> None:
+async def ask_for_cpu(objects: AppObjects, name: str, size: str) -> None:
+    """Ask for another CPU share of a pod.
+
+    Raises:
+        ResizeRefusedError: The API server refuses, or there is no such pod.
+    """
     cpu = {"cpu": size}
     container = {"name": CONTAINER, "resources": {"requests": cpu, "limits": cpu}}
     try:
@@ -66,7 +72,13 @@ async def _ask(objects: AppObjects, name: str, size: str) -> None:
         raise ResizeRefusedError(f"{name} does not get {size}: {error}") from error
 
 
-async def _wait(objects: AppObjects, name: str, size: str) -> None:
+async def wait_for_cpu(objects: AppObjects, name: str, size: str) -> None:
+    """Wait until a pod's node has given the CPU share that was asked for.
+
+    Raises:
+        ResizeRefusedError: It cannot, or has no room now.
+        TemporaryError: It does not say whether it does.
+    """
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -88,7 +100,7 @@ async def _wait(objects: AppObjects, name: str, size: str) -> None:
 
 async def _take_back(objects: AppObjects, name: str, size: str) -> None:
     try:
-        await _ask(objects, name, size)
+        await ask_for_cpu(objects, name, size)
     except ResizeRefusedError:
         return  # it is gone, or keeps what it has: the status shows which
 
@@ -100,7 +112,8 @@ async def _pod(objects: AppObjects, name: str) -> Body:
     return pod
 
 
-def _wanted_cpu(pod: Body) -> str:
+def asked_cpu(pod: Body) -> str:
+    """Return the CPU that a pod asks for."""
     for container in pod["spec"]["containers"]:
         if container["name"] == CONTAINER:
             return str(container["resources"]["limits"]["cpu"])

@@ -21,6 +21,7 @@ from weir_operator.flink.stored_state import (
     savepoint_stopped_job,
 )
 from weir_operator.runtime.pods import job_manager, manifests, task_managers
+from weir_operator.runtime.pods.boost import Boosts
 from weir_operator.runtime.pods.changes import Changes, Mark
 from weir_operator.runtime.pods.configuration import JAR_ID
 from weir_operator.runtime.pods.job_manager import JobManagerPod
@@ -95,7 +96,8 @@ class KubernetesRuntime:
         self._given = self._pods = pods
         self._used: Revision | None = None
         self._objects = AppObjects(api, pods, changes)
-        self._job_manager = JobManagerPod(self._objects, pods)
+        self._boosts = Boosts(self._objects)
+        self._job_manager = JobManagerPod(self._objects, pods, self._boosts.begin)
         self._task_managers = TaskManagerPods(self._objects, nodes)
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
@@ -270,9 +272,16 @@ class KubernetesRuntime:
         """Start one TaskManager per spec, return their ids; does not wait for registration."""
         async with self._changing:
             try:
-                return await self._task_managers.start(self._pods, wanted)
+                started = await self._task_managers.start(self._pods, wanted)
             finally:
                 self._seen = None
+            if started:
+                self._boosts.begin()
+            return started
+
+    async def end_boosts(self) -> None:
+        """Give pods that have more CPU while they start their sizes again."""
+        await self._boosts.end()
 
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Tell the cluster which TaskManagers are the next to go."""
@@ -297,6 +306,7 @@ class KubernetesRuntime:
     async def resize(self, sizes: Mapping[str, str]) -> None:
         """Give replicas (by id) another size of their pool, in place."""
         async with self._changing:
+            await self._boosts.stop()
             groups = {
                 each.id: (each.operator, each.pool)
                 for each in await self._task_managers.replicas(self._pods)
@@ -348,11 +358,13 @@ class KubernetesRuntime:
             TemporaryError: A pod is still there after the time.
         """
         async with self._changing:
+            await self._boosts.stop()
             await self._objects.delete_all(timeout=CLOSE_LIMIT)
             self._seen = None
 
     async def detach(self) -> None:
-        """Close without ending anything: there are only the cluster's own objects."""
+        """Close without ending anything: the next controller ends boosts."""
+        await self._boosts.stop()
 
 
 def images_of(pods: FlinkPods) -> frozenset[str]:

@@ -63,7 +63,7 @@ def pods():
 def job_manager(cluster, pods, monkeypatch):
     monkeypatch.setattr(job_manager_module, "FlinkRest", Flink)
     monkeypatch.setattr(Flink, "silent", False)
-    return JobManagerPod(AppObjects(cluster, pods), pods)
+    return JobManagerPod(AppObjects(cluster, pods), pods, lambda: None)
 
 
 def with_job_manager(pods, **place):
@@ -95,7 +95,7 @@ async def test_the_first_start_has_no_session_before_it(job_manager, pods, clust
 
 async def test_one_that_runs_is_found_and_its_session_with_it(job_manager, pods, cluster):
     await job_manager.ensure(pods)
-    next_controller = JobManagerPod(AppObjects(cluster, pods), pods)
+    next_controller = JobManagerPod(AppObjects(cluster, pods), pods, lambda: None)
 
     gone = await next_controller.ensure(pods)
 
@@ -160,7 +160,7 @@ async def test_what_an_earlier_streamapp_left_is_waited_for(job_manager, pods, c
     later = replace(pods, owner=replace(pods.owner, uid="uid-2"))
 
     with pytest.raises(TemporaryError, match="StreamApp trips"):
-        await JobManagerPod(AppObjects(cluster, later), later).ensure(later)
+        await JobManagerPod(AppObjects(cluster, later), later, lambda: None).ensure(later)
 
 
 async def test_a_deployment_of_somebody_else_is_not_taken(job_manager, pods, cluster):
@@ -359,7 +359,7 @@ async def test_an_upgrade_keeps_away_from_the_result_that_was_left(
     path = results_path(cluster)
     upgraded = replace(pods, revision="r2", make=replace(pods.make, image="example/trips:2"))
 
-    await JobManagerPod(AppObjects(cluster, upgraded), upgraded).ensure(upgraded)
+    await JobManagerPod(AppObjects(cluster, upgraded), upgraded, lambda: None).ensure(upgraded)
 
     assert image(cluster) == "example/trips:2"
     assert results_path(cluster) == path
@@ -396,7 +396,7 @@ async def test_what_surrounds_it_is_made_right(job_manager, pods, cluster):
     del cluster.objects[account]
     cluster.objects[role] = {**before, "rules": []}
 
-    await JobManagerPod(AppObjects(cluster, pods), pods).ensure(pods)
+    await JobManagerPod(AppObjects(cluster, pods), pods, lambda: None).ensure(pods)
 
     assert account in cluster.objects
     assert cluster.objects[role]["rules"] == before["rules"]

@@ -47,6 +47,8 @@ class Node:
         if subresource == "resize" and self.forbidden:
             raise RefusedByKubernetesError("pods/resize is forbidden", 403)
         pod = self.pods[name] = merge(self.pods[name], body)
+        notes = pod["metadata"]["annotations"]
+        pod["metadata"]["annotations"] = {key: text for key, text in notes.items() if text}
         if subresource == "resize":
             self._judge(name, pod)
 

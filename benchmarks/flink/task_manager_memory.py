@@ -1,0 +1,158 @@
+"""What the JVM of a TaskManager takes beside the job's heap and managed memory, by part.
+
+Jobs run under `weir local` with native memory tracking. Every five seconds each TaskManager is
+asked for what it has committed: metaspace; direct memory, which network buffers and Flink's
+framework share; and what Flink calls overhead (stacks, compiled code, the collector, symbols, the
+class archive). RocksDB allocates past the tracking: resident memory has it, too. Live heap is what
+a collection leaves, of Flink itself and of the job.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.figures import Figure
+from benchmarks.policies.live.weir_local import run_weir_local
+from benchmarks.results import BUILD
+from weir_operator.flink.jars import REPOSITORY
+
+ABOUT = "What a TaskManager's JVM takes beside the job's heap and managed memory, by part"
+DURATION = "8 min"
+
+FOLDER = BUILD / "task-manager-memory"
+SECONDS, EVERY = 120.0, 5.0
+MIB_KB = 1024
+ROCKSDB = {"state.backend.type": "rocksdb"}
+JOBS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "trips": ("examples/trips/morning.yaml", {}),
+    "Nexmark q5": ("examples/nexmark/streamapp.yaml", {}),
+    "Nexmark q5, RocksDB": ("examples/nexmark/streamapp.yaml", ROCKSDB),
+}
+"""Manifest, and keys for Flink beside its own."""
+HEAP = "Java Heap"
+PARTS = {"Class": "metaspace", "Metaspace": "metaspace", "Other": "direct memory"}
+"""By what the JVM calls them; all others but the heap are overhead."""
+
+
+class _Watch:
+    """Samples the TaskManagers whose command line names a folder, in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.peaks: dict[str, int] = {}
+        """KiB, the most of any TaskManager, by part."""
+        self._folder = str(folder)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(EVERY):
+            for pid in self._task_managers():
+                self._note(read_native(_ask(pid, "VM.native_memory", "summary")))
+                self._note({"resident": _resident(pid)})
+                self._note({"live heap": _live_heap(pid)})
+
+    def _task_managers(self) -> list[int]:
+        found = []
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = line.read_bytes().decode()
+            except OSError:
+                continue  # it has ended
+            if "TaskManagerRunner" in command and self._folder in command:
+                found.append(int(line.parent.name))
+        return found
+
+    def _note(self, parts: Mapping[str, int]) -> None:
+        for name, size in parts.items():
+            self.peaks[name] = max(size, self.peaks.get(name, 0))
+
+
+def read_native(text: str) -> dict[str, int]:
+    """Return KiB committed by part from the summary that `jcmd` prints; empty without tracking."""
+    parts: dict[str, int] = {}
+    for name, committed in re.findall(
+        r"^-\s+([A-Z][\w ]*?) \(reserved=\d+KB, committed=(\d+)KB\)", text, re.MULTILINE
+    ):
+        if name == HEAP:
+            continue
+        part = PARTS.get(name, "overhead")
+        parts[part] = parts.get(part, 0) + int(committed)
+    return parts
+
+
+def _ask(pid: int, *command: str) -> str:
+    # A process that has just ended answers nothing.
+    asked = subprocess.run(
+        ["jcmd", str(pid), *command], capture_output=True, text=True, check=False
+    )
+    return asked.stdout
+
+
+def _resident(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) if found else 0
+
+
+def _live_heap(pid: int) -> int:
+    histogram = _ask(pid, "GC.class_histogram")  # collects first
+    found = re.search(r"^Total\s+\d+\s+(\d+)", histogram, re.MULTILINE)
+    return int(found[1]) // 1024 if found else 0
+
+
+def run() -> list[Figure]:
+    """Run each job once."""
+    return [figure for name in JOBS for figure in _measure(name)]
+
+
+def _measure(name: str) -> list[Figure]:
+    path, keys = JOBS[name]
+    folder = FOLDER / re.sub(r"\W+", "-", name)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    manifest = REPOSITORY / path
+    app: dict[str, Any] = yaml.safe_load(manifest.read_text())
+    flink = app["spec"]["flink"]
+    flink["job"]["jar"] = str((manifest.parent / flink["job"]["jar"]).resolve())
+    flink["job"]["args"] = [
+        str(manifest.parent / each) if (manifest.parent / each).is_file() else each
+        for each in flink["job"]["args"]
+    ]
+    flink["config"] = {
+        **flink.get("config", {}),
+        **keys,
+        "env.java.opts.taskmanager": "-XX:NativeMemoryTracking=summary",
+    }
+    copy = folder / "app.yaml"
+    copy.write_text(yaml.safe_dump(app))
+    with _Watch(folder) as watch:
+        run_weir_local(
+            copy,
+            seconds=SECONDS,
+            state=folder / "state",
+            ledger=None,
+            options=("--job-args", f"--out {folder / 'out'}") if name == "trips" else (),
+        )
+    return [
+        Figure(figure=f"{name}: {part}", value=watch.peaks.get(part, 0) / MIB_KB, unit="MiB")
+        for part in ("metaspace", "overhead", "direct memory", "live heap", "resident")
+    ]
