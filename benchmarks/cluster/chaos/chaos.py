@@ -72,6 +72,7 @@ DURATION = "35 min"
 FAULTS: dict[str, Callable[[], Fault]] = {
     "controller_killed": faults.ControllerKilled,
     "controller_killed_mid_change": faults.ControllerKilledMidChange,
+    "controller_killed_mid_upgrade": faults.ControllerKilledMidUpgrade,
     "controller_and_job_manager_killed": faults.ControllerAndJobManagerKilled,
     "job_manager_killed": faults.JobManagerKilled,
     "task_managers_killed": faults.TaskManagersKilled,

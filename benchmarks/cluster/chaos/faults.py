@@ -185,12 +185,23 @@ class ControllerKilledMidChange(Kill):
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Wait for a step that is drawn, or a later one, and kill."""
-        await until_drawn_step(world, draw)
+        await until_drawn_step(world, draw, self.ask(world))
         await self.kill(world, await self.find_victims(world), draw)
+
+    def ask(self, world: ChaosWorld) -> Callable[[], Awaitable[object]]:
+        """Return what asks for the change."""
+        return world.ask_for_change
 
     async def find_victims(self, world: ChaosWorld) -> list[Body]:
         """Return the pods that die."""
         return await world.controllers()
+
+
+class ControllerKilledMidUpgrade(ControllerKilledMidChange):
+    """The StreamApp is edited, and Weir dies at one of the steps by which the job gets there."""
+
+    def ask(self, world: ChaosWorld) -> Callable[[], Awaitable[object]]:
+        return world.ask_for_upgrade
 
 
 class ControllerAndJobManagerKilled(ControllerKilledMidChange):
@@ -229,11 +240,13 @@ def processes_of(pod: Body) -> list[int]:
     return found
 
 
-async def until_drawn_step(world: ChaosWorld, draw: random.Random) -> None:
-    """Ask for other replicas, and wait for a step of the change or a later one, or its end."""
+async def until_drawn_step(
+    world: ChaosWorld, draw: random.Random, ask: Callable[[], Awaitable[object]]
+) -> None:
+    """Ask for a change, and wait for a step of it that is drawn or a later one, or its end."""
     steps = MID_CHANGE[draw.randrange(len(MID_CHANGE)) :]
     known = read_journal(await world.app.status()).get("id")
-    await world.ask_for_change()
+    await ask()
 
     async def there() -> bool | None:
         journal = read_journal(await world.app.status())
@@ -458,7 +471,7 @@ class ControllerPaused(Fault):
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         await world.change_chart(replicas=2)
-        await until_drawn_step(world, draw)
+        await until_drawn_step(world, draw, world.ask_for_change)
         holder = (await world.place.api.get(world.lease_path))["spec"]["holderIdentity"]
         self.paused = await world.place.api.get(f"{world.core}/pods/{holder}")
         signal_processes(self.paused, signal.SIGSTOP)

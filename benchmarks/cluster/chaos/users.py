@@ -34,7 +34,7 @@ class AgentImageMissing(Fault):
         """Edit, and wait until an event names the image."""
         image = f"weir:missing-{CLOCK.now():.0f}"
         await world.change_chart(extraArgs=[f"--agent-image={image}"])
-        await self._edit(world)
+        await world.ask_for_upgrade()
 
         async def told() -> bool:
             events = await find_events(world, world.app)
@@ -46,18 +46,13 @@ class AgentImageMissing(Fault):
         """Take the upgrade back, and edit again, so that nobody waits for the next try."""
         await world.change_chart(extraArgs=[])
         self.ended = CLOCK.now()
-        await self._edit(world)
+        self.edit = await world.ask_for_upgrade()
 
     async def find_trace(self, world: ChaosWorld) -> str:
         """Return whether the last edit is not in force yet."""
         pods = await world.app.pods("jobmanager")
         edits = {pod["metadata"].get("annotations", {}).get("chaos/edit") for pod in pods}
         return "" if edits == {self.edit} else "the edit is not in force"
-
-    async def _edit(self, world: ChaosWorld) -> None:
-        self.edit = str(CLOCK.now())
-        template = {"metadata": {"annotations": {"chaos/edit": self.edit}}}
-        await world.app.change(flink={"podTemplate": template})
 
 
 @dataclass
@@ -179,7 +174,7 @@ class DeletedMidChange(Fault):
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Have the new one go on from the savepoint that an event names."""
-        await until_drawn_step(world, draw)
+        await until_drawn_step(world, draw, world.ask_for_change)
         before = await world.place.api.get(world.app.path)
         self.ended = CLOCK.now()
         await world.place.api.delete(world.app.path)

@@ -100,6 +100,13 @@ class ChaosWorld:
         await self.app.change(operators=operators(aggregate=wanted))
         return wanted
 
+    async def ask_for_upgrade(self) -> str:
+        """Edit the pod template, for which the job is started anew; return the edit."""
+        edit = str(time.time())
+        template = {"metadata": {"annotations": {"chaos/edit": edit}}}
+        await self.app.change(flink={"podTemplate": template})
+        return edit
+
     async def change_chart(self, **values: object) -> None:
         """Change values of Weir's chart, and wait until its controllers are ready."""
         await asyncio.to_thread(upgrade_chart, self.place.namespace, values)
