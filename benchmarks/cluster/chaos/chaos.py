@@ -87,6 +87,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "namespace_forbidden": users.NamespaceForbidden,
     "app_in_tenth_namespace": users.AppInTenthNamespace,
     "deleted_mid_change": users.DeletedMidChange,
+    "edited_mid_change": users.EditedMidChange,
     "quota_on_limits": users.QuotaOnLimits,
     "pods_refused": users.PodsRefused,
     "controller_paused": faults.ControllerPaused,

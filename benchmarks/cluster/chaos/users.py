@@ -24,11 +24,28 @@ FORBIDDEN = 90.0
 
 
 @dataclass
-class AgentImageMissing(Fault):
+class EditedMidChange(Fault):
+    """A rescale is asked for, and at one of its steps the job's pods are edited."""
+
+    edit: str = ""
+
+    async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
+        """Edit at a step that is drawn, or a later one."""
+        await until_drawn_step(world, draw, world.ask_for_change)
+        self.edit = await world.ask_for_upgrade()
+        self.ended = CLOCK.now()
+
+    async def find_trace(self, world: ChaosWorld) -> str:
+        """Return whether the last edit is not in force yet."""
+        pods = await world.app.pods("jobmanager")
+        edits = {pod["metadata"].get("annotations", {}).get("chaos/edit") for pod in pods}
+        return "" if edits == {self.edit} else "the edit is not in force"
+
+
+class AgentImageMissing(EditedMidChange):
     """Weir is upgraded to an agent's image that no node has, and then somebody edits the job."""
 
     leaves_job = True
-    edit: str = ""
 
     async def inject(self, world: ChaosWorld, draw: random.Random) -> None:
         """Edit, and wait until an event names the image."""
@@ -47,12 +64,6 @@ class AgentImageMissing(Fault):
         await world.change_chart(extraArgs=[])
         self.ended = CLOCK.now()
         self.edit = await world.ask_for_upgrade()
-
-    async def find_trace(self, world: ChaosWorld) -> str:
-        """Return whether the last edit is not in force yet."""
-        pods = await world.app.pods("jobmanager")
-        edits = {pod["metadata"].get("annotations", {}).get("chaos/edit") for pod in pods}
-        return "" if edits == {self.edit} else "the edit is not in force"
 
 
 @dataclass
