@@ -36,7 +36,9 @@ kernels: $(READY) ## Compile what policies compute with, so that no first run ha
 	$(BIN)/python scripts/compile_kernels.py
 
 .PHONY: wheel
-wheel: kernels ## Build the package's wheel into dist, with what policies compute with compiled
+wheel: kernels jars ## Build the package's wheel into dist, with Weir's jars and what policies compute with
+	mkdir -p operator/weir_operator/flink/built
+	cp build/jars/weir-agent.jar build/jars/weir-programs.jar operator/weir_operator/flink/built
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 .PHONY: jars

@@ -14,6 +14,8 @@ WHERE = f"import {', '.join(PACKAGES)}; print(*({', '.join(f'{p}.__file__' for p
 
 COMPILED = "weir_policies/kernels/built/module/function.nbi"
 """As `make kernels` leaves it there, where git ignores it."""
+JAR = "weir_operator/flink/built/weir-agent.jar"
+"""As `make wheel` leaves it there, where git ignores it, too."""
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,9 @@ def installed(root, tmp_path_factory):
         shutil.copy(root / name, source)
     for name in ("policies", "simulator", "operator", "pipelines", "cli"):
         shutil.copytree(root / name, source / name)
-    compiled = source / "policies" / COMPILED
-    compiled.parent.mkdir(parents=True, exist_ok=True)
-    compiled.touch()
+    for made in (source / "policies" / COMPILED, source / "operator" / JAR):
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.touch()
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source], check=True)
     [wheel] = wheels.glob("weir_flink-*.whl")
@@ -75,3 +77,11 @@ def test_the_wheel_writes_the_definition_that_the_repository_has(run, root, tmp_
 
 def test_the_wheel_brings_what_was_compiled(installed):
     assert (installed / COMPILED).is_file()
+
+
+def test_the_wheel_brings_weirs_own_jars(installed, run):
+    find = (
+        "from weir_operator.flink.jars import find_own_jar; print(find_own_jar('weir-agent.jar'))"
+    )
+
+    assert Path(run("-c", find).strip()) == installed / JAR

@@ -40,6 +40,8 @@ PROGRAMS = tuple(
 )
 """What JobManagers run to answer a question of Weir's, and the job that is a SQL script."""
 JARS = REPOSITORY / "build/jars"
+IN_WHEEL = Path(__file__).parent / "built"
+"""Where `make wheel` puts the jars that Weir needs without a checkout."""
 EXAMPLES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         # The source, the trace and the work of all are those of trips.
@@ -121,16 +123,16 @@ def find_java() -> Path:
 
 
 def find_own_jar(name: str) -> Path:
-    """Return a jar of Weir's own: installed with Weir, or built in a checkout.
+    """Return a jar of Weir's own: from its image, built in a checkout, or from its wheel.
 
     Raises:
-        PermanentError: It is in neither place.
+        PermanentError: It is in no place.
     """
-    places = (Path(sys.prefix) / "share/weir" / name, JARS / name)
+    places = (Path(sys.prefix) / "share/weir" / name, JARS / name, IN_WHEEL / name)
     for place in places:
         if place.is_file():
             return place
-    raise PermanentError(f"Expected {name} in {places[0].parent}, got nothing: run `make jars`")
+    raise PermanentError(f"Expected {name} in {JARS}, got nothing: run `make jars`")
 
 
 def build_jar(
