@@ -111,7 +111,17 @@ class ExternalFlink(FlinkRest):
 
 
 class ScaledFlink(FlinkRest):
-    """A client that changes one thing: the parallelism that a job is to have."""
+    """A client that sets the parallelism that a job is to have, and triggers its checkpoints."""
+
+    async def checkpoint(self, job_id: str) -> None:
+        """Trigger a checkpoint; it goes on in the background."""
+        await self._transport.ask(
+            "POST",
+            f"/jobs/{job_id}/checkpoints",
+            lambda answer: None,
+            body={"checkpointType": "CONFIGURED"},
+            what=f"a checkpoint of job {job_id}",
+        )
 
     async def require(self, job_id: str, parallelism: Mapping[str, int]) -> None:
         """Ask the adaptive scheduler for a parallelism of every vertex, by vertex id.

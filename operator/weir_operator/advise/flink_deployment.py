@@ -37,6 +37,8 @@ FIRST_IN_PLACE = (1, 18)
 """The first version of Flink whose running jobs take another parallelism."""
 FIRST_WITHOUT_OVERRIDES = (2, 0)
 """The first version of Flink that ignores the key in a job that is submitted (FLINK-38770)."""
+FIRST_AT_CHECKPOINTS = (2, 0)
+"""The first version of Flink that rescales when a checkpoint completes."""
 RUNNING = "RUNNING"
 _TAKES_SCALING = frozenset({RUNNING, "CREATED", "INITIALIZING", "RESTARTING", "FAILING"})
 """States of a job to which the operator passes the key on; in any other, it upgrades the job."""
@@ -315,6 +317,11 @@ def loses_overrides(version: str) -> bool:
     The operator can send them to the running job all the same.
     """
     return read_version(version) >= FIRST_WITHOUT_OVERRIDES
+
+
+def rescales_at_checkpoints(version: str) -> bool:
+    """Return whether a job of this version waits for a checkpoint to rescale (FLIP-461)."""
+    return read_version(version) >= FIRST_AT_CHECKPOINTS
 
 
 def describe_overrides(parallelism: Mapping[str, int]) -> str:

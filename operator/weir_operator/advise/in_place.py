@@ -16,6 +16,10 @@ checkpoints would lose its state. The operator passes the key on only to a job t
 Otherwise it upgrades the job, which without a savepoint (`upgradeMode: stateless`) loses its state.
 So Weir refuses both kinds of job, and writes the key only while the operator reports RUNNING.
 
+Flink 2.x rescales at the next checkpoint that completes, so that little input is read again
+(FLIP-461). So that nobody waits for the job's interval, Weir triggers one as soon as Flink would
+rescale at it: it has the slots, and its pause after the last restart is over.
+
 A job of Flink 2.x that is submitted or restarted loses the operator's overrides (FLINK-38770), so
 for these versions Weir also sends the parallelism to the job, and sends it again whenever the job
 has lost it.
@@ -36,12 +40,18 @@ from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import JobDetails
+from weir_operator.flink.options import read_duration
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.rollback import WithdrawnError
 from weir_operator.runtime.protocol import Deployments
 
+COOLDOWN = "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"
+"""Key of Flink's configuration: for how long after a restart it does not rescale."""
+_COOLDOWN = 30.0  # seconds, of Flink's own
+TRIGGERED_AGAIN = 10.0
+"""Seconds after which another checkpoint is triggered, if Flink did not rescale at the last."""
 FLOW_PERIOD = 15.0
 """Seconds for which a job is watched before it is scaled, until a record passes: a Flink that is
 not Weir's counts anew every 10 s."""
@@ -67,6 +77,7 @@ class InPlace:
         self._clock = clock
         # A parallelism that was read before another one is written must not be sent after that.
         self._sending = asyncio.Lock()
+        self._triggered = -math.inf  # when a checkpoint was triggered last, by the monotonic clock
 
     async def check(self, *, dry_run: bool = False) -> FlinkDeployment:
         """Return the FlinkDeployment, which Weir can scale.
@@ -187,6 +198,31 @@ class InPlace:
             overrides = (await self._deployment()).overrides
             return bool(overrides) and await self._send(overrides)
 
+    async def trigger_rescale(self, wanted: Vertices) -> None:
+        """Trigger a checkpoint where a job of Flink 2.x waits for one to rescale.
+
+        Raises:
+            PermanentError: Flink refuses it.
+            TemporaryError: Flink did not answer.
+        """
+        reference, flink = self._watch.reference, self._watch.flink
+        if reference is None or flink is None:
+            return
+        job = await self._watch.run()
+        if not flink_deployment.rescales_at_checkpoints(await flink.version()):
+            return
+        now, pause = self._clock.monotonic(), await _cooldown_of(flink)
+        too_soon = self._clock.now() < job.runs_since + pause
+        if too_soon or now < self._triggered + TRIGGERED_AGAIN:
+            return
+        # A slot for each subtask of the widest vertex; how groups share slots, only Flink knows.
+        slots = sum(each.slots for each in await flink.task_managers())
+        if slots < max(wanted.values()):
+            return
+        self._triggered = now
+        async with ScaledFlink(reference.rest_url, guard=self._guard) as client:
+            await client.checkpoint(job.id)
+
     async def runs_with(self, wanted: Vertices) -> bool:
         """Return whether every vertex runs with its parallelism.
 
@@ -233,6 +269,13 @@ async def _refuse_checkpoints(flink: ExternalFlink, job: ExternalJob) -> str:
         "its state when it is scaled; set execution.checkpointing.interval in "
         "spec.flinkConfiguration of the FlinkDeployment"
     )
+
+
+async def _cooldown_of(flink: ExternalFlink) -> float:
+    """Return the seconds after a restart in which Flink does not rescale."""
+    text = (await flink.configuration()).get(COOLDOWN)
+    seconds = None if text is None else read_duration(text)
+    return _COOLDOWN if seconds is None else seconds
 
 
 def _differences(job: JobDetails, wanted: Vertices) -> list[str]:
@@ -327,6 +370,7 @@ class InPlaceRescaler(Rescaler):
             if await self._in_place.runs_with(wanted):
                 return True
             await self._in_place.restore()  # it may have been restarted just now
+            await self._in_place.trigger_rescale(wanted)
             return None
 
         limit = self._settings.start_deadline + self._settings.submit_deadline

@@ -204,8 +204,11 @@ async def shell(kubectl, kube, flink_deployments, tmp_path):
 
 
 @pytest.fixture
-async def adaptive_flink(tmp_path):
-    """A Flink with the adaptive scheduler and four slots, which has no job yet."""
+async def adaptive_flink(request, tmp_path):
+    """A Flink with the adaptive scheduler and four slots, which has no job yet.
+
+    Its parameter is the interval of checkpoints.
+    """
     async with PlainFlink(
         folder=tmp_path / "flink",
         memory=1280,
@@ -215,7 +218,7 @@ async def adaptive_flink(tmp_path):
             "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
             "jobmanager.adaptive-scheduler.scaling-interval.min": "1 s",
             "execution.buffer-timeout.interval": "5 ms",
-            "execution.checkpointing.interval": "1 s",
+            "execution.checkpointing.interval": getattr(request, "param", "1 s"),
             "execution.checkpointing.dir": f"file://{tmp_path}/checkpoints",
             "taskmanager.memory.managed.size": "0m",
             "taskmanager.cpu.cores": "2.0",

@@ -146,6 +146,25 @@ async def test_a_job_is_scaled_out_and_in_and_every_record_counts_once(
     assert list(own["fieldsV1"]["f:spec"]["f:flinkConfiguration"]) == [f"f:{OVERRIDES}"]
 
 
+@pytest.mark.parametrize("adaptive_flink", ["1 h"], indirect=True)
+async def test_a_job_is_scaled_whatever_the_interval_of_its_checkpoints(
+    api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_path
+):
+    api = WithService(api, adaptive_flink.ports[0])
+    async with (
+        FlinkRest(adaptive_flink.url) as rest,
+        running_operator(api, kube.namespace, adaptive_flink.url),
+    ):
+        await start(rest, readings_jar, RECORDS * 10, 150, 2, tmp_path / "out")
+        scaled = Scaled(api, kube)
+        ends = [await scaled.to(count=4), await scaled.to(count=1)]
+        one = await parallelism_of(rest)
+        await scaled.watch.close()
+
+    assert [each.step for each in ends] == [Step.DONE, Step.DONE]
+    assert set(one.values()) <= {1, 2}
+
+
 @pytest.mark.long
 async def test_a_change_for_which_there_are_no_slots_is_taken_back(
     api, kube, flink_deployments, adaptive_flink, readings_jar, tmp_path
