@@ -165,6 +165,10 @@ $(RIVALS)/.ready: examples/rivals/pyproject.toml $(wildcard examples/rivals/weir
 bench: $(READY_DEV) $(if $(NAME),jars $(RIVALS)/.ready) ## Produce the project's figures: NAME=x runs x, without it the names are listed
 	PYTHONPATH="$(CURDIR)/$(RIVALS)" $(BIN)/python -m benchmarks $(NAME)
 
+.PHONY: verify-results
+verify-results: $(READY_DEV) $(RIVALS)/.ready ## Run the deterministic benchmarks again and compare them with what is kept (NAME=x runs x)
+	PYTHONPATH="$(CURDIR)/$(RIVALS)" $(BIN)/python -m benchmarks.verify $(NAME)
+
 .PHONY: crds
 crds: $(READY) ## Write crds/ again from the pydantic models, the chart's copy and the reference
 	$(BIN)/weir crd

@@ -24,7 +24,7 @@ ROOT = FOLDER.parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 """Where benchmarks write what is not committed."""
 Run = TypeVar("Run")
-_NO_SETTINGS = ("ABOUT", "DURATION")
+_NO_SETTINGS = ("ABOUT", "DETERMINISTIC", "DURATION")
 _MEASURED = {
     "papers": ("policies", "simulator"),
     "policies": ("policies", "simulator", "operator"),

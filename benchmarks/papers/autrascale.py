@@ -229,6 +229,7 @@ def boost(
 
 ABOUT = "AuTraScale+ under contention: its solvers, transfers and baselines"
 DURATION = "10 min"
+DETERMINISTIC = True
 
 SEEDS = 20
 TRANSFER_SEEDS = 10

@@ -40,6 +40,7 @@ from weir_simulator.state import AT_CHANGE, AT_PRICE, AT_TIME, RESTART
 
 ABOUT = "EDF's Table 1: thresholds, Q-learning, full backup, the token bucket"
 DURATION = "5 min"
+DETERMINISTIC = True
 
 EXPERIMENT = Path(__file__).parents[2] / "examples" / "experiments" / "edf.yaml"
 PUBLISHED = Path(__file__).parent / "published" / "edf_table1.csv"

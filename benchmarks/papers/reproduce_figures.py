@@ -36,6 +36,7 @@ from weir_simulator.traces import read_trace, write_trace
 
 ABOUT = "figures 16 and 23-25 of the 2023 paper, with pictures"
 DURATION = "4 min"
+DETERMINISTIC = True
 
 A3 = Setting("taxi", 10, "A", 3)
 BASELINES = (

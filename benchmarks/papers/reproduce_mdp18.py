@@ -38,6 +38,7 @@ from weir_simulator.traces import read_trace
 
 ABOUT = "table 1 and figure 2a of the 2018 MDP paper: centralised and decentralised, MDP and RL"
 DURATION = "5 min"
+DETERMINISTIC = True
 
 FOLDER = BUILD / "mdp18"
 TRAINING = FOLDER / "training.txt"

@@ -38,6 +38,7 @@ from weir_simulator.run import simulate
 
 ABOUT = "Tables 2-5 of the 2023 paper but for the deep rows: published beside ours"
 DURATION = "3 min"
+DETERMINISTIC = True
 
 EXACT = ("threshold-cheapest", "threshold-fastest", "ql-pds")
 DRAWING = {"ql": 3, "ql-pds-plus": 10, "ql-fa": 10}

@@ -31,6 +31,7 @@ from weir_simulator.traces import write_trace
 
 ABOUT = "the planner's first hour, 3 h and 24 h where changes take time, against simple rules"
 DURATION = "3 min"
+DETERMINISTIC = True
 
 SIMPLE = ("queueing", "window-max", "flink-autoscaler", "threshold-cheapest")
 SEEDS = range(1, 4)

@@ -32,6 +32,7 @@ from weir_simulator.run import simulate
 
 ABOUT = "the planner against the clairvoyant optimum and every other policy, in all 24 settings"
 DURATION = "25 min"
+DETERMINISTIC = True
 
 SEEDS = range(1, 11)
 ERRONEOUS = {"serviceError": [0.05, 0.10], "speedupError": 0.2, "scv": 1.0}

@@ -27,6 +27,7 @@ from weir_simulator.traces import write_trace
 
 ABOUT = "the planner on batches every hour and other rhythms, against the clairvoyant optimum"
 DURATION = "1 min"
+DETERMINISTIC = True
 
 SLOTS = 60_000
 RATE_SEED = 11

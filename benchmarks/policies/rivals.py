@@ -34,6 +34,7 @@ from weir_simulator.run import simulate
 
 ABOUT = "the planner against Dhalion, ContTune, Daedalus and Justin, simulated"
 DURATION = "2 min"
+DETERMINISTIC = True
 
 RIVALS = ("dhalion", "daedalus", "conttune", "justin")
 SEEDS = (1,)
