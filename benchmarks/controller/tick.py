@@ -41,6 +41,7 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment, NodeType
 from weir_policies.policy import OperatorModel
+from weir_simulator.experiment import Objective
 
 ABOUT = "CPU time of a decision tick: 100 operators x 3 pools"
 DURATION = "30 s"
@@ -145,7 +146,7 @@ class _Application:
             }
         )
         self.am = ApplicationManager(
-            bound=10.0, statistic="mean", paths=(), pool_limits={}, restarts=RestartBudget()
+            objective=Objective(response_time=10.0), pool_limits={}, restarts=RestartBudget()
         )
         self.tokens = self.am.restarts.fill(0.0)
         self.records = RecordStore(folder / "records.sqlite")

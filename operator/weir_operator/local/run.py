@@ -263,7 +263,7 @@ async def _quantile(source: MetricsSource, now: float) -> float:
         output, _ = measure_output(await source.window(start=now - RETENTION, end=now))
     except TemporaryError:
         return math.nan
-    return output.p95
+    return output.quantiles["p95"]
 
 
 def _describe_places(runtime: LocalRuntime) -> str:

@@ -37,7 +37,7 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
 from weir_policies.policy import NEEDED, ChangeKind, Observation, Tuning
-from weir_simulator.experiment import PathBound
+from weir_simulator.experiment import Objective
 
 SATURATED = 0.95
 """Busy share of the worst replica from which more records do not get through."""
@@ -49,9 +49,7 @@ class ApplicationManager:
     def __init__(
         self,
         *,
-        bound: float,
-        statistic: str,
-        paths: Sequence[PathBound] = (),
+        objective: Objective,
         pool_limits: Mapping[str, int],
         restarts: RestartBudget,
         shared: SharedRestarts | None = None,
@@ -62,9 +60,7 @@ class ApplicationManager:
         """Create it for an objective.
 
         Args:
-            bound: Seconds, source to sink.
-            statistic: What of the response time is bounded: `mean`, `p95` or `p99`.
-            paths: Bounds of single sinks.
+            objective: What is bounded of the response time.
             pool_limits: Most replicas over all operators, by pool that has a limit.
             restarts: The restart budget.
             shared: The budget over all StreamApps; `None` where there is none.
@@ -72,12 +68,12 @@ class ApplicationManager:
             nodes: Finds replicas that are to leave their nodes; `None` where none ever is.
             cap: What the StreamApp may cost; `None` is no limit.
         """
-        self.sharing = BudgetSharing(bound=bound, statistic=statistic, paths=paths)
+        self.sharing = BudgetSharing(objective)
         """What of the objective each operator may use."""
         self.pool_limits = dict(pool_limits)
         self.restarts = restarts
         self._shared = shared
-        self._statistic = statistic
+        self._statistic = objective.statistic
         self._gate = gate
         self._nodes = nodes
         self.cap = cap or CostCap(None, prices={}, job_manager=0.0)
@@ -86,7 +82,7 @@ class ApplicationManager:
     def note_output(self, *, mean: float, quantile: float, now: float) -> None:
         """Show the gate the response time, and learn of its tail; see `BudgetSharing`."""
         if self._gate is not None:
-            self._gate.note(mean if self._statistic == "mean" else quantile, now)
+            self._gate.note(mean if self._statistic is Statistic.MEAN else quantile, now)
         self.sharing.note_output(mean=mean, quantile=quantile)
 
     def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
@@ -384,11 +380,10 @@ class Shares:
 class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
-    def __init__(self, *, bound: float, statistic: str, paths: Sequence[PathBound]) -> None:
-        """Create it for an objective; see `ApplicationManager`."""
-        self._bound = bound
-        self._statistic = Statistic(statistic.capitalize())
-        self._paths = tuple(paths)
+    def __init__(self, objective: Objective) -> None:
+        """Create it for an objective."""
+        self._objective = objective
+        self._statistic = objective.statistic
         self.tail = self._statistic.typical_tail
         """How many times the mean the bounded statistic is; until it was measured, that of an
         exponential time."""
@@ -396,9 +391,9 @@ class BudgetSharing:
         """What the Operator Managers work with from the next tick on."""
 
     @property
-    def mean_bound(self) -> float:
-        """The bound on the mean that corresponds to the objective, seconds."""
-        return self._bound / self.tail
+    def _measured(self) -> Objective:
+        """The objective with the tail that was measured, which brings its bounds to means."""
+        return self._objective.model_copy(update={"tail": self.tail})
 
     def note_output(self, *, mean: float, quantile: float) -> None:
         """Learn the ratio of the bounded quantile to the mean; ignore NaN and infinity.
@@ -443,7 +438,7 @@ class BudgetSharing:
             `None` where that is not known.
         """
         whole = dataflow.response_time(times)
-        if whole * self.tail > self._bound:
+        if whole * self.tail > self._objective.response_time:
             return True
         unknown = math.isnan(whole)
         for sink, bound in self._mean_sink_bounds(dataflow).items():
@@ -453,16 +448,10 @@ class BudgetSharing:
             unknown = unknown or math.isnan(response)
         return None if unknown else False
 
-    def _tail_at(self, path: PathBound) -> float:
-        return infer_tail(path.statistic, known=self._statistic, tail=self.tail)
-
     def _mean_sink_bounds(self, dataflow: Dataflow) -> dict[str, float]:
         """Return the bounds on the mean that correspond to those of single sinks, seconds."""
-        return {
-            path.sink: path.response_time / self._tail_at(path)
-            for path in self._paths
-            if path.sink in dataflow.operators
-        }
+        bounds = self._measured.mean_sink_bounds
+        return {sink: bound for sink, bound in bounds.items() if sink in dataflow.operators}
 
     def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
         """Return seconds of mean response time per operator; fixed ones get what they need.
@@ -470,7 +459,7 @@ class BudgetSharing:
         An objective out of reach is reported, and a similar bound is divided instead, so that a job
         that is overloaded is still scaled.
         """
-        bound, sinks = self.mean_bound, self._mean_sink_bounds(dataflow)
+        bound, sinks = self._measured.mean_bound, self._mean_sink_bounds(dataflow)
         try:
             shared = self._share(dataflow, managers, bound, sinks)
             wished = self._fit_tuned(shared, dataflow, managers)
@@ -499,7 +488,7 @@ class BudgetSharing:
             shared,
             least={name: _least(managers[name]) for name in dataflow.operators},
             dataflow=dataflow,
-            bound=self.mean_bound,
+            bound=self._measured.mean_bound,
             sink_bounds=self._mean_sink_bounds(dataflow),
         )
 
@@ -529,7 +518,10 @@ class BudgetSharing:
             budgets |= share_budgets(scaled, bound - reserved, least=floors, sink_bounds=ends)
         except InfeasibleObjectiveError as error:
             raise _OutOfReachError(
-                "responseTime", self._bound, dataflow.response_time(minimum) * self.tail, possible
+                "responseTime",
+                self._objective.response_time,
+                dataflow.response_time(minimum) * self.tail,
+                possible,
             ) from error
         return budgets
 
@@ -547,16 +539,13 @@ class BudgetSharing:
         A sink is often fixed, so its bound is that of the scaled operators before it.
         """
         ends: dict[str, float] = {}
-        for path in self._paths:
+        for path in self._objective.paths:
             if path.sink not in sink_bounds:
                 continue
-            part, bound, tail = (
-                dataflow.leading_to(path.sink),
-                sink_bounds[path.sink],
-                self._tail_at(path),
-            )
+            part, bound = dataflow.leading_to(path.sink), sink_bounds[path.sink]
             shortest = part.response_time({name: minimum[name] for name in part.operators})
             if bound <= shortest:
+                tail = infer_tail(path.statistic, known=self._statistic, tail=self.tail)
                 raise _OutOfReachError(
                     f"paths[{path.sink}].responseTime", bound * tail, shortest * tail, possible
                 )

@@ -17,7 +17,7 @@ from weir_operator.metrics.quality import QualitySettings
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.managers import Allowed, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
-from weir_simulator.experiment import PathBound
+from weir_simulator.experiment import Objective
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +29,8 @@ class LoopSettings:
     mode: Mode
     interval: float
     """Seconds between two ticks."""
-    bound: float
-    """The objective, seconds."""
-    statistic: str
-    """What of the response time is bounded: `mean`, `p95` or `p99`."""
-    paths: tuple[PathBound, ...] = ()
-    """Bounds of single sinks, which are judged besides."""
+    objective: Objective
+    """What is bounded of the response time, from source to sink and at single sinks."""
     max_violations: float
     """Share of control intervals that may exceed the bound, in [0, 1]; only reported,
     never decided on."""

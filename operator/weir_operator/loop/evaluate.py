@@ -29,8 +29,9 @@ from weir_operator.streamapp.operators import Operator
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights, Observation
-from weir_simulator.experiment import PathBound
+from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 WORKED_OFF = 2.0
@@ -82,9 +83,9 @@ class Snapshot:
         """Whether nothing speaks against the measurement; a restart is no fault of the metrics."""
         return not any(problem.kind.holds for problem in self.problems)
 
-    def response(self, statistic: str) -> float:
-        """Return the bounded statistic of what users saw, seconds."""
-        return _statistic_of(self.end_to_end, statistic)
+    def response(self, statistic: Statistic) -> float:
+        """Return a statistic of what users saw, seconds."""
+        return self.end_to_end.take(statistic)
 
     @property
     def end_to_end(self) -> SinkMeasurement:
@@ -103,31 +104,25 @@ class Snapshot:
         late = {}
         for each in paths:
             if each.sink in self.app.sinks:
-                response = _statistic_of(self.app.sinks[each.sink], each.statistic.word)
+                response = self.app.sinks[each.sink].take(each.statistic)
                 if response > each.response_time:  # NaN exceeds nothing
                     late[each.sink] = response
         return late
 
-    def violates(
-        self, bound: float, statistic: str, paths: Sequence[PathBound] = ()
-    ) -> bool | None:
+    def violates(self, objective: Objective) -> bool | None:
         """Return whether the interval exceeded a bound; `None` if that is unknown.
 
         An interval in which nothing came out while records waited is one: they are late already.
         Until a job that was down says how many wait, they are taken to wait.
         """
-        if self.find_late_paths(paths):
+        if self.find_late_paths(objective.paths):
             return True
-        response = self.response(statistic)
+        response = self.response(objective.statistic)
         if not math.isnan(response):
-            return response > bound
+            return response > objective.response_time
         if self.app is None or self.app.backlog > 0:
             return True
         return True if self.gap and math.isnan(self.app.backlog) else None
-
-
-def _statistic_of(seen: SinkMeasurement, statistic: str) -> float:
-    return {"mean": seen.mean, "p95": seen.p95, "p99": seen.p99}[statistic]
 
 
 def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow:
@@ -296,7 +291,7 @@ def observe(
     }
 
 
-def summarise(snapshot: Snapshot, statistic: str) -> MeasuredInterval:
+def summarise(snapshot: Snapshot, statistic: Statistic) -> MeasuredInterval:
     """Return the interval as a change is judged by it."""
     app = snapshot.app
     return MeasuredInterval(

@@ -162,7 +162,7 @@ class ChangeExecutor:
                     self._judged = (
                         end,
                         ChangeSoFar(
-                            bound=self._settings.bound,
+                            bound=self._settings.objective.response_time,
                             expected=action.expected,
                             before=action.before,
                         ),

@@ -346,7 +346,7 @@ class ApplicationController:
                 key_groups=self._settings.max_parallelism,
             )
         tick, action, decisions = await self._decide(snapshot, directives, guards, floors)
-        tick = replace(tick, missed=self._missed.note(tick, self._settings.bound))
+        tick = replace(tick, missed=self._missed.note(tick, self._settings.objective.response_time))
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
         action = action or fallback
@@ -414,7 +414,7 @@ class ApplicationController:
         settings = self._settings
         self._am.note_output(
             mean=snapshot.output.mean,
-            quantile=snapshot.response(settings.statistic),
+            quantile=snapshot.response(settings.objective.statistic),
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
@@ -437,7 +437,7 @@ class ApplicationController:
         )
         if held or snapshot.app is None or flow is None:
             return tick, None, ()
-        measured = summarise(snapshot, settings.statistic)
+        measured = summarise(snapshot, settings.objective.statistic)
         undone = await self._actor.judge(measured, now)
         status = self._store.load()  # judging the last change may have added a failed one
         seen = observe(
@@ -654,8 +654,7 @@ class ApplicationController:
 
     def _violates(self, snapshot: Snapshot) -> bool | None:
         """Return whether the interval exceeded a bound of the objective; `None` if unknown."""
-        settings = self._settings
-        return snapshot.violates(settings.bound, settings.statistic, settings.paths)
+        return snapshot.violates(self._settings.objective)
 
     def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> Shares:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""

@@ -86,6 +86,7 @@ class Recorder:
             records = max(output.throughput, 0.0) * length
             self._responses.append((1.0 if math.isnan(records) else records, output.mean))
         order = flow.order if flow else tuple(tick.deployments)
+        objective = self._settings.objective
         problems = tuple(problem.sentence for problem in snapshot.problems)
         self._show(
             TickRecord(
@@ -94,15 +95,13 @@ class Recorder:
                 elapsed=now - self._began,
                 mode=self._settings.mode.value,
                 objective=Objective(
-                    bound=self._settings.bound,
-                    statistic=self._settings.statistic,  # type: ignore[arg-type]
+                    bound=objective.response_time,
+                    statistic=objective.statistic.word,
                 ),
                 rate=sum(app.operators[name].arrival_rate for name in flow.sources)
                 if app and flow
                 else math.nan,
-                response_time=ResponseTime(
-                    mean=output.mean, p50=output.p50, p95=output.p95, p99=output.p99
-                ),
+                response_time=ResponseTime(mean=output.mean, **output.quantiles),
                 violated=tick.violated,
                 backlog=app.backlog if app else math.nan,
                 cost_per_hour=hourly,

@@ -46,6 +46,7 @@ from weir_operator.metrics.rates import (
 )
 from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import JobLayout, OperatorMeasurement, SinkMeasurement
+from weir_policies.model.objective import QUANTILES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -216,9 +217,7 @@ def measure_sinks(
         mean=mean,
         # Rounding can leave a constant latency with a variance just below zero.
         variance=max(square - mean * mean, 0.0) if not math.isnan(square) else math.nan,
-        p50=quantile(0.50, counts) * MS,
-        p95=quantile(0.95, counts) * MS,
-        p99=quantile(0.99, counts) * MS,
+        quantiles={name: quantile(part, counts) * MS for name, part in QUANTILES.items()},
     )
 
 
@@ -236,9 +235,7 @@ def _by_markers(
         throughput=served,
         mean=mean,
         variance=math.nan,
-        p50=math.nan,
-        p95=math.nan,
-        p99=math.nan,
+        quantiles=dict.fromkeys(QUANTILES, math.nan),
     )
 
 

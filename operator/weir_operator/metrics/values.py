@@ -16,6 +16,7 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 
 from weir_operator.errors import PermanentError
+from weir_policies.model.objective import Statistic
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,10 +212,13 @@ class SinkMeasurement:
     """Seconds since the record's event time."""
     variance: float
     """s^2."""
-    p50: float
-    p95: float
-    p99: float
-    """Seconds, interpolated between bucket bounds; `inf` beyond the last finite bound."""
+    quantiles: Mapping[str, float]
+    """Seconds, by the names of `QUANTILES`, interpolated between bucket bounds; `inf` beyond the
+    last finite bound."""
+
+    def take(self, statistic: Statistic) -> float:
+        """Return a statistic of the response time, seconds."""
+        return self.mean if statistic is Statistic.MEAN else self.quantiles[statistic.word]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

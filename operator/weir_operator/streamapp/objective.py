@@ -48,8 +48,7 @@ class ResponseTime(Section):
     """The longest response time that meets the objective. Format: duration."""
 
     statistic: Statistic = Statistic.MEAN
-    """Statistic of the response times that the bound applies to. If unset, defaults to Mean.
-    Format: `Mean`, `P95` or `P99`."""
+    """Statistic of the response times that the bound applies to. If unset, defaults to Mean."""
 
     @model_validator(mode="before")
     @classmethod
@@ -104,7 +103,7 @@ class PathObjective(Section):
 
     response_time: ResponseTime = Field(examples=["100ms"])
     """Bound on the time from source to this sink; at most the bound of the whole job. Format:
-    duration, or `{bound: 500ms, statistic: Mean | P95 | P99}`."""
+    duration, or `{bound: 500ms, statistic: P95}`."""
 
 
 class Objective(Section):
@@ -112,7 +111,7 @@ class Objective(Section):
 
     response_time: ResponseTime = Field(examples=["200ms"])
     """Bound on the time from source to sink on the longest path, above zero. Format: duration, or
-    `{bound: 500ms, statistic: Mean | P95 | P99}`; a duration alone bounds the mean."""
+    `{bound: 500ms, statistic: P95}`; a duration alone bounds the mean."""
 
     paths: tuple[PathObjective, ...] = Field(
         default=(), max_length=50, json_schema_extra=map_list_by("sink")

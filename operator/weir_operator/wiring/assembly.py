@@ -170,14 +170,11 @@ def rescale_settings(app: StreamApp) -> RescaleSettings:
 def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
     """Return how the loops run; `policy` overrides the manifest's."""
     interval = app.spec.operator_manager.interval.seconds
-    objective = app.spec.objective.response_time
     return LoopSettings(
         app=f"{app.metadata.namespace}/{app.metadata.name}",
         mode=app.spec.mode,
         interval=interval,
-        bound=objective.bound.seconds,
-        statistic=objective.statistic.word,
-        paths=path_bounds(app),
+        objective=simulated_objective(app),
         max_violations=app.spec.objective.max_violations.share,
         policy=policy or app.spec.operator_manager.policy.name,
         job_manager_price=world.job_manager_price(app),
@@ -187,18 +184,6 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         change_takes=interval + rescale_settings(app).longest_change,
         quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
         python=is_python(app),
-    )
-
-
-def path_bounds(app: StreamApp) -> tuple[PathBound, ...]:
-    """Return the bounds of single sinks."""
-    return tuple(
-        PathBound(
-            sink=each.sink,
-            response_time=each.response_time.bound.seconds,
-            statistic=each.response_time.statistic,
-        )
-        for each in app.spec.objective.paths
     )
 
 
@@ -409,7 +394,7 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
         tick=tick,
         terms=Terms(
             policy=policy,
-            objective=_simulated_objective(app),
+            objective=simulated_objective(app),
             parameters=parameters,
             constraints=Constraints(
                 max_violations=objective.max_violations.share,
@@ -430,12 +415,20 @@ def tuning_settings(app: StreamApp, *, policy: str, tuner_deadline: float) -> Tu
     )
 
 
-def _simulated_objective(app: StreamApp) -> Objective:
+def simulated_objective(app: StreamApp) -> Objective:
+    """Return the response times that are bounded, as the simulator has them."""
     whole = app.spec.objective.response_time
     return Objective(
         response_time=whole.bound.seconds,
         statistic=whole.statistic,
-        paths=path_bounds(app),
+        paths=tuple(
+            PathBound(
+                sink=each.sink,
+                response_time=each.response_time.bound.seconds,
+                statistic=each.response_time.statistic,
+            )
+            for each in app.spec.objective.paths
+        ),
     )
 
 
@@ -446,9 +439,7 @@ def application_manager(
     objective = app.spec.objective
     budget = app.spec.application_manager.restart_budget
     return ApplicationManager(
-        bound=objective.response_time.bound.seconds,
-        statistic=objective.response_time.statistic.word,
-        paths=path_bounds(app),
+        objective=simulated_objective(app),
         pool_limits={
             pool.name: pool.max_replicas
             for pool in app.spec.node_pools

@@ -34,6 +34,12 @@ class Statistic(StrEnum):
         return 1.0 if self.quantile is None else -math.log(1 - self.quantile)
 
 
+QUANTILES: dict[str, float] = {"p50": 0.5} | {
+    each.word: each.quantile for each in Statistic if each.quantile is not None
+}
+"""Quantiles that are measured and shown of a response time, as parts of one, by their names."""
+
+
 def infer_tail(statistic: Statistic, *, known: Statistic, tail: float) -> float:
     """Return how many times the mean a statistic is, by how many times it another one is.
 

@@ -8,6 +8,7 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.testing import a_decision, an_observation
+from weir_simulator.experiment import Objective
 
 FLOW = Dataflow(operators=("match", "count"), edges=(Edge(source="match", target="count"),))
 TYPES = an_observation().model.node_types
@@ -30,9 +31,7 @@ def wishing(replicas, *, urgency):
 
 def an_am(*, restarts, gate=None, shared=None):
     return ApplicationManager(
-        bound=0.5,
-        statistic="mean",
-        paths=(),
+        objective=Objective(response_time=0.5),
         pool_limits={},
         restarts=RestartBudget(size=restarts),
         gate=gate,

@@ -15,8 +15,12 @@ from weir_operator.loop.app_state import LearnedStore
 from weir_operator.loop.arbitrate import BudgetSharing
 from weir_operator.runtime.files import write_atomically
 from weir_operator.wiring import assembly
+from weir_policies.model.objective import Statistic
+from weir_simulator.experiment import Objective
 
 CHAIN = ("gen", "match", "count", "out")
+
+BOUNDED = Objective(response_time=0.5, statistic=Statistic.P95)
 
 
 def a_store(stage, **changes):
@@ -37,30 +41,30 @@ async def test_what_was_learned_survives_a_restart_of_the_controller(stage_of):
     assert fresh["match"].model.service_mean == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize(("statistic", "survives"), [("p95", True), ("p99", False)])
+@pytest.mark.parametrize(("statistic", "survives"), [(Statistic.P95, True), (Statistic.P99, False)])
 async def test_the_measured_tail_survives_a_restart_of_the_controller(
     stage_of, statistic, survives
 ):
     stage = await stage_of().started()
-    before = BudgetSharing(bound=0.5, statistic="p95", paths=())
+    before = BudgetSharing(BOUNDED)
     before.note_output(mean=0.1, quantile=0.15)
     a_store(stage, sharing=before).save(stage.managers)
-    after = BudgetSharing(bound=0.5, statistic=statistic, paths=())
+    after = BudgetSharing(Objective(response_time=0.5, statistic=statistic))
 
     a_store(stage, sharing=after).restore(stage.managers)
 
-    assert (after.mean_bound == before.mean_bound) is survives
+    assert (after.tail == before.tail) is survives
 
 
 async def test_a_reset_forgets_the_measured_tail(stage_of):
     stage = await stage_of().started()
-    sharing = BudgetSharing(bound=0.5, statistic="p95", paths=())
-    typical = sharing.mean_bound
+    sharing = BudgetSharing(BOUNDED)
+    typical = sharing.tail
     sharing.note_output(mean=0.1, quantile=0.15)
 
     a_store(stage, sharing=sharing).begin_anew(1)
 
-    assert sharing.mean_bound == typical
+    assert sharing.tail == typical
 
 
 @pytest.mark.parametrize(
@@ -72,12 +76,12 @@ async def test_a_damaged_tail_is_measured_again(stage_of, damaged):
     await stage.ticks(1)
     path = stage.folder / "learned.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sharing": damaged}))
-    after = BudgetSharing(bound=0.5, statistic="p95", paths=())
-    typical = after.mean_bound
+    after = BudgetSharing(BOUNDED)
+    typical = after.tail
 
     a_store(stage, sharing=after).restore(stage.managers)
 
-    assert after.mean_bound == typical
+    assert after.tail == typical
 
 
 async def test_what_was_learned_is_written_now_and_then_and_not_at_every_tick(stage_of):

@@ -16,7 +16,7 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic
 from weir_policies.testing import a_decision, a_model, an_observation
-from weir_simulator.experiment import PathBound
+from weir_simulator.experiment import Objective, PathBound
 
 CHAIN = Dataflow(
     operators=("source", "match", "count", "sink"),
@@ -47,11 +47,9 @@ def managers(match=0.02, count=0.01):
     }
 
 
-def an_am(bound=0.5, *, statistic="mean", size=3, paths=()):
+def an_am(bound=0.5, *, statistic=Statistic.MEAN, size=3, paths=()):
     return ApplicationManager(
-        bound=bound,
-        statistic=statistic,
-        paths=paths,
+        objective=Objective(response_time=bound, statistic=statistic, paths=tuple(paths)),
         pool_limits={},
         restarts=RestartBudget(size=size),
     )
@@ -131,7 +129,7 @@ def test_a_path_that_cannot_keep_its_bound_is_named(bound):
 
 
 def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
-    typical, measured = an_am(statistic="p95"), an_am(statistic="p95")
+    typical, measured = an_am(statistic=Statistic.P95), an_am(statistic=Statistic.P95)
     for _ in range(50):
         measured.note_output(mean=0.1, quantile=0.15, now=0.0)
 
@@ -142,7 +140,7 @@ def test_a_bound_on_a_quantile_leaves_less_for_the_mean_the_longer_its_tail():
 
 
 def test_the_mean_of_a_single_sink_keeps_its_bound_whatever_percentile_the_whole_bounds():
-    am = an_am(statistic="p95", paths=[at_sink(0.1)])
+    am = an_am(statistic=Statistic.P95, paths=[at_sink(0.1)])
     for _ in range(50):
         am.note_output(mean=0.1, quantile=0.15, now=0.0)
 
@@ -152,11 +150,11 @@ def test_the_mean_of_a_single_sink_keeps_its_bound_whatever_percentile_the_whole
 @pytest.mark.parametrize(
     ("statistic", "paths", "late"),
     [
-        ("mean", [], False),
-        ("p95", [], True),
-        ("mean", [at_sink(0.3)], True),
-        ("mean", [at_sink(0.35)], False),
-        ("mean", [at_sink(0.35, Statistic.P95)], True),
+        (Statistic.MEAN, [], False),
+        (Statistic.P95, [], True),
+        (Statistic.MEAN, [at_sink(0.3)], True),
+        (Statistic.MEAN, [at_sink(0.35)], False),
+        (Statistic.MEAN, [at_sink(0.35, Statistic.P95)], True),
     ],
 )
 def test_predicted_times_are_judged_by_every_bound(statistic, paths, late):
@@ -172,7 +170,7 @@ def test_times_that_are_not_known_exceed_nothing_for_certain():
 
 
 def test_what_cannot_be_measured_teaches_nothing_about_the_tail():
-    am = an_am(statistic="p95")
+    am = an_am(statistic=Statistic.P95)
     before = am.share(CHAIN, managers())
 
     am.note_output(mean=math.nan, quantile=math.nan, now=0.0)

@@ -15,6 +15,7 @@ from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Expectation
 from weir_policies.testing import a_decision, a_model, an_observation
+from weir_simulator.experiment import Objective
 
 PRICES = {each.name: each.price for each in TYPES}
 """A replica of the first node type costs 0.02."""
@@ -29,8 +30,7 @@ def a_cap(limit):
 
 def an_am(limit):
     return ApplicationManager(
-        bound=0.5,
-        statistic="mean",
+        objective=Objective(response_time=0.5),
         pool_limits={},
         restarts=RestartBudget(size=3),
         cap=a_cap(limit),

@@ -16,22 +16,29 @@ from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import loop_settings
 from weir_policies.model.objective import Statistic
-from weir_simulator.experiment import PathBound
+from weir_simulator.experiment import Objective, PathBound
 
 NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
 ALERTS = PathBound(sink="alerts", response_time=0.1, statistic=Statistic.P95)
+OBJECTIVE = Objective(response_time=0.2, paths=(ALERTS,))
+
+
+def a_sink(times):
+    quantiles = {**NOTHING.quantiles, **times}
+    quantiles.pop("mean", None)
+    return replace(NOTHING, mean=times.get("mean", math.nan), quantiles=quantiles)
 
 
 def a_snapshot(**sinks):
     """Return an interval with these times at the sinks, s; all together 0.05 s."""
-    whole = replace(NOTHING, mean=0.05, p95=0.05, p99=0.05)
+    whole = a_sink({"mean": 0.05, "p95": 0.05, "p99": 0.05})
     app = AppMeasurement(
         job_id="job",
         start=0.0,
         end=60.0,
         newest=60.0,
         operators={},
-        sinks={name: replace(NOTHING, **times) for name, times in sinks.items()},
+        sinks={name: a_sink(times) for name, times in sinks.items()},
         end_to_end=whole,
         backlog=0.0,
         restarts=0.0,
@@ -61,15 +68,15 @@ def a_snapshot(**sinks):
 def test_a_sink_beyond_its_own_bound_is_a_violation_of_the_whole(times, violated):
     snapshot = a_snapshot(alerts=times, archive={"p95": 9.0})
 
-    assert snapshot.violates(0.2, "mean", (ALERTS,)) is violated
+    assert snapshot.violates(OBJECTIVE) is violated
 
 
 def test_the_condition_names_the_sink_with_its_time_and_bound():
-    settings = replace(loop_settings(a_stream_app()), bound=0.2, statistic="mean", paths=(ALERTS,))
+    settings = replace(loop_settings(a_stream_app()), objective=OBJECTIVE)
     snapshot = a_snapshot(alerts={"p95": 0.123})
     tick = Tick(
         snapshot=snapshot,
-        violated=snapshot.violates(0.2, "mean", settings.paths),
+        violated=snapshot.violates(OBJECTIVE),
         deployments={},
         budgets={},
         proposals={},

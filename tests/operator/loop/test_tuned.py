@@ -11,6 +11,7 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import CostWeights, Tuning
 from weir_policies.testing import a_model
+from weir_simulator.experiment import Objective
 
 DIAMOND = Dataflow(
     operators=("a", "b", "c", "d"),
@@ -79,7 +80,7 @@ def test_what_is_not_tuned_keeps_its_share_and_the_tuned_part_gives_way():
 
 
 def test_a_share_says_whether_it_is_the_tuned_one():
-    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
+    sharing = BudgetSharing(Objective(response_time=0.5))
     managers = {"match": a_manager("match"), "count": a_manager("count")}
     before = sharing.share(PAIR, managers)
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.4, "count": 0.1})
@@ -92,7 +93,7 @@ def test_a_share_says_whether_it_is_the_tuned_one():
 
 
 def test_a_tuned_budget_that_fits_no_more_falls_back_to_the_share():
-    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
+    sharing = BudgetSharing(Objective(response_time=0.5))
     managers = {"match": a_manager("match", service_mean=0.05), "count": a_manager("count")}
     untuned = sharing.share(PAIR, managers)
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.001, "count": 0.1})
@@ -103,7 +104,7 @@ def test_a_tuned_budget_that_fits_no_more_falls_back_to_the_share():
 def test_a_fixed_operator_takes_no_part_in_a_tuning():
     one = Deployment((1, *(0 for _ in a_model().node_types[1:])))
     managers = {"match": a_manager("match", fixed=one), "count": a_manager("count")}
-    sharing = BudgetSharing(bound=0.5, statistic="mean", paths=())
+    sharing = BudgetSharing(Objective(response_time=0.5))
     naive = sharing.share(PAIR, managers).budgets
     sharing.tuned = Tuning(weights=CostWeights(), budgets={"match": 0.4, "count": 0.1})
 

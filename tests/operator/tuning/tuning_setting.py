@@ -104,9 +104,7 @@ class Setting:
 
     def open(self, *, key="trips", reset_nonce=0, seen=True):
         """Begin a loop as a controller does that has just been started, with a tick if `seen`."""
-        self.sharing = BudgetSharing(
-            bound=self.terms.objective.response_time, statistic="mean", paths=()
-        )
+        self.sharing = BudgetSharing(Objective(response_time=self.terms.objective.response_time))
         self.loop = TuningLoop(
             settings=TuningSettings(
                 interval=3600.0,

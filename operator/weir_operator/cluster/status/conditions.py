@@ -54,16 +54,17 @@ def judge_metrics(tick: Tick | None) -> Aspect:
 
 def judge_objective(tick: Tick | None, settings: LoopSettings) -> Aspect:
     """Return whether the last interval kept the bound, and those of single sinks."""
-    bound, statistic = settings.bound, settings.statistic
+    objective = settings.objective
+    bound, statistic = objective.response_time, objective.statistic
     if tick is None or tick.violated is None:
         return Aspect(
             "ObjectiveMet", "Unknown", "NotMeasured", "The response time could not be measured"
         )
     measured = tick.snapshot.response(statistic)
     seen = "nothing came out" if math.isnan(measured) else f"{measured * 1000:.0f} ms"
-    sentence = f"Response time ({statistic}) {seen}, bound {bound * 1000:.0f} ms"
-    late = tick.snapshot.find_late_paths(settings.paths)
-    for path in settings.paths:
+    sentence = f"Response time ({statistic.word}) {seen}, bound {bound * 1000:.0f} ms"
+    late = tick.snapshot.find_late_paths(objective.paths)
+    for path in objective.paths:
         if path.sink in late:
             sentence = (
                 f"{sentence}; at {path.sink} ({path.statistic.word}) "

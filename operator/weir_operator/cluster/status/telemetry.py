@@ -269,9 +269,9 @@ class Telemetry:
             self.intervals.add(key)
             self.violations.add(key, amount=int(tick.violated))
         self.cost.set(key, cost)
-        statistic = settings.statistic
-        self.response.set(key, tick.snapshot.response(statistic), statistic)
-        self.objective.set(key, settings.bound, statistic)
+        statistic = settings.objective.statistic
+        self.response.set(key, tick.snapshot.response(statistic), statistic.word)
+        self.objective.set(key, settings.objective.response_time, statistic.word)
         self.allowed.set(key, settings.max_violations)
         self.restarts_left.set(key, tick.restarts_left)
         self.healthy.set(key, tick.snapshot.healthy and tick.snapshot.app is not None)

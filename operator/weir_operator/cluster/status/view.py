@@ -164,7 +164,8 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         response_time=format_seconds(figures["response"]),
         objective=None
         if settings is None
-        else f"{format_seconds(settings.bound)} {settings.statistic}",
+        else f"{format_seconds(settings.objective.response_time)} "
+        f"{settings.objective.statistic.word}",
         cost_per_hour=None if math.isnan(cost) else f"{cost:.4g}",
         last_action=facts.last_action or before.last_action,
         restarts_last_day=sum(time >= now - DAY for time in facts.restarts),
@@ -218,7 +219,7 @@ def figures_of(facts: Facts) -> dict[str, float]:
         )
     if tick is None or settings is None:
         return figures
-    figures["response"] = tick.snapshot.response(settings.statistic)
+    figures["response"] = tick.snapshot.response(settings.objective.statistic)
     if tick.snapshot.app is not None:
         operators = tick.snapshot.app.operators
         if tick.snapshot.dataflow is not None:

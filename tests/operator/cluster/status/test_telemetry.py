@@ -20,6 +20,7 @@ from weir_policies.kernels.staying import stay
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Candidate, Decision, Expectation
 from weir_policies.testing import an_observation
+from weir_simulator.experiment import Objective
 
 DOCUMENT = Path(__file__).parents[4] / "docs/metrics.md"
 KEY = Key("streams", "trips")
@@ -190,7 +191,7 @@ def test_ages_are_those_of_the_moment_they_are_asked_for(telemetry):
 
 
 def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
-    settings = SimpleNamespace(statistic="mean", bound=1.0, max_violations=0.1)
+    settings = SimpleNamespace(objective=Objective(response_time=1.0), max_violations=0.1)
     nothing = SimpleNamespace(
         app=None, problems=(), healthy=True, response=lambda statistic: math.nan
     )
