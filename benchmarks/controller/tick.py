@@ -34,7 +34,7 @@ from weir_operator.loop.record import (
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import QualitySettings, judge
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.values import JobLayout
 from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.application_manager.restart_budget import RestartBudget
@@ -78,19 +78,14 @@ REPLICAS = {
     ]
     for name in NAMES
 }
-LAYOUT = JobLayout(
-    job_id="job",
-    operators={
-        name: OperatorLayout(
-            replicas=tuple(
-                PlacedReplica(tm_id=each.id, node_type=each.node_type) for each in REPLICAS[name]
-            ),
-            upstream=(NAMES[place - 1],) if place else (),
-        )
-        for place, name in enumerate(NAMES)
-    },
+FLOW = Dataflow(
+    operators=NAMES,
+    edges=tuple(Edge(source=a, target=b) for a, b in pairwise(NAMES)),
 )
 """A chain of the operators."""
+LAYOUT = JobLayout(
+    job_id="job", flow=FLOW, replicas={name: tuple(own) for name, own in REPLICAS.items()}
+)
 
 
 def run() -> list[Figure]:
@@ -123,10 +118,6 @@ class _Application:
 
     def __init__(self, folder: Path, policy: str) -> None:
         self.policy = policy
-        self.flow = Dataflow(
-            operators=NAMES,
-            edges=tuple(Edge(source=a, target=b) for a, b in pairwise(NAMES)),
-        )
         self.current = {name: {each.name: 1 for each in TYPES} for name in NAMES}
         self.managers = SeparateManagers(
             {
@@ -190,10 +181,10 @@ class _Application:
             self.proposals[name] = manager.propose(observation)
 
     def _rule(self, now: float) -> None:
-        self.am.share(self.flow, self.managers)
+        self.am.share(FLOW, self.managers)
         self.ruling = self.am.rule(
             self.proposals,
-            dataflow=self.flow,
+            dataflow=FLOW,
             current=self.current,
             failed=(),
             tokens=self.tokens,
@@ -220,8 +211,8 @@ class _Application:
                     time=now,
                     seconds=60.0,
                     violated=False,
-                    operators=self.flow.operators,
-                    edges=self.flow.edges,
+                    operators=FLOW.operators,
+                    edges=FLOW.edges,
                     splits={},
                     lesson=LearningOutcome.NOTHING,
                     fixed={},

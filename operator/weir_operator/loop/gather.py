@@ -28,7 +28,7 @@ from weir_operator.metrics.measurement import measure_busy_vertices
 from weir_operator.metrics.output import Counted, measure_output
 from weir_operator.metrics.quality import Problem, ProblemKind
 from weir_operator.metrics.source import MetricsSource, Window
-from weir_operator.metrics.values import AppMeasurement, JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.values import AppMeasurement, JobLayout
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
@@ -41,24 +41,17 @@ LAYOUT_MISSED = 3
 
 def layout_of(job_id: str, topology: Topology, replicas: Sequence[Replica]) -> JobLayout:
     """Return who serves what in the present run."""
+    several = [name for name, vertices in topology.vertices.items() if len(vertices) > 1]
     return JobLayout(
         job_id=job_id,
-        operators={
-            name: OperatorLayout(
-                replicas=tuple(
-                    PlacedReplica(
-                        tm_id=replica.id,
-                        node_type=replica.node_type,
-                        drained=replica.id in topology.drained,
-                    )
-                    for replica in replicas
-                    if replica.operator == name
-                ),
-                upstream=tuple(edge.source for edge in topology.edges if edge.target == name),
-                **_vertices(topology, name),
-            )
+        flow=dataflow_of(topology, None),
+        replicas={
+            name: tuple(each for each in replicas if each.operator == name)
             for name in topology.operators
         },
+        entries={name: topology.entries[name] for name in several},
+        exits={name: topology.exits[name] for name in several},
+        drained=topology.drained,
     )
 
 
@@ -76,13 +69,6 @@ def _was_changed(status: AppStatus, since: float) -> bool:
     if change is None or change.kind.begins or not change.has_submitted:
         return False
     return max(change.times.values()) > since
-
-
-def _vertices(topology: Topology, name: str) -> dict[str, frozenset[str]]:
-    """Entry and exit vertices of an operator that has several; one alone needs no telling."""
-    if len(topology.vertices[name]) == 1:
-        return {}
-    return {"entry_vertices": topology.entries[name], "exit_vertices": topology.exits[name]}
 
 
 def _find_first(window: Window, job: str) -> float:

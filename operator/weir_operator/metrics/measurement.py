@@ -48,25 +48,11 @@ from weir_operator.metrics.values import (
     AppMeasurement,
     Arrivals,
     JobLayout,
-    OperatorLayout,
     OperatorMeasurement,
-    PlacedReplica,
     ReplicaMeasurement,
     ServiceFrom,
-    SinkMeasurement,
 )
-
-__all__ = [
-    "AppMeasurement",
-    "JobLayout",
-    "OperatorLayout",
-    "OperatorMeasurement",
-    "PlacedReplica",
-    "ReplicaMeasurement",
-    "ServiceFrom",
-    "SinkMeasurement",
-    "measure",
-]
+from weir_operator.runtime.protocol import Replica
 
 
 def measure(
@@ -90,24 +76,23 @@ def measure(
     """
     series = job_series(window, layout)
     arrivals = {} if previous is None else previous.arrivals_as_if_set(set_by)
-    if len(layout.sources) == len(arrivals) == 1:  # the source may have left its operator since
-        arrivals = {layout.sources[0]: next(iter(arrivals.values()))}
+    sources = layout.flow.sources
+    if len(sources) == len(arrivals) == 1:  # the source may have left its operator since
+        arrivals = {sources[0]: next(iter(arrivals.values()))}
     operators = measure_operators(layout, series, window, arrivals)
     missed = Flow(
-        layout=layout,
+        dataflow=layout.flow,
         service_means={name: each.service_mean for name, each in operators.items()},
         emitted={name: each.emitted_rate for name, each in operators.items()},
         source_waits={name: each.source_wait for name, each in operators.items()},
     ).missed_by_markers()
     sinks = {
         name: measure_sinks([operators[name]], series.operators[name], missed=missed)
-        for name in layout.sinks
+        for name in layout.flow.sinks
     }
     at_sinks = [scope for name in sinks for scope in series.operators[name]]
     backlogs = [
-        operators[name].backlog
-        for name in layout.sources
-        if not math.isnan(operators[name].backlog)
+        operators[name].backlog for name in sources if not math.isnan(operators[name].backlog)
     ]
     return AppMeasurement(
         job_id=layout.job_id,
@@ -141,10 +126,10 @@ _STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N, names.AGE_N: names.TASK_AGE
 def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
     """Name the optional metrics that no replica of an operator reports, and the job's."""
     missing: list[str] = []
-    sinks = layout.sinks
-    for name, operator in layout.operators.items():
-        optional = [names.SERVICE_N, names.AGE_N] if operator.upstream else [names.PENDING_RECORDS]
-        if name in sinks:
+    for name in layout.flow.operators:
+        source = layout.is_source(name)
+        optional = [names.PENDING_RECORDS] if source else [names.SERVICE_N, names.AGE_N]
+        if not layout.flow.out_of(name):
             optional += [names.LATENCY_N, names.LATENCY_BUCKET]
         scopes = series.operators[name]
         missing += [
@@ -171,10 +156,10 @@ def measure_operators(
     """
     replicas = {
         name: tuple(
-            measure_replica(replica, operator, scope)
-            for replica, scope in zip(operator.replicas, series.operators[name], strict=True)
+            measure_replica(replica, layout, scope)
+            for replica, scope in zip(own, series.operators[name], strict=True)
         )
-        for name, operator in layout.operators.items()
+        for name, own in layout.replicas.items()
     }
     processed = {
         name: _total(each.processed_rate for each in own) for name, own in replicas.items()
@@ -182,11 +167,11 @@ def measure_operators(
     emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
     services = {name: _pooled_service(own) for name, own in replicas.items()}
     backlogs = {
-        name: _backlog(() if operator.upstream else series.operators[name])
-        for name, operator in layout.operators.items()
+        name: _backlog(series.operators[name] if layout.is_source(name) else ())
+        for name in layout.flow.operators
     }
     arrivals = arrival_rates(
-        layout,
+        layout.flow,
         processed=processed,
         emitted=emitted,
         backlog_growth={name: growth for name, (_, growth) in backlogs.items()},
@@ -196,16 +181,16 @@ def measure_operators(
     )
     waiting = pass_down(
         {name: pending for name, (pending, _) in backlogs.items()},
-        layout,
+        layout.flow,
         processed=processed,
         emitted=emitted,
     )
     service_means = {name: average for name, (average, _) in services.items()}
     arrived = {
         name: _add_arrivals(before.get(name, ()), window.start, arrivals[name])
-        for name in layout.sources
+        for name in layout.flow.sources
     }
-    source_waits = dict.fromkeys(layout.operators, 0.0)
+    source_waits = dict.fromkeys(layout.flow.operators, 0.0)
     for name in arrived:
         pending = _total(map(mean_value, _pending(series.operators[name])))
         middle = (window.start + window.end) / 2
@@ -213,7 +198,10 @@ def measure_operators(
         if not math.isnan(pending):  # else, as after a restart, all of it may wait
             arrived[name] = _drop_older(arrived[name], middle - source_waits[name])
     flow = Flow(
-        layout=layout, service_means=service_means, emitted=emitted, source_waits=source_waits
+        dataflow=layout.flow,
+        service_means=service_means,
+        emitted=emitted,
+        source_waits=source_waits,
     )
     responses = response_times(flow, series)
     return {
@@ -234,10 +222,10 @@ def measure_operators(
             backlog_growth=backlogs[name][1],
             source_wait=source_waits[name],
             arrivals=arrived.get(name, ()),
-            upstream_backlog=waiting[name] if layout.operators[name].upstream else 0.0,
-            splits=_splits(layout.operators[name], series.operators[name]),
+            upstream_backlog=0.0 if layout.is_source(name) else waiting[name],
+            splits=_splits(name, layout, series.operators[name]),
         )
-        for name in layout.order
+        for name in layout.flow.order
     }
 
 
@@ -298,13 +286,13 @@ def waited(pending: float, now: float, arrivals: Arrivals, *, read: float) -> fl
     return now - until + (pending / read if read > 0 else 0.0)
 
 
-def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
+def _splits(name: str, layout: JobLayout, scopes: Sequence[Scope]) -> float:
     """Partitions of the source with the most; NaN where vertices beside it share its replicas.
 
     NaN, too, where series do not say of which partition they are: all would count as one. A source
     that does not tell its splits ends the subtasks that got none.
     """
-    if operator.upstream or operator.entry_vertices:
+    if not layout.is_source(name) or name in layout.entries:
         return math.nan
     found: dict[tuple[str | None, str | None], set[tuple[str | None, str, str]]] = {}
     for scope in scopes:
@@ -317,8 +305,9 @@ def _splits(operator: OperatorLayout, scopes: Sequence[Scope]) -> float:
             found.setdefault(source, set()).add(split)
     if found:
         return max(map(len, found.values()))
-    drained = sum(replica.drained for replica in operator.replicas)
-    return max(1, len(operator.replicas) - drained) if drained else math.nan
+    replicas = layout.replicas[name]
+    drained = sum(replica.id in layout.drained for replica in replicas)
+    return max(1, len(replicas) - drained) if drained else math.nan
 
 
 def _total(values: Iterable[float]) -> float:
@@ -335,19 +324,19 @@ DRAINED = Rise(0.0, math.inf)
 """What a replica takes in whose tasks have come to their end: nothing, ever after."""
 
 
-def measure_replica(
-    replica: PlacedReplica, operator: OperatorLayout, scope: Scope
-) -> ReplicaMeasurement:
+def measure_replica(replica: Replica, layout: JobLayout, scope: Scope) -> ReplicaMeasurement:
     """Measure one replica; everything is NaN where its TaskManager sent nothing."""
-    is_source = not operator.upstream
-    intake = DRAINED if replica.drained else _intake(operator, scope)
+    is_source, is_drained = layout.is_source(replica.operator), replica.id in layout.drained
+    entries = layout.entries.get(replica.operator, frozenset())
+    exits = layout.exits.get(replica.operator, frozenset())
+    intake = DRAINED if is_drained else _intake(scope, entries, is_source=is_source)
     busy = _busiest(map(settled_rise, scope.get(names.BUSY_MS, ())))
-    idle = replica.drained and busy is UNKNOWN
+    idle = is_drained and busy is UNKNOWN
     service = _service(scope, busy, intake)
     # A legacy source reports NaN for its busy time all its life: that is a missing metric there.
     required = [name for name in names.REQUIRED if not (is_source and name == names.BUSY_MS)]
     return ReplicaMeasurement(
-        tm_id=replica.tm_id,
+        tm_id=replica.id,
         node_type=replica.node_type,
         last_sample=newest_sample(scope),
         span=intake.seconds,
@@ -355,8 +344,7 @@ def measure_replica(
         emitted_rate=0.0
         if idle
         else _total(
-            counter_rise(each).rate
-            for each in of_vertices(scope.get(names.RECORDS_OUT, ()), operator.exit_vertices)
+            counter_rise(each).rate for each in of_vertices(scope.get(names.RECORDS_OUT, ()), exits)
         ),
         utilisation=0.0 if idle else busy.rate * MS,
         back_pressure=_busiest(map(settled_rise, scope.get(names.BACK_PRESSURED_MS, ()))).rate * MS,
@@ -365,7 +353,7 @@ def measure_replica(
         service_from=service.origin,
         served=service.records,
         queue_buffers=_total(
-            map(mean_value, of_vertices(scope.get(names.INPUT_QUEUE, ()), operator.entry_vertices))
+            map(mean_value, of_vertices(scope.get(names.INPUT_QUEUE, ()), entries))
         ),
         gc_share=_busiest(map(counter_rise, scope.get(names.GC_MS, ()))).rate * MS,
         poisoned=tuple(name for name in required if any(map(is_poisoned, scope.get(name, ())))),
@@ -422,19 +410,19 @@ def _service(scope: Scope, busy: Rise, intake: Rise) -> _Service:
     )
 
 
-def _intake(operator: OperatorLayout, scope: Scope) -> Rise:
+def _intake(scope: Scope, entries: frozenset[str], *, is_source: bool) -> Rise:
     """Records taken in.
 
     Flink counts no task input at a source. There the records given out stand for it, or, where
     the whole job is one chain that gives nothing out, the input of the busiest function in it.
     """
-    taken = _add(of_vertices(scope.get(names.RECORDS_IN, ()), operator.entry_vertices))
-    if operator.upstream or taken.amount > 0:
+    taken = _add(of_vertices(scope.get(names.RECORDS_IN, ()), entries))
+    if not is_source or taken.amount > 0:
         return taken
-    given = _add(of_vertices(scope.get(names.RECORDS_OUT, ()), operator.entry_vertices))
+    given = _add(of_vertices(scope.get(names.RECORDS_OUT, ()), entries))
     if given.amount > 0:
         return given
-    functions = of_vertices(scope.get(names.OPERATOR_RECORDS_IN, ()), operator.entry_vertices)
+    functions = of_vertices(scope.get(names.OPERATOR_RECORDS_IN, ()), entries)
     inside = _busiest(map(counter_rise, functions))
     return inside if inside.amount > 0 else taken
 
@@ -473,8 +461,8 @@ def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]
     """
     series = job_series(window, layout)
     found: dict[str, float] = {}
-    for name in layout.operators:
-        for scope in series.operators[name]:
+    for scopes in series.operators.values():
+        for scope in scopes:
             for each in scope.get(names.BUSY_MS, ()):
                 rise, vertex = counted_rise(each), each.labels.get("task_id")
                 if vertex is not None and rise.seconds > 0:

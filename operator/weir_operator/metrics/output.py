@@ -45,7 +45,8 @@ from weir_operator.metrics.rates import (
     ratio,
 )
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import JobLayout, OperatorMeasurement, SinkMeasurement
+from weir_operator.metrics.values import OperatorMeasurement, SinkMeasurement
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.objective import QUANTILES
 
 
@@ -64,7 +65,7 @@ NO_RESPONSE = Response(waiting=math.nan, total=math.nan)
 class Flow:
     """The edges of a run with their rates, and what each operator does."""
 
-    layout: JobLayout
+    dataflow: Dataflow
     service_means: Mapping[str, float]
     """Seconds per record, by operator."""
     emitted: Mapping[str, float]
@@ -79,8 +80,8 @@ class Flow:
         none: no time of theirs is part of a response time.
         """
         missed: dict[str, float] = {}
-        for name in self.layout.order:
-            fed = self.layout.operators[name].upstream
+        for name in self.dataflow.order:
+            fed = self.dataflow.into(name)
             missed[name] = self.left_feeders(name, missed) if fed else self.source_waits[name]
         return missed
 
@@ -90,11 +91,11 @@ class Flow:
         It is the mean over the feeders, by how much each gave out. One that gave out nothing, whose
         service nobody knows then, does not count beside others.
         """
-        operators = self.layout.operators
+        feeders = [edge.source for edge in self.dataflow.into(name)]
         left = {
             feeder: entered[feeder]
-            + (self.service_means[feeder] if operators[feeder].upstream else 0.0)
-            for feeder in operators[name].upstream
+            + (self.service_means[feeder] if self.dataflow.into(feeder) else 0.0)
+            for feeder in feeders
         }
         if len(left) > 1:
             giving = {feeder: time for feeder, time in left.items() if self.emitted[feeder] != 0}
@@ -110,17 +111,17 @@ def response_times(flow: Flow, series: JobSeries) -> dict[str, Response]:
 
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
-    layout, missed = flow.layout, flow.missed_by_markers()
-    at_sources = dict.fromkeys(layout.sources, 0.0)
+    missed = flow.missed_by_markers()
+    at_sources = dict.fromkeys(flow.dataflow.sources, 0.0)
     kinds = (
         {name: mean_age(own) for name, own in series.operators.items()} | at_sources,
         {name: marker_age(own) + missed[name] for name, own in series.operators.items()}
         | at_sources,
     )
-    found = dict.fromkeys(layout.operators, NO_RESPONSE)
+    found = dict.fromkeys(flow.dataflow.operators, NO_RESPONSE)
     for ages in kinds:
-        for name, operator in layout.operators.items():
-            if not operator.upstream or found[name] is not NO_RESPONSE:
+        for name in found:
+            if name in at_sources or found[name] is not NO_RESPONSE:
                 continue
             before = flow.left_feeders(name, ages)
             # Clocks of two nodes may differ by more than the wait between them.

@@ -132,7 +132,7 @@ class _Case:
 
     @property
     def is_source(self) -> bool:
-        return not self.layout.operators[self.operator.name].upstream
+        return self.layout.is_source(self.operator.name)
 
     def problem(self, kind: ProblemKind, text: str) -> Problem:
         name = self.operator.name
@@ -227,9 +227,10 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
     operator = case.operator
     if case.is_source or operator.processed_rate != 0:
         return
+    flow = case.layout.flow
     fed = any(
-        case.app.operators[feeder].emitted_rate > 0 and len(case.layout.downstream()[feeder]) == 1
-        for feeder in case.layout.operators[operator.name].upstream
+        case.app.operators[edge.source].emitted_rate > 0 and len(flow.out_of(edge.source)) == 1
+        for edge in flow.into(operator.name)
     )
     for replica in operator.replicas:
         served = replica.service_from is ServiceFrom.HELPER and replica.served > 0

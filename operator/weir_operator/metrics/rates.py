@@ -35,6 +35,7 @@ from typing import NamedTuple
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Series, Window
 from weir_operator.metrics.values import JobLayout
+from weir_policies.model.dataflow import Dataflow
 
 US = 1e-6
 MS = 1e-3
@@ -212,7 +213,7 @@ and intake are not of one instant."""
 
 
 def arrival_rates(
-    layout: JobLayout,
+    flow: Dataflow,
     *,
     processed: Mapping[str, float],
     emitted: Mapping[str, float],
@@ -222,7 +223,7 @@ def arrival_rates(
     """Return records/s that arrive at each operator, NaN if unknown.
 
     Args:
-        layout: The dataflow.
+        flow: The operators and what feeds them; selectivities do not count.
         processed: Records/s that each operator took in.
         emitted: Records/s that each operator gave out.
         backlog_growth: Records/s by which the backlog of each source grew; NaN where a source
@@ -231,15 +232,14 @@ def arrival_rates(
     """
     demands = {
         name: source_demand(processed[name], backlog_growth[name], back_pressure[name])
-        for name, operator in layout.operators.items()
-        if not operator.upstream
+        for name in flow.sources
     }
-    return pass_down(demands, layout, processed=processed, emitted=emitted)
+    return pass_down(demands, flow, processed=processed, emitted=emitted)
 
 
 def pass_down(
     at_sources: Mapping[str, float],
-    layout: JobLayout,
+    flow: Dataflow,
     *,
     processed: Mapping[str, float],
     emitted: Mapping[str, float],
@@ -248,14 +248,13 @@ def pass_down(
 
     Args:
         at_sources: Records, or records/s, of each source.
-        layout: The dataflow.
+        flow: The operators and what feeds them; selectivities do not count.
         processed: Records/s that each operator took in.
         emitted: Records/s that each operator gave out.
     """
-    downstream = layout.downstream()
     reaching: dict[str, float] = {}
-    for name in layout.order:
-        upstream = layout.operators[name].upstream
+    for name in flow.order:
+        upstream = [edge.source for edge in flow.into(name)]
         if not upstream:
             reaching[name] = at_sources[name]
             continue
@@ -264,7 +263,7 @@ def pass_down(
                 reaching[feeder],
                 processed[feeder],
                 received=processed[name]
-                if len(upstream) == 1 and len(downstream[feeder]) > 1
+                if len(upstream) == 1 and len(flow.out_of(feeder)) > 1
                 else emitted[feeder],
             )
             for feeder in upstream
@@ -345,11 +344,8 @@ def job_series(window: Window, layout: JobLayout) -> JobSeries:
             by_owner.setdefault(tm_id, []).append(series)
     return JobSeries(
         operators={
-            name: tuple(
-                _scope(by_owner.get(names.mangle(replica.tm_id), ()))
-                for replica in operator.replicas
-            )
-            for name, operator in layout.operators.items()
+            name: tuple(_scope(by_owner.get(names.mangle(each.id), ())) for each in replicas)
+            for name, replicas in layout.replicas.items()
         },
         job=_scope(job),
     )

@@ -6,12 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.operator.metrics.builders import Load, a_window, changed
+from tests.operator.metrics.builders import Load, a_layout_of, a_replica, a_window, changed
 from weir_operator.loop.decide import OperatorManager
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
-from weir_operator.runtime.protocol import Replica
 from weir_policies import registry
 from weir_policies.errors import StateError
 from weir_policies.model.node_types import Deployment
@@ -53,17 +51,11 @@ def a_manager(policy=None):
 
 def measure_app(**load):
     """Measure `match` on one small/1 and one small/500m replica, in this order."""
-    placed = (
-        PlacedReplica(tm_id="a", node_type=WIDE.name),
-        PlacedReplica(tm_id="b", node_type=SMALL.name),
-    )
-    source = PlacedReplica(tm_id="s", node_type=WIDE.name)
-    layout = JobLayout(
-        job_id="job1",
-        operators={
-            "source": OperatorLayout(replicas=(source,), upstream=()),
-            "match": OperatorLayout(replicas=placed, upstream=("source",)),
-        },
+    layout = a_layout_of(
+        a_replica("s", "source", WIDE.name),
+        a_replica("a", "match", WIDE.name),
+        a_replica("b", "match", SMALL.name),
+        fed={"match": "source"},
     )
     given = {"rate": 40.0, "busy": 0.3, "service_mean": 0.01, **load}
     window = a_window(layout, {"source": Load(rate=given["rate"]), "match": Load(**given)})
@@ -74,13 +66,10 @@ def a_measurement(**load):
     return measure_app(**load).operators["match"]
 
 
-def a_replica(name, size, started=0.0):
-    return Replica(
-        id=name, operator="match", pool="small", size=size, started=started, metrics_url=""
-    )
-
-
-REPLICAS = (a_replica("a", "1", started=900.0), a_replica("b", "500m", started=1000.0))
+REPLICAS = (
+    a_replica("a", "match", "small/1", started=900.0),
+    a_replica("b", "match", "small/500m", started=1000.0),
+)
 
 
 def observed(
@@ -136,7 +125,7 @@ def test_replicas_are_shown_by_node_type_then_by_id():
 
 
 def test_a_replica_that_was_not_measured_is_unknown_and_not_idle():
-    late = (*REPLICAS, a_replica("c", "1", started=1050.0))
+    late = (*REPLICAS, a_replica("c", "match", "small/1", started=1050.0))
 
     observation = observed(
         a_manager(), a_measurement(), replicas=late, deployment=Deployment((1, 2, 0))
@@ -213,14 +202,10 @@ def test_a_hot_key_is_believed_and_the_policy_adds_what_helps_until_no_replica_d
     manager.note_edges(keyed=True, balanced=False, sharing=None, key_groups=128)
 
     def decided(rate, shares):
-        placed = [PlacedReplica(tm_id=f"m{i}", node_type=pool.name) for i in range(len(shares))]
-        source = PlacedReplica(tm_id="s", node_type=pool.name)
-        layout = JobLayout(
-            job_id="job1",
-            operators={
-                "source": OperatorLayout(replicas=(source,), upstream=()),
-                "match": OperatorLayout(replicas=tuple(placed), upstream=("source",)),
-            },
+        layout = a_layout_of(
+            a_replica("s", "source", pool.name),
+            *(a_replica(f"m{i}", "match", pool.name) for i in range(len(shares))),
+            fed={"match": "source"},
         )
         load = Load(rate=rate, busy=0.9, service_mean=0.0035, service_scv=0.1)
 
@@ -238,7 +223,7 @@ def test_a_hot_key_is_believed_and_the_policy_adds_what_helps_until_no_replica_d
         observation = observed(
             manager,
             measure(window, layout).operators["match"],
-            replicas=[a_replica(each.tm_id, "1") for each in placed],
+            replicas=layout.replicas["match"],
             deployment=Deployment((len(shares),)),
         )
         return manager.propose(observation).decision

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.operator.metrics.builders import a_layout_of
 from weir_operator.loop.slow_nodes import (
     IN_A_ROW,
     IN_VAIN_FOR,
@@ -17,7 +18,6 @@ from weir_operator.loop.slow_nodes import (
 )
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.runtime.protocol import Replica
 from weir_policies.application_manager.edf import MigrationRules
@@ -43,23 +43,7 @@ THREE = [a_replica(node) for node in ("n1", "n2", "n3")]
 
 def app_of(replicas: Iterable[Replica], seconds, *, records=RECORDS, job="job1"):
     """Return what was measured of replicas that take so many seconds a record, by id."""
-    replicas = list(replicas)
-    names = dict.fromkeys(each.operator for each in replicas)
-    layout = JobLayout(
-        job_id=job,
-        operators={
-            name: OperatorLayout(
-                replicas=tuple(
-                    PlacedReplica(tm_id=each.id, node_type=each.node_type)
-                    for each in replicas
-                    if each.operator == name
-                ),
-                upstream=(),
-            )
-            for name in names
-        },
-    )
-    empty = measure(Window(start=0.0, end=1.0, series=()), layout)
+    empty = measure(Window(start=0.0, end=1.0, series=()), a_layout_of(*replicas, job_id=job))
     return replace(
         empty,
         operators={

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment
-from tests.operator.metrics.builders import Load, a_window
+from tests.operator.metrics.builders import Load, a_layout_of, a_replica, a_window
 from weir_operator.loop.decide import OperatorManager
 from weir_operator.loop.proposals import (
     Proposal,
@@ -18,7 +18,6 @@ from weir_operator.loop.proposals import (
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.node_types import Deployment
@@ -28,18 +27,12 @@ from weir_policies.testing import LARGE, WIDE, a_decision, a_model, an_observati
 
 def measure_source(*drained, partitions=(), **layout):
     """Measure a source with a replica for each of `drained`."""
-    replicas = tuple(
-        PlacedReplica(tm_id=f"s{place}", node_type=WIDE.name, drained=ended)
-        for place, ended in enumerate(drained)
-    )
-    job = JobLayout(
-        job_id="job1",
-        operators={
-            "source": OperatorLayout(replicas=replicas, **layout),
-            "sink": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="k", node_type=WIDE.name),), upstream=("source",)
-            ),
-        },
+    job = a_layout_of(
+        *(a_replica(f"s{place}", "source", WIDE.name) for place in range(len(drained))),
+        a_replica("k", "sink", WIDE.name),
+        fed={"sink": "source"},
+        drained=frozenset(f"s{place}" for place, ended in enumerate(drained) if ended),
+        **layout,
     )
     window = a_window(job, {"source": Load(rate=10.0), "sink": Load(rate=10.0)})
     own = next(each.labels for each in window.series if each.labels.get("tm_id") == "s0")
@@ -91,7 +84,7 @@ def test_a_source_that_does_not_tell_has_as_many_splits_as_subtasks_that_did_not
 
 
 def test_vertices_that_share_the_replicas_of_a_source_are_not_held_back():
-    splits = a_source(False, partitions=[("a", "0")], entry_vertices=frozenset({"v"})).splits
+    splits = a_source(False, partitions=[("a", "0")], entries={"source": frozenset({"v"})}).splits
 
     assert math.isnan(splits)
 

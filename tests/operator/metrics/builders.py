@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aiohttp import web
 
 from weir_operator.metrics import names
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
+from weir_operator.metrics.values import JobLayout
+from weir_operator.runtime.protocol import Replica
+from weir_policies.model.dataflow import Dataflow, Edge
 
 BUCKETS_MS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
 
@@ -44,22 +47,43 @@ class Load:
     """Seconds per second of work that belongs to no record, which only the agent sees."""
 
 
-def a_layout(job_id: str = "job1", *, replicas: Mapping[str, int] | None = None) -> JobLayout:
-    """Build gen -> match -> count -> out, with so many replicas each (one where not said)."""
-    upstream = {"gen": (), "match": ("gen",), "count": ("match",), "out": ("count",)}
-    counts = {**dict.fromkeys(upstream, 1), **(replicas or {})}
+def a_replica(key: str, operator: str, node_type: str = "small/250m", **others: Any) -> Replica:
+    """Return a replica that runs."""
+    pool, size = node_type.split("/")
+    replica = Replica(id=key, operator=operator, pool=pool, size=size, started=0.0, metrics_url="")
+    return replace(replica, **others)
+
+
+def a_layout_of(
+    *replicas: Replica, job_id: str = "job1", fed: Mapping[str, str] | None = None, **others: Any
+) -> JobLayout:
+    """Return the layout of replicas; `fed` names what feeds an operator that is no source."""
+    feeders = dict(fed or {})
+    operators = dict.fromkeys((*feeders.values(), *feeders, *(each.operator for each in replicas)))
     return JobLayout(
         job_id=job_id,
-        operators={
-            name: OperatorLayout(
-                replicas=tuple(
-                    PlacedReplica(tm_id=f"app-{name}-small-{i}", node_type="small/250m")
-                    for i in range(counts[name])
-                ),
-                upstream=feeders,
-            )
-            for name, feeders in upstream.items()
+        flow=Dataflow(
+            operators=tuple(operators),
+            edges=tuple(Edge(source=feeder, target=name) for name, feeder in feeders.items()),
+        ),
+        replicas={
+            name: tuple(each for each in replicas if each.operator == name) for name in operators
         },
+        **others,
+    )
+
+
+def a_layout(job_id: str = "job1", *, replicas: Mapping[str, int] | None = None) -> JobLayout:
+    """Build gen -> match -> count -> out, with so many replicas each (one where not said)."""
+    counts = {"gen": 1, "match": 1, "count": 1, "out": 1, **(replicas or {})}
+    return a_layout_of(
+        *(
+            a_replica(f"app-{name}-small-{i}", name)
+            for name, count in counts.items()
+            for i in range(count)
+        ),
+        job_id=job_id,
+        fed={"match": "gen", "count": "match", "out": "count"},
     )
 
 
@@ -75,8 +99,8 @@ def a_window(
     count = int((end - start) / period) + 1
     times = tuple(start + i * period for i in range(count))
     series: list[Series] = []
-    for name, operator in layout.operators.items():
-        for replica in operator.replicas:
+    for name, replicas in layout.replicas.items():
+        for replica in replicas:
             series += _replica_series(layout, name, replica, loads[name], times)
     series.append(a_gauge(names.RESTARTS, {"job_id": layout.job_id}, 0.0, times))
     return Window(start=start, end=end, series=tuple(series))
@@ -119,7 +143,7 @@ def is_of(operator: str, name: str | None = None) -> Callable[[Series], bool]:
 def _replica_series(
     layout: JobLayout,
     name: str,
-    replica: PlacedReplica,
+    replica: Replica,
     load: Load,
     times: tuple[float, ...],
 ) -> list[Series]:
@@ -127,14 +151,14 @@ def _replica_series(
         "weir_app": "app",
         "weir_operator": name,
         "weir_pool": "small",
-        "tm_id": names.mangle(replica.tm_id),
+        "tm_id": names.mangle(replica.id),
     }
     task = machine | {"job_id": layout.job_id, "task_id": f"v-{name}", "subtask_index": "0"}
     function = task | {"operator_id": f"v-{name}"}
-    share = 1 / len(layout.operators[name].replicas)
+    share = 1 / len(layout.replicas[name])
     taken = load.rate * share
     given = taken if load.emitted is None else load.emitted * share
-    is_source = not layout.operators[name].upstream
+    is_source = layout.is_source(name)
     rates = {
         names.RECORDS_IN: 0.0 if is_source else taken,
         names.RECORDS_OUT: given,

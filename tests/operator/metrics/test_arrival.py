@@ -5,18 +5,19 @@ import math
 import pytest
 
 from weir_operator.metrics.rates import arrival_rates, pass_down
-from weir_operator.metrics.values import JobLayout, OperatorLayout
+from weir_policies.model.dataflow import Dataflow, Edge
 
 NAN = math.nan
 
 
-def a_dataflow(**upstream: tuple[str, ...]) -> JobLayout:
-    return JobLayout(
-        job_id="job1",
-        operators={
-            name: OperatorLayout(replicas=(), upstream=feeders)
+def a_dataflow(**upstream: tuple[str, ...]) -> Dataflow:
+    return Dataflow(
+        operators=tuple(upstream),
+        edges=tuple(
+            Edge(source=feeder, target=name)
             for name, feeders in upstream.items()
-        },
+            for feeder in feeders
+        ),
     )
 
 

@@ -9,6 +9,8 @@ from tests.operator.metrics.builders import (
     Load,
     a_counter,
     a_layout,
+    a_layout_of,
+    a_replica,
     a_window,
     changed,
     is_of,
@@ -16,7 +18,8 @@ from tests.operator.metrics.builders import (
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure, waited
 from weir_operator.metrics.source import Series, Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica, ServiceFrom
+from weir_operator.metrics.values import ServiceFrom
+from weir_policies.model.dataflow import Edge
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),
@@ -114,7 +117,7 @@ def test_under_back_pressure_the_demand_is_seen_in_the_sources_backlog():
     assert operators["gen"].backlog == 500 + 60 * 40
     assert operators["gen"].backlog_growth == pytest.approx(40)
     assert operators["match"].processed_rate == pytest.approx(60)
-    for name in layout.operators:
+    for name in layout.flow.operators:
         assert operators[name].arrival_rate == pytest.approx(100)
 
 
@@ -318,14 +321,7 @@ def test_a_clock_that_is_set_changes_no_wait(set_by):
 
 
 def test_what_arrived_is_known_of_a_source_that_left_its_operator():
-    shared = JobLayout(
-        job_id="job1",
-        operators={
-            "job": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="app-job-small-0", node_type="small/250m"),)
-            )
-        },
-    )
+    shared = a_layout_of(a_replica("app-job-small-0", "job"))
     growing = Load(rate=500, helper=False, pending=0, pending_growth=300)
     before = measure(a_window(shared, {"job": growing}, start=1000, end=1060), shared)
     layout = a_layout("job2")
@@ -343,14 +339,7 @@ def test_what_came_before_the_first_measurement_has_waited_as_long_as_it_takes_t
 
 
 def test_a_job_of_one_operator_has_the_wait_at_its_source():
-    layout = JobLayout(
-        job_id="job1",
-        operators={
-            "gen": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="app-gen-small-0", node_type="small/250m"),)
-            )
-        },
-    )
+    layout = a_layout_of(a_replica("app-gen-small-0", "gen"))
     loads = {"gen": Load(rate=500, busy=0.5, helper=False, marker=0.020, pending=1000)}
 
     measured = measure(a_window(layout, loads), layout)
@@ -362,7 +351,7 @@ def test_the_agent_counts_the_age_of_records_by_markers():
     layout = a_layout(replicas={"match": 2})
     loads = {name: Load(rate=100, helper=False, agent=True, marker=0.060) for name in STEADY}
     loads["match"] = replace(loads["match"], marker=0.020)
-    hot = layout.operators["match"].replicas[0].tm_id
+    hot = layout.replicas["match"][0].id
 
     def reshare(series):
         factor = {names.TASK_AGE_N: 1.4, names.TASK_AGE_US: 1.4 * 20}.get(series.name, 1.0)
@@ -389,7 +378,7 @@ def test_a_replica_counts_in_the_time_of_markers_by_its_records():
         "count": Load(rate=100, busy=0.3, helper=False),
         "out": Load(rate=100, busy=0.1, helper=False),
     }
-    hot = layout.operators["match"].replicas[0].tm_id
+    hot = layout.replicas["match"][0].id
 
     def reshare(series):
         factor = {names.RECORDS_IN: 1.4, names.LATENCY_MARKER: 20.0}.get(series.name, 1.0)
@@ -436,11 +425,10 @@ def test_a_task_whose_records_the_agent_does_not_time_has_its_busy_time():
 
 
 def test_a_branch_that_rests_does_not_hide_how_late_the_job_is_by_its_markers():
+    ends = [("gen", "match"), ("gen", "count"), ("match", "out"), ("count", "out")]
+    edges = tuple(Edge(source=source, target=target) for source, target in ends)
     chain = a_layout()
-    operators = dict(chain.operators)
-    operators["count"] = replace(operators["count"], upstream=("gen",))
-    operators["out"] = replace(operators["out"], upstream=("match", "count"))
-    layout = replace(chain, operators=operators)
+    layout = replace(chain, flow=replace(chain.flow, edges=edges))
     loads = {
         "gen": Load(rate=100, helper=False),
         "match": Load(rate=100, busy=0.8, helper=False, marker=0.020),

@@ -9,13 +9,14 @@ from tests.operator.metrics.builders import (
     a_counter,
     a_gauge,
     a_layout,
+    a_layout_of,
+    a_replica,
     a_window,
 )
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
 from weir_operator.metrics.source import Window
-from weir_operator.metrics.values import JobLayout, OperatorLayout, PlacedReplica
 
 STEADY = {
     "gen": Load(rate=100, busy=0.1, pending=500),
@@ -26,17 +27,11 @@ STEADY = {
 
 
 def test_an_operator_of_several_vertices_counts_at_its_ends_and_is_as_busy_as_its_busiest():
-    layout = JobLayout(
-        job_id="job1",
-        operators={
-            "gen": OperatorLayout(replicas=()),
-            "work": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="tm-0", node_type="small/250m"),),
-                upstream=("gen",),
-                entry_vertices=frozenset({"v1"}),
-                exit_vertices=frozenset({"v2"}),
-            ),
-        },
+    layout = a_layout_of(
+        a_replica("tm-0", "work"),
+        fed={"work": "gen"},
+        entries={"work": frozenset({"v1"})},
+        exits={"work": frozenset({"v2"})},
     )
     times = (0.0, 10.0)
     series = [
@@ -67,10 +62,7 @@ def test_a_source_whose_input_flink_does_not_count_is_measured_by_its_output():
 
 
 def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():
-    layout = JobLayout(
-        job_id="job1",
-        operators={"job": OperatorLayout(replicas=(PlacedReplica(tm_id="tm-0", node_type="p/1"),))},
-    )
+    layout = a_layout_of(a_replica("tm-0", "job"))
     labels = {"job_id": "job1", "task_id": "v1", "tm_id": "tm_0"}
     times = (0.0, 10.0)
     series = (
@@ -85,15 +77,10 @@ def test_a_job_of_one_chain_is_measured_by_the_input_of_its_functions():
 
 
 def test_a_job_that_is_one_operator_is_as_late_as_its_last_vertex_says():
-    layout = JobLayout(
-        job_id="job1",
-        operators={
-            "job": OperatorLayout(
-                replicas=(PlacedReplica(tm_id="tm-0", node_type="p/1"),),
-                entry_vertices=frozenset({"v1"}),
-                exit_vertices=frozenset({"v3"}),
-            )
-        },
+    layout = a_layout_of(
+        a_replica("tm-0", "job"),
+        entries={"job": frozenset({"v1"})},
+        exits={"job": frozenset({"v3"})},
     )
     times = (0.0, 10.0)
     series = [
@@ -127,17 +114,8 @@ def test_a_job_that_is_one_operator_is_as_late_as_its_last_vertex_says():
 
 
 def a_lone_operator(*, drained):
-    return JobLayout(
-        job_id="job1",
-        operators={
-            "job": OperatorLayout(
-                replicas=(
-                    PlacedReplica(tm_id="tm-0", node_type="p/1"),
-                    PlacedReplica(tm_id="tm-1", node_type="p/1", drained=drained),
-                )
-            )
-        },
-    )
+    replicas = a_replica("tm-0", "job"), a_replica("tm-1", "job")
+    return a_layout_of(*replicas, drained=frozenset({"tm-1"} if drained else ()))
 
 
 def one_replica_that_works(end):

@@ -64,3 +64,7 @@ def test_a_server_is_asked_for_a_group_of_a_function(name, own):
 )
 def test_other_names_are_left_as_they_are(name):
     assert names.read_name(name, {"kafkaCluster": "east"}) == (name, {"kafkaCluster": "east"})
+
+
+def test_names_are_mangled_as_flink_does_it():
+    assert names.mangle("trips/match-0.a:b_c") == "trips_match_0_a:b_c"
