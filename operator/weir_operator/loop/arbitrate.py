@@ -24,10 +24,10 @@ from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_operator.rescale.status import AppStatus, FailedDeployment
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import (
-    OperatorState,
     Request,
     Verdicts,
     arbitrate,
+    refuse_restart,
 )
 from weir_policies.application_manager.budgets import share_budgets
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
@@ -140,7 +140,7 @@ class ApplicationManager:
             stays = stays or (None if move is None else barred.pop(move.replica, None))
             allowed = {name: wish for name, wish in wishes.items() if name not in barred}
         verdicts = self._arbitrate(allowed, seen, dataflow, current, tokens, now)
-        sentences = {verdict.operator: verdict.reason for verdict in verdicts.verdicts} | barred
+        sentences = {**verdicts.sentences, **barred}
         granted, restart, tokens_left = verdicts.granted, verdicts.restart, verdicts.tokens
         urgent = any(allowed[name].decision.urgency >= NEEDED for name in granted)
         refusal = self._refuse_shared(urgent=urgent) if restart else None
@@ -200,14 +200,11 @@ class ApplicationManager:
     def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
         """Add to a ruling that a replica leaves its node, or why it does not."""
         name = move.request.operator
-        paid = self._pay_one(name, move.request.score, ruling.tokens, now)
         if refusal is None and ruling.granted:
             refusal = f"Denied: {' and '.join(ruling.granted)} must change first"
-        if refusal is None and not paid.restart:
-            refusal = paid.verdicts[0].reason
-        shared = self._refuse_shared(urgent=move.request.score >= NEEDED)
-        if refusal is None and shared is not None:
-            refusal = f"Denied: {shared}"
+        if refusal is None:
+            urgent = move.request.score >= NEEDED
+            refusal = self.refuse_restart(ruling.tokens, now, urgent=urgent)
         own = ruling.verdicts.get(name)
         verdict = f"Granted: {move.reason}" if refusal is None else f"{refusal} ({move.reason})"
         verdicts = {**ruling.verdicts, name: verdict if own is None else f"{own}; {verdict}"}
@@ -221,18 +218,18 @@ class ApplicationManager:
             ruling,
             verdicts=verdicts,
             restart=True,
-            tokens=paid.tokens,
+            tokens=ruling.tokens.take(self.restarts, now),
             move=move,
             reason=move.reason,
         )
 
-    def refuse_restart(self, tokens: RestartTokens, now: float) -> str | None:
-        """Return why a restart that is needed must wait, one sentence; `None` where it need not."""
-        paid = self._pay_one("", NEEDED, tokens, now)
-        if not paid.restart:
-            return paid.verdicts[0].reason
-        shared = self._refuse_shared(urgent=True)
-        return None if shared is None else f"Denied: {shared}"
+    def refuse_restart(
+        self, tokens: RestartTokens, now: float, *, urgent: bool = True
+    ) -> str | None:
+        """Return why a restart must wait, one sentence; `None` where it need not."""
+        refusal = refuse_restart(tokens, self.restarts, now, urgent=urgent)
+        refusal = refusal or self._refuse_shared(urgent=urgent)
+        return None if refusal is None else f"Denied: {refusal}"
 
     def buy(self, tokens: RestartTokens, now: float) -> RestartTokens | None:
         """Return the tokens after one more restart that is needed; `None` where none is left."""
@@ -249,25 +246,6 @@ class ApplicationManager:
     def _refuse_shared(self, *, urgent: bool) -> str | None:
         """Return why the budget over all StreamApps does not bear a restart, or `None`."""
         return None if self._shared is None else self._shared.refuse(urgent=urgent)
-
-    def _pay_one(self, name: str, urgency: float, tokens: RestartTokens, now: float) -> Verdicts:
-        """Return what the restart budget says of one restart by itself."""
-        request = Request(
-            operator=name,
-            kind=ChangeKind.RESCALE,
-            current={},
-            target={},
-            urgency=urgency,
-            saving=0.0,
-        )
-        return arbitrate(
-            [request],
-            operators={name: OperatorState(replicas={}, saturated=False)},
-            pool_limits={},
-            tokens=tokens,
-            budget=self.restarts,
-            now=now,
-        )
 
     def _arbitrate(
         self,
@@ -293,17 +271,15 @@ class ApplicationManager:
             )
             for name, wish in wishes.items()
         ]
-        states = {
-            name: OperatorState(
-                replicas=count_per_pool([current.get(name, {})]),
-                saturated=name in seen and max(seen[name].utilisation, default=0.0) >= SATURATED,
-                downstream=tuple(edge.target for edge in dataflow.out_of(name)),
-            )
-            for name in dataflow.operators
-        }
         return arbitrate(
             requests,
-            operators=states,
+            dataflow=dataflow,
+            held=count_per_pool(current.get(name, {}) for name in dataflow.operators),
+            saturated=[
+                name
+                for name in dataflow.operators
+                if name in seen and max(seen[name].utilisation, default=0.0) >= SATURATED
+            ],
             pool_limits=self.pool_limits,
             tokens=tokens,
             budget=self.restarts,

@@ -17,10 +17,11 @@ restarts the whole job. Its conflicts are those over room in pools.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_policies.application_manager.restart_budget import RestartBudget, RestartTokens
+from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import NEEDED, ChangeKind
 
 
@@ -57,42 +58,17 @@ def count_added(current: Mapping[str, int], target: Mapping[str, int]) -> dict[s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OperatorState:
-    """What arbitration must know of every operator, whether it proposes something or not."""
-
-    replicas: Mapping[str, int]
-    """Replicas per pool now."""
-    saturated: bool
-    """It is busy all the time, or its backlog grows: more records do not get through it."""
-    downstream: tuple[str, ...] = ()
-    """Operators that it feeds."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProposalVerdict:
-    """What became of one proposal."""
-
-    operator: str
-    granted: bool
-    reason: str
-    """One sentence for people."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Verdicts:
     """What became of all proposals of a tick."""
 
-    verdicts: tuple[ProposalVerdict, ...]
-    """In the order of the requests."""
+    sentences: Mapping[str, str]
+    """One for people about each request, by operator."""
+    granted: tuple[str, ...]
+    """Names of the operators whose proposal was granted, in the order of the requests."""
     restart: bool
     """Whether the granted ones restart the job."""
     tokens: RestartTokens
     """What is left of the restart budget."""
-
-    @property
-    def granted(self) -> tuple[str, ...]:
-        """Names of the operators whose proposal was granted."""
-        return tuple(verdict.operator for verdict in self.verdicts if verdict.granted)
 
 
 RESERVE = 1
@@ -102,7 +78,9 @@ RESERVE = 1
 def arbitrate(
     requests: Sequence[Request],
     *,
-    operators: Mapping[str, OperatorState],
+    dataflow: Dataflow,
+    held: Mapping[str, int],
+    saturated: Collection[str],
     pool_limits: Mapping[str, int],
     tokens: RestartTokens,
     budget: RestartBudget,
@@ -112,7 +90,10 @@ def arbitrate(
 
     Args:
         requests: At most one per operator; proposals to stay are left out.
-        operators: Every operator of the job, by name.
+        dataflow: The operators of the job, and what each feeds.
+        held: Replicas of all operators now, per pool.
+        saturated: Operators that are busy all the time, or whose backlog grows: more records do not
+            get through them.
         pool_limits: Most replicas over all operators, per pool that has a limit.
         tokens: What is left of the restart budget.
         budget: How it refills.
@@ -125,19 +106,22 @@ def arbitrate(
         for request in requests
         if request.kind is ChangeKind.RESIZE and request.urgency >= NEEDED
     }
-    denied = _deny_what_cannot_be(ranked, resized, operators, pool_limits)
+    blocked = frozenset(saturated)
+    denied = _deny_what_cannot_be(ranked, resized, dataflow, held, blocked, pool_limits)
     willing = [request for request in ranked if request.operator not in denied]
     tokens = tokens.refilled(budget, now)
     restart = bool(willing)
     if willing:
-        refusal = _refuse_restart(willing, tokens, budget, now)
+        urgent = any(request.urgency >= NEEDED for request in willing)
+        refusal = refuse_restart(tokens, budget, now, urgent=urgent)
         if refusal is None:
             tokens = tokens.take(budget, now)
         else:
             restart = False
             denied |= {request.operator: refusal for request in willing}
     return Verdicts(
-        verdicts=tuple(_verdict(request, denied, willing) for request in requests),
+        sentences={request.operator: _word(request, denied, willing) for request in requests},
+        granted=tuple(each.operator for each in requests if each.operator not in denied),
         restart=restart,
         tokens=tokens,
     )
@@ -146,7 +130,9 @@ def arbitrate(
 def _deny_what_cannot_be(
     ranked: Sequence[Request],
     resized: set[str],
-    operators: Mapping[str, OperatorState],
+    dataflow: Dataflow,
+    held: Mapping[str, int],
+    saturated: frozenset[str],
     pool_limits: Mapping[str, int],
 ) -> dict[str, str]:
     """Return why some rescales cannot be granted, whatever the tokens, by operator.
@@ -157,16 +143,17 @@ def _deny_what_cannot_be(
     required = {request.operator for request in ranked if request.required}
     while True:
         candidates = [request for request in ranked if request.operator not in futile]
-        no_room = _deny_without_room(candidates, operators, pool_limits)
+        no_room = _deny_without_room(candidates, held, pool_limits)
         rescaled = {
             request.operator
             for request in candidates
             if request.operator not in no_room and request.urgency >= NEEDED
         }
+        stuck = saturated - rescaled - resized
         found = {
-            name: _blame(name, operators, rescaled | resized)
+            name: _blame(name, dataflow, stuck)
             for name in rescaled - required
-            if _feeds_only_blocked(name, operators, rescaled | resized)
+            if _feeds_only_blocked(name, dataflow, stuck)
         }
         # Denying one frees room and may block others upstream: judge again until nothing changes.
         if not found:
@@ -175,15 +162,10 @@ def _deny_what_cannot_be(
 
 
 def _deny_without_room(
-    ranked: Sequence[Request],
-    operators: Mapping[str, OperatorState],
-    pool_limits: Mapping[str, int],
+    ranked: Sequence[Request], replicas: Mapping[str, int], pool_limits: Mapping[str, int]
 ) -> dict[str, str]:
     """Return which rescales find a pool full when room is given out in order of rank."""
-    held: dict[str, int] = {}
-    for state in operators.values():
-        for pool, count in state.replicas.items():
-            held[pool] = held.get(pool, 0) + count
+    held = dict(replicas)
     denied: dict[str, str] = {}
     for request in ranked:
         full = [
@@ -204,45 +186,34 @@ def _deny_without_room(
     return denied
 
 
-def _feeds_only_blocked(
-    name: str, operators: Mapping[str, OperatorState], growing: set[str]
-) -> bool:
+def _feeds_only_blocked(name: str, dataflow: Dataflow, stuck: frozenset[str]) -> bool:
     """Tell whether all that leaves the operator ends at one that is saturated and stays so."""
-    downstream = operators[name].downstream
+    downstream = [edge.target for edge in dataflow.out_of(name)]
     return bool(downstream) and all(
-        _is_blocked(follower, operators, growing) for follower in downstream
+        follower in stuck or _feeds_only_blocked(follower, dataflow, stuck)
+        for follower in downstream
     )
 
 
-def _is_blocked(name: str, operators: Mapping[str, OperatorState], growing: set[str]) -> bool:
-    if operators[name].saturated and name not in growing:
-        return True
-    return _feeds_only_blocked(name, operators, growing)
-
-
-def _blame(name: str, operators: Mapping[str, OperatorState], growing: set[str]) -> str:
+def _blame(name: str, dataflow: Dataflow, stuck: frozenset[str]) -> str:
     """Return the denial that names the saturated operators at the end."""
     blocked: list[str] = []
-    onward = list(operators[name].downstream)
+    onward = [edge.target for edge in dataflow.out_of(name)]
     while onward:
         follower = onward.pop(0)
-        if operators[follower].saturated and follower not in growing:
+        if follower in stuck:
             blocked.append(follower)
         else:
-            onward.extend(operators[follower].downstream)
+            onward.extend(edge.target for edge in dataflow.out_of(follower))
     named = " and ".join(dict.fromkeys(blocked))
     return f"its records go only to {named}, which is saturated and cannot grow in this interval"
 
 
-def _refuse_restart(
-    willing: Sequence[Request],
-    tokens: RestartTokens,
-    budget: RestartBudget,
-    now: float,
+def refuse_restart(
+    tokens: RestartTokens, budget: RestartBudget, now: float, *, urgent: bool
 ) -> str | None:
-    """Return why the restart cannot be paid, or `None`."""
+    """Return why a restart cannot be paid, a clause; `None` where it can."""
     available = tokens.available(budget, now)
-    urgent = any(request.urgency >= NEEDED for request in willing)
     # A bucket of one token has none to spare: then savings may take it, or they never could.
     kept = 0 if urgent else min(RESERVE, budget.size - 1)
     if available > kept:
@@ -264,17 +235,11 @@ def _format_wait(seconds: float) -> str:
     return f"the next is available in {seconds / 60:.0f} min"
 
 
-def _verdict(
-    request: Request, denied: Mapping[str, str], willing: Sequence[Request]
-) -> ProposalVerdict:
+def _word(request: Request, denied: Mapping[str, str], willing: Sequence[Request]) -> str:
     if request.operator in denied:
-        return ProposalVerdict(
-            operator=request.operator, granted=False, reason=f"Denied: {denied[request.operator]}"
-        )
+        return f"Denied: {denied[request.operator]}"
     if request.kind is ChangeKind.RESIZE:
-        reason = "Granted: a resize needs neither a restart nor a token"
-    elif request is willing[0]:
-        reason = "Granted: it takes one restart token"
-    else:
-        reason = f"Granted: it shares the restart of {willing[0].operator}"
-    return ProposalVerdict(operator=request.operator, granted=True, reason=reason)
+        return "Granted: a resize needs neither a restart nor a token"
+    if request is willing[0]:
+        return "Granted: it takes one restart token"
+    return f"Granted: it shares the restart of {willing[0].operator}"

@@ -1,9 +1,11 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from weir_policies.application_manager.arbitration import OperatorState, Request, arbitrate
+from weir_policies.application_manager.arbitration import Request, arbitrate
 from weir_policies.application_manager.restart_budget import RestartBudget
+from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.policy import ChangeKind
 
 BUDGET = RestartBudget(size=3, refill_every=3600.0)
@@ -44,22 +46,24 @@ def resize(operator, *, urgency=0.8):
     )
 
 
-def states(*saturated, chain=("parse", "match", "sink")):
-    following = dict(itertools.pairwise(chain))
-    return {
-        name: OperatorState(
-            replicas={"small": 2},
-            saturated=name in saturated,
-            downstream=(following[name],) if name in following else (),
-        )
-        for name in chain
-    }
+def a_flow(*edges):
+    return Dataflow(
+        operators=tuple(dict.fromkeys(itertools.chain(*edges))),
+        edges=tuple(Edge(source=source, target=target) for source, target in edges),
+    )
 
 
-def judge(*requests, operators=None, pool_limits=None, tokens=FULL, now=0.0, **settings):
+CHAIN = a_flow(("parse", "match"), ("match", "sink"))
+
+
+def judge(
+    *requests, dataflow=CHAIN, saturated=(), pool_limits=None, tokens=FULL, now=0.0, **settings
+):
     return arbitrate(
         requests,
-        operators=operators or states(),
+        dataflow=dataflow,
+        held={"small": 2 * len(dataflow.operators)},
+        saturated=saturated,
         pool_limits=pool_limits or {},
         tokens=tokens,
         budget=settings.pop("budget", BUDGET),
@@ -69,8 +73,7 @@ def judge(*requests, operators=None, pool_limits=None, tokens=FULL, now=0.0, **s
 
 
 def reason(verdicts, operator):
-    [found] = [verdict for verdict in verdicts.verdicts if verdict.operator == operator]
-    return found.reason
+    return verdicts.sentences[operator]
 
 
 def test_all_that_is_granted_shares_one_restart_and_one_token():
@@ -98,7 +101,7 @@ def test_a_resize_is_free_even_without_tokens():
 def test_nothing_proposed_takes_nothing():
     verdicts = judge()
 
-    assert verdicts.verdicts == ()
+    assert verdicts.sentences == {}
     assert not verdicts.restart
     assert verdicts.tokens.available(BUDGET, 0.0) == 3
 
@@ -185,7 +188,7 @@ def test_feeding_an_operator_that_is_saturated_and_denied_is_futile():
     verdicts = judge(
         rescale("parse", {"small": 3}, urgency=0.9),
         rescale("match", {"large": 3}, urgency=0.8),
-        operators=states("match"),
+        saturated=["match"],
         pool_limits={"large": 2},
     )
 
@@ -194,7 +197,7 @@ def test_feeding_an_operator_that_is_saturated_and_denied_is_futile():
 
 
 def test_feeding_an_operator_that_is_saturated_and_at_its_limit_is_futile():
-    verdicts = judge(rescale("parse", {"small": 3}), operators=states("sink"))
+    verdicts = judge(rescale("parse", {"small": 3}), saturated=["sink"])
 
     assert verdicts.granted == ()
     assert "only to sink, which is saturated" in reason(verdicts, "parse")
@@ -202,34 +205,33 @@ def test_feeding_an_operator_that_is_saturated_and_at_its_limit_is_futile():
 
 @pytest.mark.parametrize("remedy", [rescale("match", {"small": 4}), resize("match")])
 def test_feeding_a_saturated_operator_that_grows_too_is_not_futile(remedy):
-    verdicts = judge(rescale("parse", {"small": 3}), remedy, operators=states("match"))
+    verdicts = judge(rescale("parse", {"small": 3}), remedy, saturated=["match"])
 
     assert verdicts.granted == ("parse", "match")
 
 
 def test_an_operator_with_another_way_out_may_grow():
-    operators = states("match") | {
-        "parse": OperatorState(replicas={"small": 2}, saturated=False, downstream=("match", "sink"))
-    }
+    both = a_flow(("parse", "match"), ("parse", "sink"), ("match", "sink"))
 
-    verdicts = judge(rescale("parse", {"small": 3}), operators=operators)
+    verdicts = judge(rescale("parse", {"small": 3}), dataflow=both, saturated=["match"])
 
     assert verdicts.granted == ("parse",)
 
 
 def test_a_saving_upstream_of_a_saturated_operator_is_welcome():
-    verdicts = judge(scale_in("parse"), operators=states("match"))
+    verdicts = judge(scale_in("parse"), saturated=["match"])
 
     assert verdicts.granted == ("parse",)
 
 
 def test_room_of_a_futile_proposal_goes_to_the_next():
-    operators = states("match") | {"other": OperatorState(replicas={"small": 2}, saturated=False)}
+    wider = replace(CHAIN, operators=(*CHAIN.operators, "other"))
 
     verdicts = judge(
         rescale("parse", {"small": 3}, urgency=0.9),
         rescale("other", {"small": 3}, urgency=0.6),
-        operators=operators,
+        dataflow=wider,
+        saturated=["match"],
         pool_limits={"small": 9},
     )
 
