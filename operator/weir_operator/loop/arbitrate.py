@@ -349,8 +349,6 @@ class Shares:
     """Seconds of mean response time."""
     infeasible: str = ""
     """Why the objective cannot be kept, so that what comes close is shared; empty where it can."""
-    tuned: bool = False
-    """Whether the budgets are those of the tuning."""
 
 
 class BudgetSharing:
@@ -439,7 +437,7 @@ class BudgetSharing:
         try:
             shared = self._share(dataflow, managers, bound, sinks)
             wished = self._fit_tuned(shared, dataflow, managers)
-            return Shares(shared if wished is None else wished, tuned=wished is not None)
+            return Shares(shared if wished is None else wished)
         except _OutOfReachError as error:
             near = WITHIN_REACH * error.possible
             ends = {sink: max(end, near) for sink, end in sinks.items()}

@@ -22,7 +22,6 @@ from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
 from weir_operator.loop.verify import (
-    UNMEASURED,
     ChangeSoFar,
     MeasuredInterval,
     Verdict,
@@ -48,10 +47,9 @@ class Action:
     ruling: Ruling
     proposals: Mapping[str, Proposal] = field(default_factory=dict)
     """Empty where no operator proposed it."""
-    expected: float = math.nan
-    """Response time of the longest path that the change should give, seconds; NaN if unknown."""
-    before: MeasuredInterval = UNMEASURED
-    """What was measured when it was decided."""
+    change: ChangeSoFar | None = None
+    """By which it is judged once the job runs again; `None` of one that is not taken back, because
+    no operator expected anything of it."""
 
 
 class ChangeExecutor:
@@ -158,15 +156,8 @@ class ChangeExecutor:
                     await self._give_back(status.restart_tokens)
                 elif ruling.vertices is not None and end.step is not Step.DONE:
                     await self._remember(end)
-                if end.step is Step.DONE:
-                    self._judged = (
-                        end,
-                        ChangeSoFar(
-                            bound=self._settings.objective.response_time,
-                            expected=action.expected,
-                            before=action.before,
-                        ),
-                    )
+                if end.step is Step.DONE and action.change is not None:
+                    self._judged = end, action.change
         except WeirError as error:
             self._report("ChangeFailed", str(error))
         except Exception as error:  # the next check goes on with the change, or ends the run by it

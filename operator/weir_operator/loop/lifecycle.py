@@ -24,7 +24,6 @@ from weir_operator.flink.answers import JobFailure
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
-from weir_operator.loop.failing_job import describe_failures
 from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import EngineParts, Rescaler
@@ -46,10 +45,18 @@ from weir_operator.rescale.stopping import (
 )
 from weir_operator.runtime.protocol import Deployments, Replica, release_replicas
 from weir_operator.runtime.revision import Revision
+from weir_policies.kernels.wording import format_time
 from weir_policies.policy import OperatorModel
 
 Loss = tuple[str, str]
 """Reason and message of an event."""
+
+FAILING = 2
+"""Failures of the job from which people are told. Flink restarts it by itself, in a second or two:
+one may be a lost node, of which an event speaks already; several matter, although it seems to run
+most of the time."""
+WITHIN = 600.0
+"""Seconds after which a failure counts no more."""
 
 
 class Losses:
@@ -764,3 +771,20 @@ class Lifecycle:
 
     def _report(self, reason: str, message: str) -> None:
         self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
+
+
+def describe_failures(failures: Sequence[JobFailure], now: float) -> str:
+    """Return that a job fails again and again, a sentence without a full stop, or nothing.
+
+    Args:
+        failures: Those that Flink remembers, the newest first.
+        now: Unix seconds.
+    """
+    recent = [each for each in failures if now - each.time <= WITHIN]
+    if len(recent) < FAILING:
+        return ""
+    span = now - min(each.time for each in recent)
+    return (
+        f"The job has failed {len(recent)} times in {format_time(span)}, and Flink restarts it: "
+        f"{recent[0].cause}"
+    )

@@ -78,9 +78,9 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.shadow import Bill, RealInterval
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
+from weir_operator.loop.verify import ChangeSoFar
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Deployments
@@ -454,6 +454,7 @@ class ApplicationController:
         safe = (*guards, *guards_while_draining(snapshot.app, flow))
         splits = splits_of(snapshot.app)
         proposals = insist(cut_all(self._managers.propose(seen, flow), seen, splits), safe)
+        tick = replace(tick, observations=seen, proposals=proposals)
         assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
@@ -465,7 +466,8 @@ class ApplicationController:
                 proposals, seen, flow, status, snapshot, safe, floors, mode=directives.mode
             )
         if directives.mode is Mode.ADVISE:
-            tick = replace(tick, bill=self._follow(snapshot, flow, tick, seen, proposals))
+            bill = self._memory.advisor.follow(tick, flow, self._notices)
+            tick = replace(tick, bill=bill)
             ruling = ruling.only_advised(directives.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
@@ -482,15 +484,16 @@ class ApplicationController:
                 id=tick_id,
                 ruling=ruling,
                 proposals=proposals,
-                expected=math.nan
+                change=None
                 if ruling.reason
-                else expect_response(proposals, ruling, flow, snapshot.app),
-                before=measured,
+                else ChangeSoFar(
+                    bound=settings.objective.response_time,
+                    expected=expect_response(proposals, ruling, flow, snapshot.app),
+                    before=measured,
+                ),
             )
         tick = replace(
             tick,
-            observations=seen,
-            proposals=proposals,
             verdicts=ruling.verdicts,
             restarts=ruling.restart and not ruling.reason,
             assumed=assumed,
@@ -605,27 +608,6 @@ class ApplicationController:
             return None
         ruling = self._go_to(found.target, status, reason)
         return replace(ruling, vertices=found.vertices)
-
-    def _follow(
-        self,
-        snapshot: Snapshot,
-        flow: Dataflow,
-        tick: Tick,
-        observations: Mapping[str, Observation],
-        proposals: Mapping[str, Proposal],
-    ) -> Bill:
-        """Return the forecast so far of following the advice."""
-        seen = RealInterval(
-            now=snapshot.now,
-            length=snapshot.now - snapshot.start,
-            flow=flow,
-            deployments=tick.deployments,
-            observations=observations,
-            proposals=proposals,
-            violated=tick.violated,
-            splits=splits_of(snapshot.app),
-        )
-        return self._memory.advisor.follow(seen, tick.guards, self._notices)
 
     def _begin(self, action: Action) -> None:
         if action.ruling.restart:

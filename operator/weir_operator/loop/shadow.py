@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,108 +25,21 @@ import structlog
 from weir_operator.errors import WeirError
 from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.decide import Managers
+from weir_operator.loop.evaluate import splits_of
 from weir_operator.loop.events import Notices
-from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal, cut_all
+from weir_operator.loop.tick import DAY, FIRST_TOLD_AFTER, HOUR, Bill, Tick
 from weir_operator.runtime.files import read_if_present, write_atomically
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.errors import StateError
-from weir_policies.kernels.wording import format_money
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
 from weir_policies.policy import Observation
 
 VERSION = 2
-DAY = 86_400.0
 DAYS_KEPT = 14
-HOUR = 3600.0
-FIRST_TOLD_AFTER = 900.0
-"""Seconds of advice before which nothing is said of what it comes to: one restart in ten seconds is
-no 8,640 a day."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bill:
-    """What was paid and what would have been paid over some time."""
-
-    seconds: float = 0.0
-    """Time over which there was something to decide on."""
-    paid: float = 0.0
-    """Currency, for the job that ran."""
-    advised: float = 0.0
-    """Currency, for the one that was advised."""
-    restarts: int = 0
-    """That following the advice would have taken."""
-    judged: int = 0
-    """Intervals whose response time could be predicted."""
-    violations: int = 0
-    """Of those, the ones predicted above the bound."""
-
-    def __add__(self, other: Bill) -> Bill:
-        """Return both together."""
-        return Bill(
-            seconds=self.seconds + other.seconds,
-            paid=self.paid + other.paid,
-            advised=self.advised + other.advised,
-            restarts=self.restarts + other.restarts,
-            judged=self.judged + other.judged,
-            violations=self.violations + other.violations,
-        )
-
-    @property
-    def saved_a_day(self) -> float:
-        """Currency per day; negative where the advice is dearer, NaN before a day was followed."""
-        return (self.paid - self.advised) / self.seconds * DAY if self.seconds >= DAY else math.nan
-
-    @property
-    def sentence(self) -> str:
-        """The forecast for people, or when there is one; empty before anything was seen."""
-        if not self.seconds:
-            return ""
-        seen = _format_span(self.seconds)
-        if self.seconds < FIRST_TOLD_AFTER:
-            return (
-                f"No forecast yet: Weir has simulated the advice for {seen}; it states "
-                f"the cost after {_format_span(FIRST_TOLD_AFTER)}, and the cost per day "
-                "after a day"
-            )
-        late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
-        if self.seconds < DAY:
-            return (
-                f"In the {seen} since the first advice, following it would have cost "
-                f"{format_money(self.advised)} instead of {format_money(self.paid)}, with "
-                f"{_format_restarts(self.restarts)} and {late} of intervals over the bound; "
-                "Weir states the cost per day after a day"
-            )
-        daily = self.saved_a_day
-        money = format_money(abs(daily))
-        change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
-        restarts = _format_restarts(self.restarts / self.seconds * DAY)
-        return (
-            f"Following the advice would {change} a day with {restarts} a day and {late} of "
-            f"intervals over the bound (seen for {seen})"
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RealInterval:
-    """What one tick of the real job brings."""
-
-    now: float
-    """Unix seconds."""
-    length: float
-    """Seconds since the tick before."""
-    flow: Dataflow
-    deployments: Deployments
-    observations: Mapping[str, Observation]
-    """Of all operators."""
-    proposals: Mapping[str, Proposal]
-    """Of those that may change."""
-    violated: bool | None
-    splits: Mapping[str, float] = field(default_factory=dict)
-    """Partitions of the operators that are sources, NaN where unknown."""
 
 
 class ShadowDeployment:
@@ -164,41 +77,42 @@ class ShadowDeployment:
         """The totals of the last days."""
         return sum(self._days.values(), Bill())
 
-    def follow(self, seen: RealInterval, guards: tuple[Guard, ...]) -> Bill:
-        """Take a tick and return the bill so far."""
-        current = self._fit(seen.deployments)
+    def follow(self, tick: Tick, flow: Dataflow) -> Bill:
+        """Take what was decided on a dataflow and return the bill so far."""
+        snapshot, real = tick.snapshot, tick.deployments
+        current, now = self._fit(real), snapshot.now
         imagined = {
-            name: self._imagine(each, current[name]) for name, each in seen.observations.items()
+            name: self._imagine(each, current[name]) for name, each in tick.observations.items()
         }
-        late = seen.violated
-        if current != seen.deployments:
-            late = self._is_late(imagined, seen.flow)
-        tokens = self._tokens or self._am.restarts.fill(seen.now)
+        late = tick.violated
+        if current != real:
+            late = self._is_late(imagined, flow)
         ruling = self._am.rule(
-            self._decide(imagined, seen),
-            dataflow=seen.flow,
+            self._decide(imagined, tick, flow),
+            dataflow=flow,
             current=current,
             failed=(),
-            tokens=tokens,
-            now=seen.now,
-            guards=guards,
+            tokens=self._tokens or self._am.restarts.fill(now),
+            now=now,
+            guards=tick.guards,
             observations=imagined,
         )
-        hours = seen.length / HOUR
-        paid = self._paid() if self._paid else self._cost(seen.deployments)
+        seconds = now - snapshot.start
+        hours = seconds / HOUR
+        paid = self._paid() if self._paid else self._cost(real)
         # Before anything of the advice was followed it is the real job that is paid for.
-        advised = paid if current == seen.deployments else self._cost(current)
+        advised = paid if current == real else self._cost(current)
         self._tokens = ruling.tokens
         self._deployments = ruling.target
         interval = Bill(
-            seconds=seen.length,
+            seconds=seconds,
             paid=paid * hours,
             advised=advised * hours,
             restarts=int(ruling.restart),
             judged=int(late is not None),
             violations=int(late is True),
         )
-        self._add(seen.now, interval)
+        self._add(now, interval)
         return self.bill
 
     def release_replicas(self) -> None:
@@ -271,16 +185,18 @@ class ShadowDeployment:
         )
 
     def _decide(
-        self, imagined: Mapping[str, Observation], seen: RealInterval
+        self, imagined: Mapping[str, Observation], tick: Tick, flow: Dataflow
     ) -> dict[str, Proposal]:
         """Return the proposals for the hypothetical job: real ones where nothing differs."""
         differing = [
-            name for name in seen.proposals if imagined[name] is not seen.observations[name]
+            name for name in tick.proposals if imagined[name] is not tick.observations[name]
         ]
         again = cut_all(
-            self._managers.imagine(imagined, seen.flow, differing=differing), imagined, seen.splits
+            self._managers.imagine(imagined, flow, differing=differing),
+            imagined,
+            splits_of(tick.snapshot.app),
         )
-        return {name: again.get(name, real) for name, real in seen.proposals.items()}
+        return {name: again.get(name, real) for name, real in tick.proposals.items()}
 
     def _is_late(self, imagined: Mapping[str, Observation], flow: Dataflow) -> bool | None:
         """Return whether a path is predicted above its bound; `None` where it is not known."""
@@ -296,19 +212,6 @@ class ShadowDeployment:
         self._days[day] = self._days.get(day, Bill()) + bill
         for old in sorted(self._days)[:-DAYS_KEPT]:
             del self._days[old]
-
-
-def _format_restarts(number: float) -> str:
-    figure = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
-    return f"{figure} restart{'' if figure == '1' else 's'}"
-
-
-def _format_span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * HOUR:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
 
 
 log = structlog.get_logger()
@@ -338,14 +241,14 @@ class Advisor:
         self._restore()
         self._told = self._count_told(shadow.bill)
 
-    def follow(self, seen: RealInterval, guards: tuple[Guard, ...], notices: Notices) -> Bill:
+    def follow(self, tick: Tick, flow: Dataflow, notices: Notices) -> Bill:
         """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
-        bill = self._shadow.follow(seen, guards)
+        bill, now = self._shadow.follow(tick, flow), tick.snapshot.now
         if self._count_told(bill) != self._told:
             self._told = self._count_told(bill)
             notices.report("SavingsForecast", bill.sentence)
-        if not 0 <= seen.now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
-            self._saved_at = seen.now
+        if not 0 <= now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
+            self._saved_at = now
             try:
                 self._save()
             except WeirError as error:

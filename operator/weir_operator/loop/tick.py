@@ -9,11 +9,80 @@ from dataclasses import dataclass, field
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import Bill
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.status import FullPool
 from weir_operator.runtime.protocol import Deployments
+from weir_policies.kernels.wording import format_money
 from weir_policies.policy import Observation
+
+DAY = 86_400.0
+HOUR = 3600.0
+FIRST_TOLD_AFTER = 900.0
+"""Seconds of advice before which nothing is said of what it comes to: one restart in ten seconds is
+no 8,640 a day."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bill:
+    """What was paid and what would have been paid over some time."""
+
+    seconds: float = 0.0
+    """Time over which there was something to decide on."""
+    paid: float = 0.0
+    """Currency, for the job that ran."""
+    advised: float = 0.0
+    """Currency, for the one that was advised."""
+    restarts: int = 0
+    """That following the advice would have taken."""
+    judged: int = 0
+    """Intervals whose response time could be predicted."""
+    violations: int = 0
+    """Of those, the ones predicted above the bound."""
+
+    def __add__(self, other: Bill) -> Bill:
+        """Return both together."""
+        return Bill(
+            seconds=self.seconds + other.seconds,
+            paid=self.paid + other.paid,
+            advised=self.advised + other.advised,
+            restarts=self.restarts + other.restarts,
+            judged=self.judged + other.judged,
+            violations=self.violations + other.violations,
+        )
+
+    @property
+    def saved_a_day(self) -> float:
+        """Currency per day; negative where the advice is dearer, NaN before a day was followed."""
+        return (self.paid - self.advised) / self.seconds * DAY if self.seconds >= DAY else math.nan
+
+    @property
+    def sentence(self) -> str:
+        """The forecast for people, or when there is one; empty before anything was seen."""
+        if not self.seconds:
+            return ""
+        seen = _format_span(self.seconds)
+        if self.seconds < FIRST_TOLD_AFTER:
+            return (
+                f"No forecast yet: Weir has simulated the advice for {seen}; it states "
+                f"the cost after {_format_span(FIRST_TOLD_AFTER)}, and the cost per day "
+                "after a day"
+            )
+        late = f"{self.violations / self.judged:.1%}" if self.judged else "an unknown share"
+        if self.seconds < DAY:
+            return (
+                f"In the {seen} since the first advice, following it would have cost "
+                f"{format_money(self.advised)} instead of {format_money(self.paid)}, with "
+                f"{_format_restarts(self.restarts)} and {late} of intervals over the bound; "
+                "Weir states the cost per day after a day"
+            )
+        daily = self.saved_a_day
+        money = format_money(abs(daily))
+        change = f"have saved {money}" if daily >= 0 else f"have cost {money} more"
+        restarts = _format_restarts(self.restarts / self.seconds * DAY)
+        return (
+            f"Following the advice would {change} a day with {restarts} a day and {late} of "
+            f"intervals over the bound (seen for {seen})"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,3 +154,16 @@ def find_first_window(
     if due - start < interval / 2:
         due += interval
     return start, due
+
+
+def _format_restarts(number: float) -> str:
+    figure = f"{number:,.0f}" if number >= 10 or number == round(number) else f"{number:.1f}"
+    return f"{figure} restart{'' if figure == '1' else 's'}"
+
+
+def _format_span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR:.0f} h" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"

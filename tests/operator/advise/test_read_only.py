@@ -37,7 +37,7 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.cost import cost_per_hour, prices
 from weir_operator.loop.evaluate import Snapshot, dataflow_of
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import RealInterval, ShadowDeployment
+from weir_operator.loop.shadow import ShadowDeployment
 from weir_operator.loop.tick import Tick
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.source import Window
@@ -329,17 +329,29 @@ async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
 async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
     app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
-    hour = RealInterval(
+    flow = dataflow_of(view.topology, None)
+    output, _ = measure_output(Window(start=0.0, end=3600.0, series=()))
+    hour = Snapshot(
+        start=0.0,
         now=3600.0,
-        length=3600.0,
-        flow=dataflow_of(view.topology, None),
-        deployments=view.deployments,
-        observations={},
-        proposals={},
+        output=output,
+        app=None,
+        problems=(),
+        replicas=(),
+        dataflow=flow,
+        settled=True,
+    )
+    tick = Tick(
+        snapshot=hour,
         violated=None,
+        deployments=view.deployments,
+        budgets={},
+        proposals={},
+        verdicts={},
+        held="",
     )
 
-    bill = hypothesis(app, managers, watch).follow(hour, ())
+    bill = hypothesis(app, managers, watch).follow(tick, flow)
 
     assert bill.paid == pytest.approx(0.12)
     assert bill.advised == bill.paid, "nothing was advised before"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.operator.loop.job_stage import TWO, Stage
 from weir_operator.flink.answers import JobFailure
-from weir_operator.loop.failing_job import describe_failures
+from weir_operator.loop.lifecycle import describe_failures
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.protocol import SavepointState
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from weir_operator.loop.shadow import DAYS_KEPT, Bill
+from weir_operator.loop.shadow import DAYS_KEPT
+from weir_operator.loop.tick import Bill
 
 QUEUEING = {"interval": "5s", "policy": {"name": "queueing"}}
 DAY = 86_400.0
