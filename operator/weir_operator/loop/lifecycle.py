@@ -20,15 +20,15 @@ from weir_operator.errors import (
     JobFailedError,
     ResizeRefusedError,
 )
-from weir_operator.flink.answers import JobFailure
+from weir_operator.flink.answers import JobFailure, JobState
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.placement import PlacementSearch
 from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
 from weir_operator.rescale.engine import EngineParts, Rescaler
+from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Progress
 from weir_operator.rescale.replicas import (
     deployments_of,
     excess_replicas,
@@ -332,7 +332,7 @@ class Lifecycle:
             return None
         job = status.job_id
         progress = await self._jobs.progress(job)
-        if progress is None or progress.state not in LIVE_STATES:
+        if progress is None or progress.state.is_over:
             return None
         if await self._was_stopped(status, job):
             await self._jobs.cancel(job)  # its savepoint is newer than what it was restored from
@@ -510,11 +510,11 @@ class Lifecycle:
         status = self._store.load()
         progress = None if restarted else await self._jobs.progress(job)
         # Only of one that finished: a check asks the JobManager no more than it has to.
-        finished = progress is not None and progress.state == FINISHED
+        finished = progress is not None and progress.state is JobState.FINISHED
         if finished and await self._came_to_its_end(status, job):
             await self._store.save(status.model_copy(update={"finished": True}))
             return Health.FINISHED
-        if progress is None or progress.state not in LIVE_STATES:
+        if progress is None or progress.state.is_over:
             await self._recover(job, await self._find_cause(job, progress))
             return Health.RUNS
         if await self._was_stopped(status, job):
@@ -693,7 +693,7 @@ class Lifecycle:
     async def _find_cause(self, job: str, progress: Progress | None) -> str:
         if progress is None:
             return "The JobManager was lost"
-        if progress.state == FINISHED:
+        if progress.state is JobState.FINISHED:
             return "The job was stopped with a savepoint, but spec.state is Running"
         return await self._jobs.failure(job)
 

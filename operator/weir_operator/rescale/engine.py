@@ -25,18 +25,12 @@ from weir_operator.errors import (
     ResizeRefusedError,
     TemporaryError,
 )
+from weir_operator.flink.answers import JobState
 from weir_operator.rescale.closing import close_change
+from weir_operator.rescale.flink import FlinkJobs, Progress
 from weir_operator.rescale.flow import Flow, Reading, explain_standstill, is_silent, judge_flow
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
-from weir_operator.rescale.protocol import (
-    FINISHED,
-    LIVE_STATES,
-    Jobs,
-    Progress,
-    is_pinned_by_agent,
-    refuse_script,
-    with_graph,
-)
+from weir_operator.rescale.program import is_pinned_by_agent, refuse_script, with_graph
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
@@ -101,7 +95,7 @@ class EngineParts:
 
     runtime: Runtime
     """Where TaskManagers run."""
-    jobs: Jobs
+    jobs: FlinkJobs
     """Who asks Flink."""
     spec: JobSpec
     """How the job is submitted."""
@@ -295,7 +289,7 @@ class Rescaler:
             if leave_job and journal.old_job is not None and now - asked >= OLD_JOB_PERIOD:
                 asked = now
                 old = await self._jobs.progress(journal.old_job)
-                if old is not None and old.state not in LIVE_STATES:
+                if old is not None and old.state.is_over:
                     raise PermanentError("The job ended while TaskManagers were starting")
             present = await remaining()
             if missing_replicas(present, journal.wanted):
@@ -482,7 +476,7 @@ class Rescaler:
     async def _savepoint_failed(self, journal: RescaleJournal, cause: str) -> RescaleJournal:
         """Leave a job that lives as it is; take the checkpoint of one that is gone or must end."""
         progress = await self._retried(lambda: self._jobs.progress(_required(journal.old_job)))
-        if progress is None or progress.state not in LIVE_STATES:
+        if progress is None or progress.state.is_over:
             return await self._after_end(journal)
         if journal.kind is not Kind.SUSPEND:
             job = _required(journal.old_job)
@@ -580,7 +574,11 @@ class Rescaler:
             await self._retried(lambda: self._jobs.cancel(job))
             await self._ended(job)
         own = await self._retried(lambda: self._newest(job))
-        if progress is not None and progress.state == FINISHED and not (own and is_savepoint(own)):
+        if (
+            progress is not None
+            and progress.state is JobState.FINISHED
+            and not (own and is_savepoint(own))
+        ):
             own = None  # Flink has deleted its checkpoints
         ran = ran or own is not None
         now = self._clock.now()
@@ -638,7 +636,7 @@ class Rescaler:
         restore = state.path if state is not None else None
         if restore is None:
             progress = await self._retried(lambda: self._jobs.progress(job))
-            lives = progress is not None and progress.state in LIVE_STATES
+            lives = progress is not None and not progress.state.is_over
             if lives and await self._was_stopped(journal):
                 await self._retried(lambda: self._jobs.cancel(job))
                 await self._ended(job)
@@ -727,7 +725,7 @@ class Rescaler:
             if progress is None:
                 raise PermanentError("The JobManager lost the job before it started")
             ran = ran or progress.ran
-            return progress if progress.running or progress.state not in LIVE_STATES else None
+            return progress if progress.running or progress.state.is_over else None
 
         try:
             progress = await self._until(
@@ -735,7 +733,7 @@ class Rescaler:
             )
         except PermanentError as error:
             return self._give_up(journal, str(error), ran=ran)
-        if progress is not None and progress.state == FINISHED:
+        if progress is not None and progress.state is JobState.FINISHED:
             return await self._verify_end(journal)
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
@@ -756,7 +754,7 @@ class Rescaler:
             progress = await self._jobs.progress(job)
             if progress is None:
                 raise PermanentError("The JobManager lost the job after it had started")
-            if progress.state not in LIVE_STATES:
+            if progress.state.is_over:
                 return Flow.ENDED
             reading = await read() if progress.running else None
             waited = self._clock.monotonic() - began
@@ -771,7 +769,7 @@ class Rescaler:
         if flow in (Flow.FLOWS, Flow.IDLE):
             return self._verified(journal)
         progress = await self._retried(lambda: self._jobs.progress(job))
-        if progress is not None and progress.state == FINISHED:
+        if progress is not None and progress.state is JobState.FINISHED:
             return await self._verify_end(journal)
         if progress is None or not progress.running:
             cause = await self._retried(lambda: self._jobs.failure(job))
@@ -823,7 +821,7 @@ class Rescaler:
     async def _ended(self, job: str) -> None:
         async def gone() -> bool | None:
             progress = await self._jobs.progress(job)
-            return True if progress is None or progress.state not in LIVE_STATES else None
+            return True if progress is None or progress.state.is_over else None
 
         if await self._until(gone, self._settings.submit_deadline) is None:
             # Two jobs at once would emit every record twice: better to wait than to go on.

@@ -1,4 +1,4 @@
-"""Implements what the engine asks of Flink with its REST interface.
+"""The jobs of a session cluster, as the engine asks for them with Flink's REST interface.
 
 How much a job has read: Flink counts records between vertices, and, in each function of a source,
 records from outside. Verified on Flink 2.3.0 and 1.20.5.
@@ -17,7 +17,7 @@ import structlog
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
-from weir_operator.flink.answers import JobDetails, JobFailure, JobState
+from weir_operator.flink.answers import JobDetails, JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import (
     is_warm_up,
@@ -31,7 +31,6 @@ from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.protocol import Progress, SavepointState, StateSnapshot
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
 
@@ -57,8 +56,38 @@ class _Failure:
     cause: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """The progress of a submitted job."""
+
+    state: JobState
+    running: bool
+    """Every task runs."""
+    ran: bool
+    """At least one task runs or ran: records may have left it."""
+    started: float = 0.0
+    """Unix time at which this JobManager began to run it."""
+    runs_since: float = 0.0
+    """Unix time at which it began to run, or Flink restarted it last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateSnapshot:
+    """A savepoint or checkpoint that a job can resume from."""
+
+    path: str
+    stopped: bool = False
+    """It is the savepoint of a stop: the job ended with it."""
+    seen_complete: bool = True
+    """The JobManager saw it complete, so that the storage has nothing newer. False for what a new
+    JobManager restored the job from: a savepoint that the old one completed may be newer."""
+
+
 class FlinkJobs:
-    """`Jobs` over the session cluster of one runtime; follows it when its address changes."""
+    """The jobs of one runtime's session cluster; follows it when its address changes.
+
+    Unknown jobs and triggers are `None`, never an error.
+    """
 
     def __init__(
         self, runtime: Runtime, guard: Guard | None = None, *, clock: Clock | None = None
@@ -93,12 +122,12 @@ class FlinkJobs:
         self._rest = None
 
     async def progress(self, job_id: str) -> Progress | None:
-        """Return the progress of the job, `None` if Flink does not know it."""
+        """Return the progress of the job."""
         job = await (await self.rest()).job(job_id)
         if job is None:
             return None
         return Progress(
-            state=job.state.value,
+            state=job.state,
             running=job.runs,
             ran=_has_begun(job),
             started=job.started,
@@ -132,16 +161,15 @@ class FlinkJobs:
                 await self.cancel(each)
 
     async def stop(self, job_id: str, trigger: str) -> None:
-        """Ask for a stop with savepoint under this trigger id."""
+        """Ask for a stop with savepoint under this trigger id; a second call changes nothing."""
         await (await self.rest()).stop_with_savepoint(job_id, trigger_id=trigger)
 
-    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
-        """Return the state of the savepoint."""
-        found = await (await self.rest()).savepoint_status(job_id, trigger)
-        return None if found is None else SavepointState(path=found.path, failure=found.failure)
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointProgress | None:
+        """Return what became of a savepoint that was asked for."""
+        return await (await self.rest()).savepoint_status(job_id, trigger)
 
     async def cancel(self, job_id: str) -> None:
-        """Ask for cancellation."""
+        """Ask for cancellation; a job that has ended is left alone."""
         await (await self.rest()).cancel(job_id)
 
     async def version(self) -> str:
@@ -170,6 +198,17 @@ class FlinkJobs:
         A program that cannot be read is submitted as one that pins itself: it may need what the
         arguments say, and if it cannot run at all, its submission tells. A script gets no such
         arguments.
+
+        Args:
+            entry_class: As for a submission.
+            arguments: The program's own.
+            configuration: As for a submission of a job that the agent pins.
+            most: Replicas at a time, by operator.
+            vertices: What each operator is made of, as in `JobSpec`.
+
+        Raises:
+            PermanentError: The agent cannot pin them; the job must not be touched.
+            TemporaryError: What pins them cannot be read now.
         """
         plan = await self.read_plan(
             entry_class=entry_class, arguments=arguments, configuration=configuration
@@ -234,7 +273,11 @@ class FlinkJobs:
         operators: tuple[str, ...],
         whole_job: str | None,
     ) -> JobGraph:
-        """Return what the program would build, submitted so; nothing is submitted."""
+        """Return what the program would build, submitted so; nothing is submitted.
+
+        Raises:
+            PermanentError: It builds no job.
+        """
         if self._jar is None:
             await self.prepare()
         return await read_graph(
@@ -258,7 +301,11 @@ class FlinkJobs:
         restore_path: str | None,
         configuration: Mapping[str, str],
     ) -> None:
-        """Submit the job under this id, with the managed memory that its TaskManagers have."""
+        """Submit the job under this id, with the managed memory that its TaskManagers have.
+
+        Raises:
+            TemporaryError: An operator has no TaskManager that is registered.
+        """
         if self._jar is None:
             await self.prepare()
         if configuration:
@@ -304,7 +351,7 @@ class FlinkJobs:
         return await (await self.rest()).failures(job_id)
 
     async def newest(self, job_id: str) -> StateSnapshot | None:
-        """Return the newest snapshot of the job that Flink knows of."""
+        """Return the newest snapshot of the job that Flink knows of, if any."""
         found = await (await self.rest()).checkpoints(job_id)
         if found is None:
             return None
@@ -315,7 +362,7 @@ class FlinkJobs:
         return None
 
     async def retained(self, job_id: str) -> tuple[str, ...]:
-        """Return the job's checkpoints that Flink will not delete itself."""
+        """Return the job's checkpoints that Flink will not delete itself, oldest first."""
         found = await (await self.rest()).checkpoints(job_id)
         return () if found is None else found.retained
 

@@ -34,9 +34,9 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError
-from weir_operator.flink.answers import JobFailure
+from weir_operator.flink.answers import JobFailure, JobState
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
-from weir_operator.rescale.protocol import FINISHED, LIVE_STATES, Jobs
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Runtime
 
@@ -91,7 +91,13 @@ def find_own_failure(failures: Sequence[JobFailure], journal: RescaleJournal) ->
 
 
 async def came_to_its_end(
-    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
+    job: str,
+    status: AppStatus,
+    *,
+    jobs: FlinkJobs,
+    runtime: Runtime,
+    clock: Clock,
+    stop_asked: bool,
 ) -> bool:
     """Return whether the job finished without being stopped.
 
@@ -112,7 +118,7 @@ async def came_to_its_end(
         StateMissingError: It had state and was asked to stop, and there is no savepoint.
     """
     progress = await jobs.progress(job)
-    if progress is None or progress.state != FINISHED:
+    if progress is None or progress.state is not JobState.FINISHED:
         return False
     newest = await jobs.newest(job)
     if newest is not None and newest.seen_complete:
@@ -130,7 +136,7 @@ async def came_to_its_end(
 
 
 async def was_stopped(
-    job: str, *, jobs: Jobs, runtime: Runtime, clock: Clock, asked_at: float
+    job: str, *, jobs: FlinkJobs, runtime: Runtime, clock: Clock, asked_at: float
 ) -> bool:
     """Return whether a job that runs was, or may have been, stopped before.
 
@@ -151,7 +157,7 @@ async def was_stopped(
 
 
 async def find_newest(
-    job: str, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
+    job: str, *, jobs: FlinkJobs, runtime: Runtime, clock: Clock, stop_asked: bool
 ) -> str | None:
     """Return the newest complete savepoint or checkpoint that the job wrote.
 
@@ -167,7 +173,7 @@ async def find_newest(
     return known.path if known is not None and is_of(known.path, job) else None
 
 
-async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str, ...]:
+async def find_retained(job: str, *, jobs: FlinkJobs, runtime: Runtime) -> tuple[str, ...]:
     """Return the checkpoints that Flink leaves behind of a job that has ended, oldest first."""
     known = await jobs.retained(job)
     if known:
@@ -176,7 +182,13 @@ async def find_retained(job: str, *, jobs: Jobs, runtime: Runtime) -> tuple[str,
 
 
 async def find_restore_point(
-    job: str, status: AppStatus, *, jobs: Jobs, runtime: Runtime, clock: Clock, stop_asked: bool
+    job: str,
+    status: AppStatus,
+    *,
+    jobs: FlinkJobs,
+    runtime: Runtime,
+    clock: Clock,
+    stop_asked: bool,
 ) -> str | None:
     """Return from where the ended `job` should resume; `None` starts it with empty state.
 
@@ -215,7 +227,7 @@ class Stop:
         self,
         job: str,
         trigger: str,
-        jobs: Jobs,
+        jobs: FlinkJobs,
         runtime: Runtime,
         clock: Clock,
         *,
@@ -250,7 +262,7 @@ class Stop:
                 return StopOutcome(path=state.path)
             return None if state.failure is None else StopOutcome(failure=state.failure)
         progress = await self._jobs.progress(self._job)
-        if progress is None or progress.state not in LIVE_STATES:
+        if progress is None or progress.state.is_over:
             return StopOutcome(ended=True)
         if self._asked and await was_stopped(
             self._job,

@@ -15,12 +15,12 @@ from weir_operator.advise.flink_deployment import PATH
 from weir_operator.advise.in_place import InPlace, InPlaceRescaler, NotRunningError
 from weir_operator.advise.watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.answers import JobDetails
+from weir_operator.flink.answers import JobDetails, JobState
 from weir_operator.flink.topology import group_vertices
 from weir_operator.rescale.engine import EngineParts, Rescaler
+from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import Kind, Step, plan
-from weir_operator.rescale.protocol import Progress
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 
 ONE = {"source": {"any/1": 1}, "count": {"any/1": 1}}
@@ -96,7 +96,7 @@ class Flows:
         self.pending = math.nan
 
     async def progress(self, job_id: str) -> Progress:
-        return Progress(state="RUNNING", running=True, ran=True)
+        return Progress(state=JobState.RUNNING, running=True, ran=True)
 
     async def reading(self, job_id: str) -> Reading:
         rate = self.after if self.written else self.rate

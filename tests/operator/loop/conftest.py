@@ -115,7 +115,7 @@ class Stage:
         return replace(TOPOLOGY, running_for=self.running_for)
 
     async def started(self):
-        jobs = JobsOf(self.world)
+        jobs = cast(FlinkJobs, JobsOf(self.world))
         parts = EngineParts(
             runtime=self.world,
             jobs=jobs,

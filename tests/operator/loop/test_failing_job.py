@@ -3,10 +3,9 @@
 import pytest
 
 from tests.operator.loop.job_stage import TWO, Stage
-from weir_operator.flink.answers import JobFailure
+from weir_operator.flink.answers import JobFailure, SavepointProgress
 from weir_operator.loop.lifecycle import describe_failures
 from weir_operator.rescale.journal import Step
-from weir_operator.rescale.protocol import SavepointState
 
 CAUSE = "IllegalStateException: customer {} has no address (in Map)"
 
@@ -78,7 +77,7 @@ async def test_a_target_is_not_to_blame_where_the_job_failed_by_itself(
 
     def fail(job, trigger):
         stage.world.failed = [JobFailure(time=stage.clock.now(), cause=cause)]
-        stage.world.jobs[job].savepoints[trigger] = SavepointState(
+        stage.world.jobs[job].savepoints[trigger] = SavepointProgress(
             failure="Not all required tasks are currently running"
         )
 
@@ -97,7 +96,7 @@ async def test_a_restart_that_the_job_itself_prevented_is_not_paid(stage_of):
 
     def fail(job, trigger):
         stage.world.failed = [JobFailure(time=stage.clock.now(), cause=CAUSE.format(4711))]
-        stage.world.jobs[job].savepoints[trigger] = SavepointState(failure="Not all tasks run")
+        stage.world.jobs[job].savepoints[trigger] = SavepointProgress(failure="Not all tasks run")
 
     stage.world.stop_with_savepoint = fail
 

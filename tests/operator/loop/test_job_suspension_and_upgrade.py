@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from typing import cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.operator.rescale.fakes import ControllerDied, JobsOf
 from weir_operator.errors import WeirError
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import Health
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.settings import RescaleSettings
@@ -275,7 +277,7 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
         state = await find_restore_point(
             status.job_id,
             status,
-            jobs=JobsOf(stage.world),
+            jobs=cast(FlinkJobs, JobsOf(stage.world)),
             runtime=stage.world,
             clock=stage.clock,
             stop_asked=True,

@@ -1,7 +1,10 @@
 """An engine over a miniature Flink, for tests of changes."""
 
+from typing import cast
+
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from weir_operator.rescale.engine import EngineParts, Rescaler
+from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Kind, plan
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 
@@ -18,7 +21,7 @@ def engine_parts(world, store, settings, *, arguments=(), **spec):
     """Return what the engine of a job with one operator needs."""
     return EngineParts(
         runtime=world,
-        jobs=JobsOf(world),
+        jobs=cast(FlinkJobs, JobsOf(world)),
         spec=JobSpec(
             **{
                 "entry_class": None,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
-from weir_operator.flink.answers import JobFailure
+from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan
+from weir_operator.rescale.flink import Progress, StateSnapshot
 from weir_operator.rescale.flow import Reading
-from weir_operator.rescale.protocol import LIVE_STATES, Progress, SavepointState, StateSnapshot
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Replica, ReplicaSpec
@@ -65,7 +65,7 @@ class FakeJob:
     """What the request says above the cluster's."""
     committed: int = 0
     """Up to where a transactional sink has committed."""
-    savepoints: dict[str, SavepointState] = field(default_factory=dict)
+    savepoints: dict[str, SavepointProgress] = field(default_factory=dict)
     seen: list[StateSnapshot] = field(default_factory=list)
     """Snapshots that this JobManager saw complete."""
     restored: str | None = None
@@ -86,7 +86,7 @@ RETAINED = 3
 
 
 class FakeWorld:
-    """One StreamApp's processes and jobs, behind both seams: `Runtime` and `Jobs`."""
+    """One StreamApp's processes and jobs, behind `Runtime` and `FlinkJobs`."""
 
     rest_url = "http://fake"
     job_manager_metrics_url = "http://fake/metrics"
@@ -306,7 +306,7 @@ class FakeWorld:
             if self.cancel_takes <= 0:
                 job.state = "CANCELED"
         return Progress(
-            state=job.state,
+            state=JobState(job.state),
             running=running,
             ran=running,
             started=job.started,
@@ -315,7 +315,7 @@ class FakeWorld:
 
     async def live(self) -> tuple[str, ...]:
         self._answer()
-        return tuple(key for key, job in self.jobs.items() if job.state in LIVE_STATES)
+        return tuple(key for key, job in self.jobs.items() if not JobState(job.state).is_over)
 
     async def warm_up(self, ids: tuple[str, ...]) -> None:
         """Note who is warmed up, or fail."""
@@ -334,7 +334,7 @@ class FakeWorld:
         self._answer()
         self.warms_up_until = -math.inf
 
-    async def savepoint(self, job_id: str, trigger: str) -> SavepointState | None:
+    async def savepoint(self, job_id: str, trigger: str) -> SavepointProgress | None:
         self._answer()
         job = self.jobs.get(job_id)
         return job.savepoints.get(trigger) if job else None
@@ -342,10 +342,10 @@ class FakeWorld:
     async def cancel(self, job_id: str) -> None:
         self._answer()
         job = self.jobs.get(job_id)
-        if job is not None and job.state in LIVE_STATES:
+        if job is not None and not JobState(job.state).is_over:
             job.state = "CANCELLING" if self.cancel_takes else "CANCELED"
             if job.stopping is not None:
-                job.savepoints[job.stopping[0]] = SavepointState(failure="The job was cancelled")
+                job.savepoints[job.stopping[0]] = SavepointProgress(failure="The job was cancelled")
                 job.stopping = None
         self.on_deed()
 
@@ -408,7 +408,7 @@ class FakeWorld:
     ) -> None:
         """Run a job; two live jobs at once would be a defect of the caller."""
         self._answer()
-        live = [key for key, job in self.jobs.items() if job.state in LIVE_STATES]
+        live = [key for key, job in self.jobs.items() if not JobState(job.state).is_over]
         if live or job_id in self.jobs:
             raise AssertionError(f"submitted {job_id} beside {live}")
         if self.clock.now() < self.warms_up_until:
@@ -517,7 +517,7 @@ class FakeWorld:
         """Begin a stop; it is complete at once, after a time, or never."""
         job = self.jobs[job_id]
         takes = math.inf if self.savepoints_hang else self.savepoint_takes
-        job.savepoints[trigger] = SavepointState()
+        job.savepoints[trigger] = SavepointProgress()
         job.stopping = (trigger, self.clock.now() + takes)
         self._advance()
 
@@ -541,7 +541,7 @@ class FakeWorld:
             if keeps_results and job.state == "FINISHED":
                 self.jobs[key] = replace(job, savepoints={}, seen=[], restored=None)
             ends_unknown = job.state == "FINISHED" and self.clock.now() < job.forgets_end_until
-            lives = job.state in LIVE_STATES and job.state != "CANCELLING"
+            lives = not JobState(job.state).is_over and job.state != "CANCELLING"
             if not recovers or not (lives or ends_unknown):
                 continue
             own = [path for path in self.stored.get(key, ()) if "/chk-" in path]
@@ -583,8 +583,8 @@ class FakeWorld:
                 path = f"file:/savepoints/savepoint-{key[:6]}-{trigger[:6]}"
                 self._complete(key, job, StateSnapshot(path=path, stopped=True))
             if job.ending is not None and job.ending[1] <= self.clock.now():
-                job.savepoints[job.ending[0]] = SavepointState(path=job.seen[-1].path)
-                if job.state in LIVE_STATES:  # else it was cancelled meanwhile
+                job.savepoints[job.ending[0]] = SavepointProgress(path=job.seen[-1].path)
+                if not JobState(job.state).is_over:  # else it was cancelled meanwhile
                     job.forgets_end_until = job.ending[1] + self.end_is_written_after
                 job.ending = None
                 self._end(key, job)
@@ -663,7 +663,7 @@ class FakeWorld:
 
 
 class JobsOf:
-    """The `Jobs` interface of a `FakeWorld`."""
+    """The jobs of a `FakeWorld`, as `FlinkJobs` shows those of a cluster."""
 
     @property
     def unread(self) -> str:

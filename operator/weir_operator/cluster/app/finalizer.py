@@ -29,7 +29,6 @@ from weir_operator.errors import (
     describe_unexpected,
 )
 from weir_operator.loop.directives import directives_of
-from weir_operator.rescale.protocol import LIVE_STATES
 from weir_operator.rescale.stopping import find_restore_point, find_retained
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.managers import Policy
@@ -279,10 +278,10 @@ async def _discard(
 async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:
     """Cancel the job; return the checkpoints that it leaves."""
     progress = await loops.jobs.progress(job)
-    if progress is not None and progress.state in LIVE_STATES:
+    if progress is not None and not progress.state.is_over:
         await loops.jobs.cancel(job)
         until = context.clock.monotonic() + CANCELLED_WITHIN
-        while progress is not None and progress.state in LIVE_STATES:
+        while progress is not None and not progress.state.is_over:
             if context.clock.monotonic() >= until:
                 raise TemporaryError(f"Job {job} was not cancelled in {CANCELLED_WITHIN:g} s")
             await context.clock.sleep(0.5)
