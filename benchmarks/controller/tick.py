@@ -32,7 +32,7 @@ from weir_operator.loop.record import (
     RecordStore,
 )
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import QualitySettings, judge
+from weir_operator.metrics.quality import judge
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import JobLayout
 from weir_operator.runtime.protocol import Replica
@@ -163,7 +163,7 @@ class _Application:
 
     def _measure(self, window: Window, now: float) -> None:
         self.measured = measure(window, LAYOUT)
-        problems = judge(self.measured, None, LAYOUT, now, QualitySettings())
+        problems = judge(self.measured, None, LAYOUT, now, stale_after=10.0)
         if any(problem.kind.holds for problem in problems):
             raise RuntimeError(f"Expected a healthy window, got {problems[0].sentence}")
 

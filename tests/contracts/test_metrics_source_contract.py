@@ -21,6 +21,7 @@ from tests.operator.metrics.builders import FakeReporter
 from weir_operator.metrics import names
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 module_fixture = pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -167,7 +168,12 @@ async def prometheus_source(prometheus_url):
     built: list[PrometheusSource] = []
 
     def build(app: App, **settings) -> PrometheusSource:
-        source = PrometheusSource(prometheus_url, app.name, **settings)
+        source = PrometheusSource(
+            PrometheusServer(prometheus_url, **settings),
+            label="weir_app",
+            value=app.name,
+            closes=True,
+        )
         built.append(source)
         return source
 
@@ -363,14 +369,15 @@ async def test_a_page_that_claims_to_be_another_apps_is_not_believed(prometheus_
 
 
 @pytest.mark.prometheus
-async def test_a_window_in_pieces_is_the_window_in_one(prometheus_source, apps):
+async def test_a_window_in_pieces_is_the_window_in_one(prometheus_source, apps, monkeypatch):
     trips = apps["trips"]
     source = prometheus_source(trips)
     found = await collected(source, trips, samples=3)
     begin = found.end - 5.0  # of several pieces, each of which is a question
     whole = await source.window(start=begin, end=found.end)
+    monkeypatch.setattr("weir_operator.metrics.prometheus.CHUNK", 0.7)
 
-    pieces = await prometheus_source(trips, chunk=0.7).window(start=begin, end=found.end)
+    pieces = await prometheus_source(trips).window(start=begin, end=found.end)
 
     times = {identity: each.times for identity, each in by_identity(pieces).items()}
     assert times == {identity: each.times for identity, each in by_identity(whole).items()}

@@ -8,6 +8,7 @@ import pytest
 from weir_operator.errors import TemporaryError
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.prometheus import PrometheusSource
+from weir_operator.metrics.prometheus_server import PrometheusServer
 
 
 async def unreachable_direct():
@@ -23,7 +24,12 @@ async def unreachable_prometheus():
     with socket.socket() as taken:  # bound and never listening: whoever connects is refused
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    return PrometheusSource(f"http://user:secret@127.0.0.1:{port}", "app")
+    return PrometheusSource(
+        PrometheusServer(f"http://user:secret@127.0.0.1:{port}"),
+        label="weir_app",
+        value="app",
+        closes=True,
+    )
 
 
 @pytest.mark.parametrize("build", [unreachable_direct, unreachable_prometheus])

@@ -198,13 +198,13 @@ def build_example(name: str, folder: Path = JARS) -> Path:
     )
 
 
-def build_programs(folder: Path = JARS) -> Path:
+def build_programs() -> Path:
     """Build the jar of what JobManagers run for Weir.
 
     Raises:
         PermanentError: As `build_jar`.
     """
-    return build_jar(PROGRAMS, folder / "weir-programs.jar", resources=KEYS)
+    return build_jar(PROGRAMS, JARS / "weir-programs.jar", resources=KEYS)
 
 
 def build_all() -> tuple[Path, ...]:

@@ -314,20 +314,14 @@ class FlinkRest:
 
     # -- savepoints and checkpoints ---------------------------------------------------------------
 
-    async def stop_with_savepoint(
-        self, job_id: str, *, trigger_id: str, directory: str | None = None
-    ) -> None:
+    async def stop_with_savepoint(self, job_id: str, *, trigger_id: str) -> None:
         """Ask for a stop with a savepoint in native format; a second call changes nothing.
 
         Args:
             job_id: The job.
             trigger_id: 32 hexadecimal digits, under which `savepoint_status` answers.
-            directory: Folder or URI in which Flink makes a folder for the savepoint; `None` takes
-                the cluster's own.
         """
         body: dict[str, Json] = {"triggerId": trigger_id, "drain": False, "formatType": "NATIVE"}
-        if directory is not None:
-            body["targetDirectory"] = directory
         await self._transport.ask(
             "POST",
             f"/jobs/{job_id}/stop",

@@ -30,9 +30,10 @@ from weir_operator.loop.record import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
 from weir_operator.loop.run_recorder import Recorder
 from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.names import APP_LABEL
 from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource
-from weir_operator.metrics.prometheus_server import keep_targets
+from weir_operator.metrics.prometheus_server import PrometheusServer, keep_targets
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
@@ -351,7 +352,8 @@ def _source(
             keep_targets(folder / "prometheus-targets.json", targets, app, clock=SystemClock())
         )
         stack.callback(keeping.cancel)
-        return PrometheusSource(run.prometheus, app)
+        server = PrometheusServer(run.prometheus)
+        return PrometheusSource(server, label=APP_LABEL, value=app, closes=True)
     source = DirectSource(targets, app, keep=RETENTION)
     source.start()
     return source

@@ -35,6 +35,9 @@ from weir_policies.errors import StateError
 log = structlog.get_logger()
 
 VERSION = 1
+SAVED_EVERY = 10
+"""Intervals between two writes of what was learned, which a crash loses; the end of the loops
+writes it, too."""
 
 
 class LearnedStore:
@@ -239,7 +242,7 @@ class AppState:
         self._records = records
         self._learned = learned
         self.advisor = advisor
-        self._save_every = settings.save_learned_every * settings.interval
+        self._save_every = SAVED_EVERY * settings.interval
         self._phase = settings.phase
         self._start = start
         self._saved_at = -math.inf

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from weir_operator.loop.verify import VerdictSettings
-from weir_operator.metrics.quality import QualitySettings
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.managers import Allowed, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
@@ -41,25 +39,16 @@ class LoopSettings:
     max_cost: float | None = None
     """Currency per hour that everything may cost; `None` is no limit."""
     max_parallelism: int
-    failed_for: float = 1800.0
-    """Seconds for which a deployment that did worse is not tried again."""
-    refused_for: float = 300.0
-    """Seconds for which sizes that nodes refused are not asked for again without a restart."""
-    quality: QualitySettings = field(default_factory=QualitySettings)
-    verdict: VerdictSettings = field(default_factory=VerdictSettings)
+    stale_after: float = 10.0
+    """Seconds without a sample after which metrics count as stale: at least two scrape periods; the
+    default suits a scrape every second to every five."""
     change_takes: float = 0.0
     """Seconds that a change may take, until all replicas run: so early a floor is decided."""
-    save_learned_every: int = 10
-    """Intervals between two writes of what was learned, which a crash loses; the end of the loops
-    writes it, too."""
     python: bool = False
     """The job is a PyFlink program: what happens in Python processes is not measured."""
     phase: float | None = None
     """Where in the interval the ticks lie, as a share of it, so that a thousand StreamApps do not
     all tick in the same moment; `None` counts from the start of the loops."""
-    settle: float = 0.5
-    """Part of an interval that a run of the job must have behind it before it is judged: before
-    that, what is measured is the restart."""
 
 
 PAUSES = {

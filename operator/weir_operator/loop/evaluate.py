@@ -14,7 +14,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.verify import MeasuredInterval
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import Problem, QualitySettings, judge
+from weir_operator.metrics.quality import Problem, judge
 from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import (
     AppMeasurement,
@@ -149,7 +149,7 @@ def measure_job(
     previous: AppMeasurement | None,
     now: float,
     set_by: float = 0.0,
-    quality: QualitySettings,
+    stale_after: float,
 ) -> tuple[AppMeasurement, tuple[Problem, ...]]:
     """Measure and judge one interval.
 
@@ -162,12 +162,12 @@ def measure_job(
         previous: The last measurement.
         now: Unix seconds.
         set_by: Seconds by which the clock was set in the interval.
-        quality: Where the gate draws its lines.
+        stale_after: Seconds without a sample after which metrics count as stale.
     """
     measured = measure(_cut(window, run_since), layout, previous, set_by=set_by)
     if not settled:
         return measured, ()
-    return measured, judge(measured, previous, layout, now, quality, set_by=set_by)
+    return measured, judge(measured, previous, layout, now, stale_after=stale_after, set_by=set_by)
 
 
 def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:

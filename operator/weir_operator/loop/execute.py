@@ -17,7 +17,6 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError, describe_unexpected
-from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
@@ -36,6 +35,11 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.policy import ChangeKind
 
 log = structlog.get_logger()
+
+FAILED_FOR = 1800.0
+"""Seconds for which a deployment that did worse is not tried again."""
+REFUSED_FOR = 300.0
+"""Seconds for which sizes that nodes refused are not asked for again without a restart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +63,6 @@ class ChangeExecutor:
         self,
         lifecycle: Lifecycle,
         store: StatusStore,
-        settings: LoopSettings,
         *,
         buy: Callable[[RestartTokens, float], RestartTokens | None],
         on_event: Callable[[Event], None],
@@ -68,7 +71,6 @@ class ChangeExecutor:
         """Begin with nothing under way."""
         self._lifecycle = lifecycle
         self._store = store
-        self._settings = settings
         self._buy = buy
         self._on_event = on_event
         self._clock = clock
@@ -104,7 +106,7 @@ class ChangeExecutor:
             return self._undone
         journal, change = self._judged
         change = replace(change, since=(*change.since, interval))
-        verdict, reason = judge_change(change, self._settings.verdict)
+        verdict, reason = judge_change(change)
         if verdict is Verdict.WAIT:
             self._judged = journal, change
             return None
@@ -113,9 +115,7 @@ class ChangeExecutor:
             return None
         self._report("ChangeDidWorse", reason)
         status = self._store.load()
-        failed = add_failed(
-            status.failed, journal.target, first=self._settings.failed_for, reason=reason, now=now
-        )
+        failed = add_failed(status.failed, journal.target, first=FAILED_FOR, reason=reason, now=now)
         await self._store.save(status.model_copy(update={"failed": failed}))
         self._undone = journal
         return journal
@@ -175,7 +175,7 @@ class ChangeExecutor:
         failed = add_failed(
             status.failed,
             end.target,
-            first=self._settings.failed_for,
+            first=FAILED_FOR,
             reason=end.failure or end.reason,
             now=self._clock.now(),
         )
@@ -190,7 +190,7 @@ class ChangeExecutor:
         else:
             reason = "the nodes refused to resize in place, and the restart budget is empty"
             self._report("ResizeWaits", reason[:1].upper() + reason[1:])
-            wait = self._settings.refused_for
+            wait = REFUSED_FOR
             known = add_failed(
                 status.failed, resized, first=wait, reason=reason, now=now, longest=wait
             )

@@ -35,6 +35,9 @@ from weir_operator.runtime.protocol import Replica, Runtime
 
 log = structlog.get_logger()
 
+SETTLED_AFTER = 0.5
+"""Part of an interval that a run of the job must have behind it before it is judged: before that,
+what is measured is the restart."""
 LAYOUT_MISSED = 3
 """Intervals in a row in which Flink does not say where tasks run, from which people are told."""
 
@@ -135,7 +138,7 @@ class Gatherer:
         if seen_before is None and _was_changed(self._store.load(), start):
             self._gap = True  # other loops changed the job before these began
         output, self._counted = measure_output(window, self._counted)
-        settled = now - self._run_since >= self._settings.settle * self._settings.interval
+        settled = now - self._run_since >= SETTLED_AFTER * self._settings.interval
         app: AppMeasurement | None = None
         problems: tuple[Problem, ...] = ()
         if layout is None and self._layout_missed >= LAYOUT_MISSED:
@@ -150,7 +153,7 @@ class Gatherer:
                 previous=self._previous,
                 now=now,
                 set_by=set_by,
-                quality=self._settings.quality,
+                stale_after=self._settings.stale_after,
             )
             self._previous = app
         self._silent = any(each.kind is ProblemKind.PARTIAL for each in problems)

@@ -259,7 +259,6 @@ class ApplicationController:
         self._actor = ChangeExecutor(
             lifecycle,
             around.store,
-            settings,
             buy=deciders.application.buy,
             on_event=around.on_event,
             clock=clock,

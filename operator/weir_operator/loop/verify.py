@@ -43,31 +43,27 @@ class ChangeSoFar:
     """Healthy intervals after the job ran again, oldest first; the first of them holds the gap."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VerdictSettings:
-    """How patient the verdict is."""
-
-    settle: int = 2
-    """Intervals that work off the gap and count for nothing."""
-    judge: int = 3
-    """Intervals after those that must all be bad before the change is taken back."""
-    surprise: float = 2.0
-    """How many times the expectation is a surprise; the model's own error is within 1.15."""
-    load_changed: float = 1.15
-    """Load above this multiple of the load before explains a worse response time."""
+SETTLED_AFTER = 2
+"""Intervals that work off the gap and count for nothing."""
+JUDGED = 3
+"""Intervals after those that must all be bad before the change is taken back."""
+SURPRISE = 2.0
+"""How many times the expectation is a surprise; the model's own error is within 1.15."""
+LOAD_CHANGED = 1.15
+"""Load above this multiple of the load before explains a worse response time."""
 
 
-def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdict, str]:
+def judge_change(change: ChangeSoFar) -> tuple[Verdict, str]:
     """Return the verdict and its reason, one sentence."""
-    counted = change.since[settings.settle :]
-    good = [interval for interval in counted if not _is_bad(interval, change, settings)]
+    counted = change.since[SETTLED_AFTER:]
+    good = [interval for interval in counted if not _is_bad(interval, change)]
     if good:
         return Verdict.KEEP, (
             f"The response time of {good[0].response_time:.3f} s is within the bound "
             "or the expectation, no worse than before, or explained by the load"
         )
-    if len(counted) < settings.judge:
-        return Verdict.WAIT, f"{len(counted)} of {settings.judge} intervals measured"
+    if len(counted) < JUDGED:
+        return Verdict.WAIT, f"{len(counted)} of {JUDGED} intervals measured"
     last = counted[-1]
     return Verdict.ROLL_BACK, (
         f"The response time is {last.response_time:.3f} s after the change, "
@@ -77,14 +73,14 @@ def judge_change(change: ChangeSoFar, settings: VerdictSettings) -> tuple[Verdic
     )
 
 
-def _is_bad(interval: MeasuredInterval, change: ChangeSoFar, settings: VerdictSettings) -> bool:
+def _is_bad(interval: MeasuredInterval, change: ChangeSoFar) -> bool:
     """Whether nothing but the change itself explains the interval. NaN is never bad."""
     measured = interval.response_time
     if math.isnan(measured) or math.isnan(change.expected):
         return False
     return (
         measured > change.bound
-        and measured > settings.surprise * change.expected
+        and measured > SURPRISE * change.expected
         and measured > change.before.response_time
-        and interval.rate <= settings.load_changed * change.before.rate
+        and interval.rate <= LOAD_CHANGED * change.before.rate
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from weir_operator.accounts import current_account
@@ -38,26 +38,26 @@ class _Track:
     values: list[float] = field(default_factory=list)
 
 
-class SharedPrometheusSource:
-    """Reads the samples of one StreamApp from a server that others ask, too; a `MetricsSource`."""
+class PrometheusSource:
+    """Reads the samples of one StreamApp from a server that others may ask, too."""
 
     def __init__(
-        self, server: PrometheusServer, *, label: str, value: str, chunk: float = CHUNK
+        self, server: PrometheusServer, *, label: str, value: str, closes: bool = False
     ) -> None:
         """Create the source for one StreamApp.
 
         Args:
-            server: Closed by whoever made it.
+            server: Which one.
             label: Name of a label; empty takes all series.
             value: What it is on this StreamApp's series.
-            chunk: Seconds of samples asked for at once.
+            closes: Whether the server's connections are released with it, because nobody else asks.
         """
         self._server = server
         self._account = current_account()
         self._label = label
         self._value = value
         self._on_page = mangle(value)
-        self._chunk = chunk
+        self._closes = closes
 
     async def window(self, *, start: float, end: float) -> Window:
         """Return the samples that the server scraped in [start, end].
@@ -76,7 +76,7 @@ class SharedPrometheusSource:
 
     async def _read(self, start: float, end: float) -> Window:
         tracks: dict[_Key, _Track] = {}
-        for low, high in _pieces(start, end, self._chunk):
+        for low, high in _pieces(start, end, CHUNK):
             for found in await self._server.series(self._label, self._value, low, high):
                 if found.labels.get(PAGE_LABEL, self._on_page) != self._on_page:
                     continue
@@ -108,45 +108,9 @@ class SharedPrometheusSource:
         )
 
     async def close(self) -> None:
-        """Hold nothing: the server is others', too."""
-
-
-class PrometheusSource(SharedPrometheusSource):
-    """Reads the samples of one StreamApp over its own connection; a `MetricsSource`.
-
-    Args:
-        url: Address of the server (or of what speaks its HTTP API), such as `http://prom:9090`.
-        app: `namespace/name` of the StreamApp, which is the label `weir_app` of its targets;
-            `None` for a job that Weir does not run, whose series `matchers` must tell apart.
-        token: See `PrometheusServer`, as for `headers`, `verify` and `timeout`.
-        headers: Sent with every request.
-        verify: How the server's certificate is checked.
-        timeout: Seconds that the server may take to answer one query.
-        matchers: Labels that the series must have besides `weir_app`.
-        chunk: Seconds of samples asked for at once; a longer window takes several queries.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        app: str | None,
-        *,
-        token: str | Callable[[], str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        verify: bool | str = True,
-        timeout: float = 5.0,
-        matchers: Mapping[str, str] | None = None,
-        chunk: float = CHUNK,
-    ) -> None:
-        server = PrometheusServer(
-            url, token=token, headers=headers, verify=verify, timeout=timeout, matchers=matchers
-        )
-        label, value = ("", "") if app is None else (APP_LABEL, app)
-        super().__init__(server, label=label, value=value, chunk=chunk)
-
-    async def close(self) -> None:
-        """Release the connections."""
-        await self._server.close()
+        """Release the connections, unless they are others', too."""
+        if self._closes:
+            await self._server.close()
 
 
 def _pieces(start: float, end: float, length: float) -> Iterator[tuple[float, float]]:

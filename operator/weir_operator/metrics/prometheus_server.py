@@ -67,17 +67,14 @@ def render_targets(urls: Sequence[str], app: str) -> str:
     return json.dumps([group], indent=1) + "\n"
 
 
-async def keep_targets(
-    path: Path, targets: Targets, app: str, *, clock: Clock, period: float = 1.0
-) -> None:
+async def keep_targets(path: Path, targets: Targets, app: str, *, clock: Clock) -> None:
     """Write the file whenever the reporters change, until cancelled.
 
     Args:
         path: The file.
         targets: Says where the reporters listen now.
         app: `namespace/name` of the StreamApp.
-        clock: Waits between two looks.
-        period: Seconds between two looks.
+        clock: Waits a second between two looks.
     """
     written = ""
     while True:
@@ -88,7 +85,7 @@ async def keep_targets(
                 written = text
         except TemporaryError as error:
             log.warning("targets for Prometheus not written", path=str(path), failure=str(error))
-        await clock.sleep(period)
+        await clock.sleep(1.0)
 
 
 AT_ONCE = 4

@@ -58,25 +58,18 @@ class Problem:
     sentence: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QualitySettings:
-    """Where the gate draws its lines."""
-
-    stale_after: float = 10.0
-    """Seconds since the newest sample. At least two scrape periods of the source; the default
-    suits a scrape every second to every five."""
-    clock_tolerance: float = 2.0
-    """Seconds that a sample may lie in the future: clocks of two machines differ."""
-    max_utilisation: float = 1.2
-    """Above it busy time cannot be true; a little above 1 it may be, as scrapes are not stamped to
-    the millisecond."""
-    max_gc_share: float = 0.3
-    """Share of time in garbage collection from which a replica's speed is not its own."""
-    busy: float = 0.5
-    """Utilisation from which an operator counts as busy."""
-    moment: float = 1.0
-    """Seconds of what a source reads by which its backlog may grow in an interval. There are always
-    some records that arrived since it last asked for any, and their number varies."""
+CLOCK_TOLERANCE = 2.0
+"""Seconds that a sample may lie in the future: clocks of two machines differ."""
+MAX_UTILISATION = 1.2
+"""Above it busy time cannot be true; a little above 1 it may be, as scrapes are not stamped to the
+millisecond."""
+MAX_GC_SHARE = 0.3
+"""Share of time in garbage collection from which a replica's speed is not its own."""
+BUSY = 0.5
+"""Utilisation from which an operator counts as busy."""
+MOMENT = 1.0
+"""Seconds of what a source reads by which its backlog may grow in an interval. There are always
+some records that arrived since it last asked for any, and their number varies."""
 
 
 def judge(
@@ -84,8 +77,8 @@ def judge(
     previous: AppMeasurement | None,
     layout: JobLayout,
     now: float,
-    settings: QualitySettings,
     *,
+    stale_after: float,
     set_by: float = 0.0,
 ) -> tuple[Problem, ...]:
     """Return what is wrong with a measurement, worst first; nothing where it may be used.
@@ -95,7 +88,7 @@ def judge(
         previous: The last measurement that was judged, of whatever run.
         layout: What runs now; a measurement of another run is stale.
         now: Unix seconds on the controller's clock.
-        settings: Where the lines are.
+        stale_after: Seconds since the newest sample, see `LoopSettings`.
         set_by: Seconds by which the controller's clock was set ahead while it was measured, below
             zero where back.
     """
@@ -107,14 +100,14 @@ def judge(
                 sentence=f"Expected samples of job {layout.job_id}, got {measurement.job_id}.",
             ),
         )
-    if abs(set_by) > settings.clock_tolerance:
+    if abs(set_by) > CLOCK_TOLERANCE:
         return (_set_clock(set_by),)
-    problems = [*_clock(measurement, previous, now, settings)]
-    if math.isnan(measurement.newest) or now - measurement.newest > settings.stale_after:
-        problems.append(_silence(measurement, now, settings))
+    problems = [*_clock(measurement, previous, now)]
+    if math.isnan(measurement.newest) or now - measurement.newest > stale_after:
+        problems.append(_silence(measurement, now, stale_after))
         return tuple(problems)
     for operator in measurement.operators.values():
-        case = _Case(operator, measurement, layout, now, settings)
+        case = _Case(operator, measurement, layout, now, stale_after)
         for check in _CHECKS:
             problems += check(case)
     return tuple(problems)
@@ -128,7 +121,7 @@ class _Case:
     app: AppMeasurement
     layout: JobLayout
     now: float
-    settings: QualitySettings
+    stale_after: float
 
     @property
     def is_source(self) -> bool:
@@ -139,10 +132,8 @@ class _Case:
         return Problem(operator=name, kind=kind, sentence=f"Operator {name}: {text}.")
 
 
-def _clock(
-    app: AppMeasurement, previous: AppMeasurement | None, now: float, settings: QualitySettings
-) -> Iterator[Problem]:
-    if app.newest > now + settings.clock_tolerance:
+def _clock(app: AppMeasurement, previous: AppMeasurement | None, now: float) -> Iterator[Problem]:
+    if app.newest > now + CLOCK_TOLERANCE:
         ahead = app.newest - now
         yield Problem(
             operator=None,
@@ -170,12 +161,12 @@ def _set_clock(set_by: float) -> Problem:
     )
 
 
-def _silence(app: AppMeasurement, now: float, settings: QualitySettings) -> Problem:
+def _silence(app: AppMeasurement, now: float, stale_after: float) -> Problem:
     age = "none" if math.isnan(app.newest) else f"the newest {now - app.newest:.1f} s old"
     return Problem(
         operator=None,
         kind=ProblemKind.STALE,
-        sentence=f"Expected samples not older than {settings.stale_after:g} s, got {age}.",
+        sentence=f"Expected samples not older than {stale_after:g} s, got {age}.",
     )
 
 
@@ -184,7 +175,7 @@ def _partial(case: _Case) -> Iterator[Problem]:
     silent = [
         replica.tm_id
         for replica in case.operator.replicas
-        if not replica.reports or case.now - replica.last_sample > case.settings.stale_after
+        if not replica.reports or case.now - replica.last_sample > case.stale_after
     ]
     if not case.operator.replicas or silent:
         expected = case.operator.expected
@@ -235,7 +226,7 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
     for replica in operator.replicas:
         served = replica.service_from is ServiceFrom.HELPER and replica.served > 0
         longer = replica.utilisation * replica.span > BUSY_TIME_LAG
-        if replica.utilisation > case.settings.busy and (fed or served or longer):
+        if replica.utilisation > BUSY and (fed or served or longer):
             yield case.problem(
                 ProblemKind.IMPOSSIBLE,
                 f"{replica.tm_id} is {replica.utilisation:.0%} busy but receives no record",
@@ -243,7 +234,7 @@ def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
 
 
 def _out_of_range(case: _Case) -> Iterator[Problem]:
-    maximum = case.settings.max_utilisation
+    maximum = MAX_UTILISATION
     for replica in case.operator.replicas:
         if replica.utilisation > maximum:
             yield case.problem(
@@ -287,7 +278,7 @@ def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
 
 def _garbage_collection(case: _Case) -> Iterator[Problem]:
     for replica in case.operator.replicas:
-        if replica.gc_share > case.settings.max_gc_share:
+        if replica.gc_share > MAX_GC_SHARE:
             yield case.problem(
                 ProblemKind.GARBAGE_COLLECTION,
                 f"{replica.tm_id} spends {replica.gc_share:.0%} of its time on garbage "
@@ -298,12 +289,12 @@ def _garbage_collection(case: _Case) -> Iterator[Problem]:
 def _source_busy_time(case: _Case) -> Iterator[Problem]:
     operator = case.operator
     length = case.app.end - case.app.start
-    usual = case.settings.moment * operator.processed_rate
+    usual = MOMENT * operator.processed_rate
     if not case.is_source or not operator.backlog_growth * length > usual:
         return
     busiest = max(operator.utilisation, default=math.nan)
     # A source that waits for room downstream is idle for a good reason.
-    if busiest < case.settings.busy and not operator.back_pressure > case.settings.busy:
+    if busiest < BUSY and not operator.back_pressure > BUSY:
         yield case.problem(
             ProblemKind.SOURCE_BUSY_TIME,
             f"falls behind by {format_rate(operator.backlog_growth)} while {busiest:.0%} "

@@ -45,8 +45,6 @@ class LocalSettings:
     """Seconds in which a JobManager must answer."""
     stop_grace: float = 10.0
     """Seconds between the polite signal and the one that cannot be refused."""
-    kept_folders: int = 5
-    """Folders of ended TaskManagers that stay, for their logs."""
 
     @property
     def app(self) -> str:

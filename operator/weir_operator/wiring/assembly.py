@@ -25,7 +25,6 @@ from weir_operator.loop.decide import (
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.restart_limits import TICKS_PER_TOKEN, SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
-from weir_operator.metrics.quality import QualitySettings
 from weir_operator.rescale.settings import FLOW_DEADLINE, JobSpec, RescaleSettings
 from weir_operator.runtime.places import job_manager_place, managed_memory_of, places_of
 from weir_operator.runtime.pods.pods import jar_in_image
@@ -182,7 +181,7 @@ def loop_settings(app: StreamApp, *, policy: str | None = None) -> LoopSettings:
         max_parallelism=app.spec.flink.max_parallelism,
         # What is decided at a tick may have to wait for the next one.
         change_takes=interval + rescale_settings(app).longest_change,
-        quality=QualitySettings(stale_after=max(10.0, SILENT_TICKS * interval)),
+        stale_after=max(10.0, SILENT_TICKS * interval),
         python=is_python(app),
     )
 

@@ -35,8 +35,6 @@ def explain_scores(
     target: Deployment,
     reason: str,
     scores: Mapping[Deployment, float],
-    *,
-    chosen: str = "Chosen: the lowest expected cost",
 ) -> Decision:
     """Return the decision of a policy that compared scores, lower being better.
 
@@ -46,8 +44,8 @@ def explain_scores(
             explores, the others count as not compared.
         reason: Why, a clause without its beginning.
         scores: Of the deployments that were compared, the target among them.
-        chosen: The verdict on the target.
     """
+    chosen = "Chosen: the lowest expected cost"
     others = {each: score for each, score in scores.items() if each != target}
     if scores[target] > min(scores.values()):
         unweighed = dict.fromkeys(others, math.inf)

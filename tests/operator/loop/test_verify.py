@@ -8,7 +8,6 @@ from weir_operator.loop.verify import (
     ChangeSoFar,
     MeasuredInterval,
     Verdict,
-    VerdictSettings,
     judge_change,
 )
 
@@ -26,7 +25,7 @@ def judged(*after, expected=0.2, before=0.3):
         before=interval(before),
         since=(GAP, GAP, *after),
     )
-    return judge_change(change, VerdictSettings())[0]
+    return judge_change(change)[0]
 
 
 @pytest.mark.parametrize(

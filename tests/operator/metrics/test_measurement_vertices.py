@@ -15,7 +15,7 @@ from tests.operator.metrics.builders import (
 )
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
+from weir_operator.metrics.quality import ProblemKind, judge
 from weir_operator.metrics.source import Window
 
 STEADY = {
@@ -136,14 +136,14 @@ def test_a_replica_whose_tasks_have_come_to_their_end_takes_in_nothing_and_is_no
 
     assert measured.operators["job"].arrival_rate == pytest.approx(40)
     assert measured.operators["job"].utilisation == pytest.approx((0.4, 0.0))
-    assert judge(measured, None, layout, 60.0, QualitySettings()) == ()
+    assert judge(measured, None, layout, 60.0, stale_after=10.0) == ()
 
 
 def test_a_replica_that_is_silent_without_having_come_to_its_end_is_a_fault():
     layout = a_lone_operator(drained=False)
 
     [problem] = judge(
-        measure(one_replica_that_works(60), layout), None, layout, 60.0, QualitySettings()
+        measure(one_replica_that_works(60), layout), None, layout, 60.0, stale_after=10.0
     )
 
     assert problem.kind is ProblemKind.PARTIAL

@@ -24,7 +24,8 @@ async def a_server():
 
 
 async def asked(url, **settings):
-    source = PrometheusSource(url, "app", **settings)
+    server = PrometheusServer(url, **settings)
+    source = PrometheusSource(server, label="weir_app", value="app", closes=True)
     try:
         return await source.window(start=100.0, end=160.0)
     finally:

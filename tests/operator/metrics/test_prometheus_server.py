@@ -17,7 +17,7 @@ from tests.operator.http_server import serving
 from weir_operator.errors import TemporaryError
 from weir_operator.limits import INLINE, Limit, read_json
 from weir_operator.metrics import prometheus_server
-from weir_operator.metrics.prometheus import SharedPrometheusSource
+from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import AT_ONCE, PrometheusServer, read_matrix
 
 
@@ -67,7 +67,7 @@ async def connected():
 
 
 def ask(server, app, *, start=100.0, end=160.0):
-    source = SharedPrometheusSource(server, label="weir_app", value=app)
+    source = PrometheusSource(server, label="weir_app", value=app)
     return source.window(start=start, end=end)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.operator.metrics.builders import Load, a_layout, a_window, changed, is_of
 from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import ProblemKind, QualitySettings, judge
+from weir_operator.metrics.quality import ProblemKind, judge
 
 NOW = 1061.0
 """A second after the last sample of `a_window`."""
@@ -21,9 +21,9 @@ STEADY = {
 }
 
 
-def judged(layout, window, *, previous=None, now=NOW, settings=None):
+def judged(layout, window, *, previous=None, now=NOW):
     measurement = measure(window, layout)
-    return judge(measurement, previous, layout, now, settings or QualitySettings())
+    return judge(measurement, previous, layout, now, stale_after=10.0)
 
 
 def kinds(problems):
@@ -87,7 +87,7 @@ def test_no_samples_at_all_are_stale():
 def test_a_measurement_of_another_run_is_stale():
     measurement = measure(a_window(a_layout("job1"), STEADY), a_layout("job1"))
 
-    problems = judge(measurement, None, a_layout("job2"), NOW, QualitySettings())
+    problems = judge(measurement, None, a_layout("job2"), NOW, stale_after=10.0)
 
     assert kinds(problems) == [(None, ProblemKind.STALE)]
     assert "job2" in problems[0].sentence

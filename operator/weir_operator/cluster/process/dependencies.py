@@ -12,7 +12,7 @@ from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.metrics.direct import DirectSource
 from weir_operator.metrics.names import APP_LABEL
-from weir_operator.metrics.prometheus import SharedPrometheusSource
+from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
@@ -48,7 +48,7 @@ class ClusterDependencies:
         """Return the started source of its samples."""
         name = f"{app.metadata.namespace}/{app.metadata.name}"
         if self._server is not None:
-            return SharedPrometheusSource(self._server, label=APP_LABEL, value=name)
+            return PrometheusSource(self._server, label=APP_LABEL, value=name)
 
         async def targets() -> list[str]:
             replicas = await runtime.replicas()
@@ -69,7 +69,7 @@ class ClusterDependencies:
 
         def ask(labels: Mapping[str, str]) -> MetricsSource:
             [(label, value)] = labels.items()
-            return SharedPrometheusSource(server, label=label, value=value)
+            return PrometheusSource(server, label=label, value=value)
 
         return ask
 

@@ -54,12 +54,9 @@ _UNBOUNDED = 2**60
 class ContainerMemory(Collector):
     """Shows both numbers as they are when somebody asks; NaN where they are not known."""
 
-    def __init__(self, cgroup: Path = CGROUP) -> None:
-        self._cgroup = cgroup
-
     def collect(self) -> Iterable[Metric]:
         """Return use and limit now."""
-        used, limit = measure_memory(self._cgroup)
+        used, limit = measure_memory(CGROUP)
         return (
             GaugeMetricFamily("weir_memory_bytes", "Memory in use, without the page cache.", used),
             GaugeMetricFamily("weir_memory_limit_bytes", "Memory limit.", limit),

@@ -31,6 +31,9 @@ from weir_operator.flink.stored_state import HEAD_BYTES, snapshot_number
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.runtime.processes.processes import ProcessIdentity, is_alive
 
+KEPT = 5
+"""Folders of ended TaskManagers that stay, for their logs."""
+
 
 class AppLock:
     """The exclusive right to manage one StreamApp, held from construction until `release`.
@@ -269,13 +272,13 @@ class AppFolder:
         tails = (folder.id.rsplit("-", 1)[-1] for folder in self.task_managers())
         return 1 + max((int(tail) for tail in tails if tail.isdigit()), default=0)
 
-    def prune(self, *, keep: int) -> None:
-        """Delete the folders of ended TaskManagers but the `keep` newest."""
+    def prune(self) -> None:
+        """Delete the folders of ended TaskManagers but the newest."""
         ended = [folder for folder in self.task_managers() if folder.alive() is None]
         ended.sort(key=lambda folder: folder.path.stat().st_mtime, reverse=True)
         for folder in ended:
             shutil.rmtree(folder.temporary, ignore_errors=True)
-        for folder in ended[keep:]:
+        for folder in ended[KEPT:]:
             shutil.rmtree(folder.path, ignore_errors=True)
 
     def forget_jars(self) -> None:

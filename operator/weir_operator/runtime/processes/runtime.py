@@ -85,7 +85,7 @@ class LocalRuntime:
             {folder: identity for folder, identity in found.items() if folder not in claimed},
             grace=self._settings.stop_grace,
         )
-        self._app.prune(keep=self._settings.kept_folders)
+        self._app.prune()
 
     @property
     def folder(self) -> Path:

@@ -193,7 +193,7 @@ class LocalTaskManagers:
 
     async def _wait_for_end(self, ending: Mapping[Path, ProcessIdentity]) -> None:
         await processes.end(ending, grace=self._settings.stop_grace)
-        self._app.prune(keep=self._settings.kept_folders)
+        self._app.prune()
 
     def _alive(self) -> list[TaskManagerFolder]:
         return [folder for folder in self._app.task_managers() if folder.alive() is not None]

@@ -78,15 +78,15 @@ def test_a_process_record_that_names_another_process_is_not_believed(app):
 
 
 def test_old_folders_go_and_the_newest_stay_for_their_logs(app):
-    for number in range(1, 6):
+    for number in range(1, 8):
         folder = app.task_manager(f"tm-match-small-{number}")
         folder.prepare(configuration="", log4j="")
         os.utime(folder.path, (number, number))
 
-    app.prune(keep=2)
+    app.prune()
 
     left = app.task_managers()
-    assert [folder.id for folder in left] == ["tm-match-small-4", "tm-match-small-5"]
+    assert [folder.id for folder in left] == [f"tm-match-small-{number}" for number in range(3, 8)]
     assert all(folder.log.exists() and not folder.temporary.exists() for folder in left)
 
 
