@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from weir_operator.runtime.revision import Revision
 from weir_operator.streamapp.managers import Allowed, Fallback, Window
 from weir_operator.streamapp.models import Mode, Spec, State, StreamApp
+from weir_operator.streamapp.operators import Operator
 from weir_simulator.experiment import Objective
 
 
@@ -83,8 +84,8 @@ class Directives:
     pauses: tuple[Pause, ...] = ()
     """Also those whose time is over: the tick's clock judges."""
     windows: tuple[Window, ...] = ()
-    min_replicas: Mapping[str, int] = field(default_factory=dict)
-    """By operator."""
+    operators: tuple[Operator, ...] = ()
+    """As the manifest lists them."""
     fallback: Fallback = field(default_factory=Fallback)
     reset_nonce: int = 0
     """A value other than the one before forgets what was learned."""
@@ -116,7 +117,7 @@ def directives_of(
         state=app.spec.state,
         pauses=parse_pauses(app.metadata.annotations),
         windows=app.spec.windows,
-        min_replicas={each.name: each.min_replicas for each in app.spec.operators},
+        operators=app.spec.operators,
         fallback=app.spec.fallback,
         reset_nonce=app.spec.reset_nonce,
         refused=refused,

@@ -45,9 +45,11 @@ def floors_at(directives: Directives, now: float, *, ahead: float) -> dict[str, 
         ahead: Seconds that a change may take.
     """
     floors = {
-        name: Floor(replicas=count, reason=f"a floor of {count} by its minReplicas")
-        for name, count in directives.min_replicas.items()
-        if count > 1
+        each.name: Floor(
+            replicas=each.min_replicas, reason=f"a floor of {each.min_replicas} by its minReplicas"
+        )
+        for each in directives.operators
+        if each.min_replicas > 1
     }
     for window in directives.windows:
         if not window.min_replicas:

@@ -11,6 +11,7 @@ from weir_operator.loop.floors import floors_at
 from weir_operator.loop.guards import WORKING_OFF, refuse_target
 from weir_operator.loop.proposals import Proposal, cut_all, is_short_of_money
 from weir_operator.streamapp.managers import Fallback
+from weir_operator.streamapp.operators import Operator
 from weir_policies.application_manager.restart_budget import RestartBudget
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Expectation
@@ -141,7 +142,9 @@ def test_a_deployment_to_return_to_that_costs_too_much_is_refused():
 
 
 def test_it_says_which_floor_it_does_not_pay_for():
-    floors = floors_at(Directives(min_replicas={"match": 6}), 0.0, ahead=0.0)
+    floors = floors_at(
+        Directives(operators=(Operator(name="match", min_replicas=6),)), 0.0, ahead=0.0
+    )
     cap = a_cap(0.08)
     seen = cap.limit_observations({"match": seeing(1, min_replicas=6), "count": seeing(1)}, [])
 

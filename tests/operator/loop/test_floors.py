@@ -19,6 +19,7 @@ from weir_operator.loop.floors import (
 from weir_operator.loop.guards import Cause, Guard, guards_at
 from weir_operator.loop.proposals import Proposal, Ruling, cut_all
 from weir_operator.streamapp.managers import Allowed, Window
+from weir_operator.streamapp.operators import Operator
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.application_manager.restart_budget import RestartTokens
 from weir_policies.kernels.staying import hold
@@ -81,7 +82,8 @@ def test_the_floor_of_a_window_holds_from_before_its_beginning_to_its_end(now, r
 
 
 def test_the_larger_of_two_floors_counts_and_says_who_asks_for_it():
-    directives = Directives(windows=(a_window(),), min_replicas={"match": 2, "sink": 1})
+    operators = Operator(name="match", min_replicas=2), Operator(name="sink")
+    directives = Directives(windows=(a_window(),), operators=operators)
 
     before = floors_at(directives, at("2026-01-05 12:00:00"), ahead=60.0)
     within = floors_at(directives, at("2026-01-05 17:30:00"), ahead=60.0)
@@ -174,7 +176,9 @@ def test_what_a_guard_denies_on_the_way_to_a_floor_only_adds_replicas():
 
 def test_deployments_that_no_policy_chose_are_raised_within_the_room_of_all():
     models = {"match": a_model(node_types=TYPES), "sink": a_model(node_types=TYPES, name="sink")}
-    floors = floors_at(Directives(min_replicas={"match": 3}), 0.0, ahead=0.0)
+    floors = floors_at(
+        Directives(operators=(Operator(name="match", min_replicas=3),)), 0.0, ahead=0.0
+    )
     current = {"match": {"small/1": 1}, "sink": {"small/1": 1}}
 
     raised = keep_all_bounds(current, models, floors, {"small": 3}, {})
@@ -183,7 +187,9 @@ def test_deployments_that_no_policy_chose_are_raised_within_the_room_of_all():
 
 
 def test_a_way_back_below_a_floor_is_refused():
-    floors = floors_at(Directives(min_replicas={"match": 3}), 0.0, ahead=0.0)
+    floors = floors_at(
+        Directives(operators=(Operator(name="match", min_replicas=3),)), 0.0, ahead=0.0
+    )
 
     assert refuse_below_floors({"match": {"small/1": 3}}, floors) is None
     assert "match has a floor of 3" in str(refuse_below_floors({"match": {"small/1": 2}}, floors))
