@@ -8,12 +8,11 @@ import copy
 import pytest
 
 from tests.operator.runtime.pods.test_manifests import pods_of
-from tests.operator.runtime.pods.test_resize import Node
+from tests.operator.runtime.pods.test_resize import Node, objects
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.runtime.pods import boost as boost_module
 from weir_operator.runtime.pods import resize as resize_module
 from weir_operator.runtime.pods.boost import Boosts
-from weir_operator.runtime.pods.objects import AppObjects
 from weir_operator.runtime.pods.pod_states import replica
 from weir_operator.runtime.pods.pods import UNBOOSTED
 
@@ -61,7 +60,7 @@ async def looked_again(node):
 
 async def test_a_pod_that_begins_to_run_has_a_core_until_the_change_has_ended():
     node = Starting()
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
     assert node.sizes() == {"a": "250m", "b": "250m"}
@@ -77,7 +76,7 @@ async def test_a_pod_that_begins_to_run_has_a_core_until_the_change_has_ended():
 async def test_a_pod_that_has_run_before_is_left_alone():
     node = Starting()
     node.running.add("b")
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
 
@@ -94,7 +93,7 @@ async def test_a_pod_that_has_run_before_is_left_alone():
 )
 async def test_a_node_without_room_starts_the_pod_at_its_size(trouble):
     node = Starting(**trouble)
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
     node.running |= {"a", "b"}
@@ -105,7 +104,7 @@ async def test_a_node_without_room_starts_the_pod_at_its_size(trouble):
 
 async def test_a_cluster_that_allows_no_resize_starts_pods_at_their_size():
     node = Starting(forbidden=True)
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
     node.running.add("a")
@@ -118,14 +117,14 @@ async def test_a_cluster_that_allows_no_resize_starts_pods_at_their_size():
 
 async def test_a_boost_that_a_controller_left_is_ended_by_the_next():
     node = Starting()
-    first = Boosts(AppObjects(node, pods_of()))
+    first = Boosts(objects(node))
     first.begin()
     await looked_again(node)
     node.running.add("a")
     await until(lambda: node.sizes()["a"] == "1")
     await first.stop()
 
-    await Boosts(AppObjects(node, pods_of())).end()
+    await Boosts(objects(node)).end()
 
     assert node.sizes()["a"] == "250m"
     assert node.boosted() == set()
@@ -133,7 +132,7 @@ async def test_a_boost_that_a_controller_left_is_ended_by_the_next():
 
 async def test_a_node_that_does_not_answer_is_asked_again_and_nobody_else_is():
     node = Starting()
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
     node.running |= {"a", "b"}
@@ -153,7 +152,7 @@ async def test_a_node_that_does_not_answer_is_asked_again_and_nobody_else_is():
 
 async def test_a_boosted_replica_counts_as_one_of_its_size():
     node = Starting()
-    boosts = Boosts(AppObjects(node, pods_of()))
+    boosts = Boosts(objects(node))
     boosts.begin()
     await looked_again(node)
     node.running.add("a")
