@@ -22,7 +22,7 @@ class Starting(Node):
 
     def __init__(self, **keywords) -> None:
         super().__init__(**keywords)
-        self.running = set()
+        self.running: set[str] = set()
         self.looks = 0
 
     async def list(self, path, labels="", fields=""):
