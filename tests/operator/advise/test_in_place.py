@@ -43,6 +43,8 @@ class Owner:
     def deploy(self, job: JobDetails | None) -> None:
         self.runs = job
 
+    flink = reference = None
+
     async def run(self) -> JobDetails:
         if self.runs is None:
             self.job = None
