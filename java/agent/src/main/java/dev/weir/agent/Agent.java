@@ -5,6 +5,7 @@ import dev.weir.agent.hooks.CallHook;
 import dev.weir.agent.hooks.CallMarkerHook;
 import dev.weir.agent.hooks.Hook;
 import dev.weir.agent.hooks.JobGraphHook;
+import dev.weir.agent.hooks.KeyHook;
 import dev.weir.agent.hooks.MarkerHook;
 import dev.weir.agent.hooks.RecordHook;
 import dev.weir.agent.hooks.SourcePollHook;
@@ -17,10 +18,10 @@ import java.util.List;
 
 /**
  * {@code -javaagent:weir-agent.jar} in the JVMs of a Flink cluster: jobs that know nothing of Weir
- * are scaled operator by operator, and the times of their records measured.
+ * are scaled operator by operator, and the times and keys of their records measured.
  *
  * <p>In the JobManager, {@link Rewriter} gives each future vertex slots and a parallelism of its own.
- * In TaskManagers, {@link Meter} times records. Both touch only jobs that are submitted with {@code
+ * In TaskManagers, {@link Meter} times records, and {@link KeyCounts} counts their keys. All touch only jobs that are submitted with {@code
  * weir.pin: true}. Whatever fails here is noted in {@link StepBack}, and Flink runs on as it is.
  */
 public final class Agent {
@@ -47,6 +48,7 @@ public final class Agent {
                 new CallMarkerHook(),
                 new SourcePollHook(),
                 new SourceRecordHook(),
-                new BufferHook());
+                new BufferHook(),
+                new KeyHook());
     }
 }

@@ -1,6 +1,10 @@
 package dev.weir.agent;
 
+import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Collectors;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.runtime.jobgraph.OperatorID;
@@ -28,6 +32,7 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
  * weir_service_n, _us_sum, _us2_sum   timed records, their microseconds, and the squares of these
  * weir_other_us_sum                   work that belongs to no record: watermarks, timers
  * weir_age_n, _us_sum                 records that came before a marker, and their age by it
+ * weir_keys                           a text: {@link KeyCounts#line} of each keyed output
  * weir_agent_stepped_back             what the agent could not do in this JVM
  * </pre>
  */
@@ -38,14 +43,18 @@ public final class Meter {
     private static final int MILLIS_PER_MARKER = 50;
     private static final int MOST_MARKERS = 40;
     private static final int MOST_MARKER_GAP = 1 << 20;
+    private static final int MOST_KEYED_OUTPUTS = 8; // Flink sends 64 KiB of a text at most
     private static final ThreadLocal<Meter> CURRENT = ThreadLocal.withInitial(Meter::new);
 
+    private final List<KeyCounts> keys = new CopyOnWriteArrayList<>();
     private boolean attached;
+    private MetricGroup metrics; // null where the job is not submitted by Weir
+    private Map<String, String> settings;
     private boolean measures;
     private int left = 1;
     private int gap = 1;
     private double recentNanos;
-    private long seed = System.nanoTime() | 1;
+    private final Randomness random = new Randomness();
     private long blockedNanos;
     private long pollStart;
     private long count;
@@ -89,10 +98,12 @@ public final class Meter {
     }
 
     private void attachTo(StreamTask<?, ?> task) {
-        if (!"true".equals(task.getEnvironment().getJobConfiguration().toMap().get("weir.pin"))) {
+        Map<String, String> jobSettings = task.getEnvironment().getJobConfiguration().toMap();
+        if (!"true".equals(jobSettings.get("weir.pin"))) {
             return;
         }
         MetricGroup group = task.getEnvironment().getMetricGroup();
+        report(group, jobSettings);
         group.gauge("weir_agent_stepped_back", (Gauge<Integer>) () -> StepBack.reasons().size());
         source = new StreamConfig(task.getEnvironment().getTaskConfiguration()).getOperatorID();
         group.gauge("weir_age_n", (Gauge<Long>) () -> agedCount);
@@ -120,6 +131,23 @@ public final class Meter {
             }
         }
         return false;
+    }
+
+    /** Returns new counts of keys that the task sends, null where it is not measured. */
+    KeyCounts countKeys(String receivers, int groups) {
+        if (metrics == null || keys.size() == MOST_KEYED_OUTPUTS) {
+            return null;
+        }
+        KeyCounts counts = new KeyCounts(receivers, groups, settings, System.currentTimeMillis());
+        keys.add(counts);
+        if (keys.size() == 1) {
+            metrics.gauge("weir_keys", (Gauge<String>) this::keyLines);
+        }
+        return counts;
+    }
+
+    private String keyLines() {
+        return keys.stream().map(KeyCounts::line).collect(Collectors.joining("\n"));
     }
 
     /** Returns when a record comes in, 0 where it is not timed. */
@@ -201,6 +229,11 @@ public final class Meter {
         CURRENT.get().blockedNanos += System.nanoTime() - start;
     }
 
+    void report(MetricGroup group, Map<String, String> jobSettings) {
+        metrics = group;
+        settings = jobSettings;
+    }
+
     void measure() {
         measures = true;
     }
@@ -266,7 +299,7 @@ public final class Meter {
             double own = Math.max(1, recentNanos);
             gap = (int) Math.max(1, Math.min(MOST_GAP, COST_NANOS * SHARE / own));
         }
-        return random(gap);
+        return random.around(gap);
     }
 
     /**
@@ -284,19 +317,6 @@ public final class Meter {
             markerGap *= 2; // many more records come than a second ago
         }
         markerGap = Math.max(1, Math.min(MOST_MARKER_GAP, markerGap));
-        return random((int) markerGap);
-    }
-
-    /** Returns 1 to 2 mean - 1. */
-    private int random(int mean) {
-        if (mean == 1) {
-            return 1;
-        }
-        long x = seed;
-        x ^= x << 13;
-        x ^= x >>> 7;
-        x ^= x << 17;
-        seed = x;
-        return 1 + (int) ((x >>> 33) % (2 * mean - 1));
+        return random.around((int) markerGap);
     }
 }

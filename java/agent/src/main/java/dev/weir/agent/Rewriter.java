@@ -63,8 +63,16 @@ public final class Rewriter {
 
     static void rewrite(StreamGraph graph) {
         Map<String, String> settings = graph.getJobConfiguration().toMap();
-        if ("true".equals(settings.get("weir.pin")) && !graph.isDynamic() && !pinsItself(graph)) {
+        if (!"true".equals(settings.get("weir.pin")) || graph.isDynamic()) {
+            return;
+        }
+        if (!pinsItself(graph)) {
             change(graph, settings);
+        }
+        try {
+            KeyCounts.nameReceivers(graph);
+        } catch (ReflectiveOperationException failure) {
+            StepBack.because("the keys of the job", failure);
         }
     }
 

@@ -8,7 +8,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
  * the standard error output: a logging framework may not be there yet.
  */
 public final class StepBack {
-    private static final int MOST = 20;
+    private static final int MOST = 30;
     private static final List<String> REASONS = new CopyOnWriteArrayList<>();
 
     private StepBack() {}

@@ -2,6 +2,8 @@ package dev.weir.agent;
 
 import dev.weir.agent.hooks.Hook;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import net.bytebuddy.ByteBuddy;
 import net.bytebuddy.asm.Advice;
 import net.bytebuddy.description.modifier.FieldPersistence;
@@ -34,13 +36,17 @@ final class Weaver {
                 new ByteBuddy()
                         .with(TypeValidation.DISABLED)
                         .redefine(description, locator);
-        if (hooks.stream().anyMatch(Hook::keepsMeter)) {
+        Map<String, Class<?>> fields = new TreeMap<>();
+        hooks.forEach(hook -> fields.putAll(hook.fields()));
+        for (Map.Entry<String, Class<?>> field : fields.entrySet()) {
             builder =
                     builder.defineField(
-                            Hook.METER,
-                            Meter.class,
+                            field.getKey(),
+                            field.getValue(),
                             Visibility.PUBLIC,
-                            FieldPersistence.TRANSIENT,
+                            field.getValue() == String.class
+                                    ? FieldPersistence.PLAIN
+                                    : FieldPersistence.TRANSIENT,
                             SyntheticState.SYNTHETIC);
         }
         for (Hook hook : hooks) {

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.weir.agent.hooks.BufferHook;
 import dev.weir.agent.hooks.Hook;
 import dev.weir.agent.hooks.JobGraphHook;
+import dev.weir.agent.hooks.KeyHook;
 import dev.weir.agent.hooks.MarkerHook;
 import dev.weir.agent.hooks.RecordHook;
 import dev.weir.agent.hooks.SourcePollHook;
@@ -20,8 +21,10 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
@@ -33,9 +36,15 @@ import net.bytebuddy.jar.asm.ClassVisitor;
 import net.bytebuddy.jar.asm.MethodVisitor;
 import net.bytebuddy.jar.asm.Opcodes;
 import net.bytebuddy.pool.TypePool;
+import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.metrics.Gauge;
+import org.apache.flink.metrics.MetricGroup;
+import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
 import org.apache.flink.runtime.jobgraph.OperatorID;
+import org.apache.flink.runtime.plugable.SerializationDelegate;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
+import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.api.watermark.Watermark;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -148,6 +157,45 @@ class HooksTest {
     }
 
     @Test
+    void keysAreCountedForTheOperatorsThatTheJobManagerNamed() throws Exception {
+        Class<?> type = wovenClass(new KeyHook(), Partitioner.class);
+        Object named = made(type);
+        type.getField(Hook.RECEIVERS).set(named, "sums");
+        Object nameless = made(type);
+        List<Gauge<?>> gauges = new ArrayList<>();
+        MetricGroup group =
+                new UnregisteredMetricsGroup() {
+                    @Override
+                    public <T, G extends Gauge<T>> G gauge(String name, G gauge) {
+                        gauges.add(gauge);
+                        return gauge;
+                    }
+                };
+
+        onOwnThread(() -> call(named, "selectChannel", record(1L)));
+        Object other = made(type);
+        type.getField(Hook.RECEIVERS).set(other, "sums");
+        onOwnThread(
+                () -> {
+                    Meter.current().report(group, Map.of());
+                    call(other, "selectChannel", record(1L));
+                    call(other, "selectChannel", record(2L));
+                    call(nameless, "selectChannel", record(1L));
+                });
+
+        assertEquals(1, gauges.size());
+        assertTrue(gauges.get(0).getValue().toString().startsWith("sums 4 2 0 1 "));
+    }
+
+    @Test
+    void onlyTheNamesOfReceiversGoWithAPartitioner() throws Exception {
+        Class<?> type = wovenClass(new KeyHook(), Partitioner.class);
+
+        assertFalse(Modifier.isTransient(type.getField(Hook.RECEIVERS).getModifiers()));
+        assertTrue(Modifier.isTransient(type.getField("weir$counts").getModifiers()));
+    }
+
+    @Test
     void whatAMethodThrowsPassesTheAgent() throws Exception {
         for (Hook hook : List.of(new RecordHook(), new SourceRecordHook())) {
             Object output = woven(hook, Throws.class);
@@ -257,8 +305,18 @@ class HooksTest {
         return new Own(shape.getName(), changed).loadClass(shape.getName());
     }
 
+    private static SerializationDelegate<StreamRecord<Long>> record(long value) {
+        SerializationDelegate<StreamRecord<Long>> delegate = new SerializationDelegate<>(null);
+        delegate.setInstance(new StreamRecord<>(value));
+        return delegate;
+    }
+
     private static Object woven(Hook hook, Class<?> shape) throws Exception {
-        var constructor = wovenClass(hook, shape).getDeclaredConstructor();
+        return made(wovenClass(hook, shape));
+    }
+
+    private static Object made(Class<?> type) throws Exception {
+        var constructor = type.getDeclaredConstructor();
         constructor.setAccessible(true);
         return constructor.newInstance();
     }
@@ -328,6 +386,15 @@ class HooksTest {
         void invokeProcessingTimeCallback() {}
 
         void requestBufferBuilderBlocking(int channel) {}
+    }
+
+    public static class Partitioner {
+        private final KeySelector<Long, Long> keySelector = value -> value % 2;
+        private int maxParallelism = 4;
+
+        int selectChannel(SerializationDelegate<StreamRecord<Long>> record) {
+            return 0;
+        }
     }
 
     static class Throws {

@@ -4,6 +4,8 @@ import static net.bytebuddy.matcher.ElementMatchers.isSynthetic;
 import static net.bytebuddy.matcher.ElementMatchers.named;
 import static net.bytebuddy.matcher.ElementMatchers.not;
 
+import dev.weir.agent.Meter;
+import java.util.Map;
 import net.bytebuddy.description.method.MethodDescription;
 import net.bytebuddy.matcher.ElementMatcher;
 
@@ -15,7 +17,7 @@ abstract class EmitRecordHook extends Hook {
     }
 
     @Override
-    public final boolean keepsMeter() {
-        return true;
+    public final Map<String, Class<?>> fields() {
+        return Map.of(METER, Meter.class);
     }
 }

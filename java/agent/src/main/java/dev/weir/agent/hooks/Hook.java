@@ -1,6 +1,7 @@
 package dev.weir.agent.hooks;
 
 import java.util.List;
+import java.util.Map;
 import net.bytebuddy.description.method.MethodDescription;
 import net.bytebuddy.matcher.ElementMatcher;
 
@@ -11,6 +12,9 @@ import net.bytebuddy.matcher.ElementMatcher;
 public abstract class Hook {
     /** Field of a changed class that keeps its task's meter. */
     public static final String METER = "weir$meter";
+
+    /** Field of a changed class that names the operators that records go to. */
+    public static final String RECEIVERS = "weir$receivers";
 
     static final String TASKS = "org.apache.flink.streaming.runtime.tasks.";
     static final String IO = "org.apache.flink.streaming.runtime.io.";
@@ -26,9 +30,9 @@ public abstract class Hook {
     /** Returns which of their methods. */
     public abstract ElementMatcher.Junction<MethodDescription> method();
 
-    /** Returns whether the classes get the field {@link #METER}. */
-    public boolean keepsMeter() {
-        return false;
+    /** Returns the fields that the classes get; a text stays with an object that is serialized. */
+    public Map<String, Class<?>> fields() {
+        return Map.of();
     }
 
     @Override
