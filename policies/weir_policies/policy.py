@@ -89,8 +89,17 @@ class OperatorModel:
     hot_share: float = 0.0
     """Part of the records that one replica gets beyond its key groups, however many there are,
     because many records share a key; measured. Only the worst replica is predicted with it."""
+    fullest: tuple[float, ...] = ()
+    """Part of the records that the fullest replica gets at each parallelism from 1, where the keys
+    were measured and are uneven; in place of `key_groups` and `hot_share`, and like the latter only
+    for the worst replica. At larger parallelisms, the last one holds."""
     network_time: float = 0.0
     """Seconds per record spent in buffers and on the wire before the operator; measured."""
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether one replica gets more of the records than its key groups alone explain."""
+        return bool(self.fullest) or self.hot_share > 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,7 +73,11 @@ def predict_few(
     if math.isnan(rate + model.service_mean + model.service_scv + model.arrival_scv):
         return [[math.nan, math.nan] for _ in deployments]
     blank = _blank(len(model.node_types))
-    view = blank._replace(model=copy(blank.model), speedup=copy(blank.speedup))
+    view = blank._replace(
+        model=copy(blank.model),
+        speedup=copy(blank.speedup),
+        fullest=np.zeros((1, max(len(model.fullest), 1))),
+    )
     fill_queue(view, 0, model)
     counts = np.array([each.counts for each in deployments], dtype=np.int64)
     expected = np.empty((len(deployments), 2))

@@ -267,6 +267,12 @@ def fill_queue(view: View, o: int, model: OperatorModel) -> None:
     """
     for place, node_type in enumerate(model.node_types):
         view.speedup[o, place] = node_type.speedup
+    if model.fullest:
+        view.fullest[o] = model.fullest[-1]
+        within = model.fullest[: view.fullest.shape[1]]
+        view.fullest[o, : len(within)] = within
+    else:
+        view.fullest[o] = 0.0
     # As a whole: to read and write a record item by item takes NumPy several times as long.
     kept = cast(Any, view.model).item(o)[_OF_OBSERVATION]
     view.model[o] = (

@@ -94,6 +94,10 @@ def share_of(
         groups = view.model[o].key_groups
         if view.model[o].keyed == 0 or groups == NO_LIMIT:
             return 1 / size
+        if view.model[o].aggregation == WORST:
+            measured = view.fullest[o, min(size, view.fullest.shape[1]) - 1]
+            if measured > 0:
+                return measured
         even = (groups + size - 1) // size / groups
         hot = view.model[o].hot_share if view.model[o].aggregation == WORST else 0.0
         return hot + (1 - hot) * even

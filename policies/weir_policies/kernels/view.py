@@ -149,6 +149,8 @@ class View(NamedTuple):
     """`(o, t)`."""
     price: Floats
     """Currency per replica and hour, `(o, t)`."""
+    fullest: Floats
+    """Share of the fullest replica at each parallelism, `(o, k)`; 0 where keys are not known."""
     pool: Counts
     """Number of the pool that each node type belongs to, `(o, t)`; `NO_POOL`."""
     limit: Counts
@@ -361,6 +363,7 @@ def empty_view(*, operators: int, node_types: int, max_replicas: int, edges: int
         joined=np.full((operators, max_replicas), -1, dtype=np.int64),
         speedup=floats(node_types),
         price=floats(node_types),
+        fullest=floats(max_replicas),
         pool=counts(node_types),
         limit=np.full((operators, node_types), NO_LIMIT, dtype=np.int64),
         edges=np.zeros((edges, 2), dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Estimates an operator's service times, speedups, hot key and waiting from intervals.
+"""Estimates an operator's service times, speedups, keys and waiting from intervals.
 
 Five things are learned: the moments of the service time per node type, from them the speedups that
 are not given, the part of the records that one key brings, the network time, and the variability of
@@ -20,7 +20,8 @@ the arrivals where the model is wrong without it.
   turn. Smaller errors are left: the queueing model knows other loads better than a correction.
 - How unevenly keys share the records is seen in the rates of the replicas. The most that one has
   beyond its key groups stays with one replica, however many there are. Less than `HOT` is the
-  chance of many keys, and is left out.
+  chance of many keys, and is left out. Where the records of each key group are counted, they say
+  how unevenly for any number of replicas, and the rates are not asked.
 
 The measured variability is that within intervals; a mean that drifts is no variability.
 """
@@ -33,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir_policies.errors import StateError
+from weir_policies.model.keys import KeyShares, fullest_shares
 from weir_policies.model.node_types import NodeType
 from weir_policies.policy import Aggregation, OperatorModel
 
@@ -52,6 +54,10 @@ HOT = 0.1
 """Part of the records from which a key, or a few on one replica, matter."""
 CHANCE = 3.0
 """Standard deviations by which a replica gets more records than its key groups by chance."""
+ENOUGH_KEYS = 1000.0
+"""Counted records from which the shares of key groups are believed."""
+SAME_SHARE = 0.03
+"""Part by which a measured share differs from itself: an interval's chance."""
 HOT_WEIGHT = 0.5
 """Weight of a new interval in the share of a hot key."""
 VERSION = 1
@@ -94,6 +100,8 @@ class OperatorBelief:
     """Intervals that the network time was learned from."""
     hot_share: float = 0.0
     """As in `OperatorModel`."""
+    fullest: tuple[float, ...] | None = None
+    """As in `OperatorModel`; `None` where the keys were never measured."""
     wrong: int = 0
     """Intervals in a row in which the model was wrong, up to the last; below 0 where it expected
     too much."""
@@ -115,6 +123,7 @@ class OperatorBelief:
             "network_time": self.network_time,
             "calm_intervals": self.calm_intervals,
             "hot_share": self.hot_share,
+            "fullest": None if self.fullest is None else list(self.fullest),
             "wrong": self.wrong,
             "arrival_scv": self.arrival_scv,
         }
@@ -141,6 +150,7 @@ class OperatorBelief:
             network_time=state["network_time"],
             calm_intervals=state["calm_intervals"],
             hot_share=state.get("hot_share", 0.0),
+            fullest=None if state.get("fullest") is None else tuple(state["fullest"]),
             wrong=state.get("wrong", 0),
             arrival_scv=state.get("arrival_scv"),
         )
@@ -176,6 +186,22 @@ def learn_hot_share(
         excess = 0.0
     hot = excess / (1 - even)
     return replace(belief, hot_share=belief.hot_share + HOT_WEIGHT * (hot - belief.hot_share))
+
+
+def learn_keys(belief: OperatorBelief, keys: KeyShares | None, max_replicas: int) -> OperatorBelief:
+    """Return the belief with what was counted of its keys; `None` teaches nothing.
+
+    What differs by less than `SAME_SHARE` at every parallelism is what was believed before, so that
+    plans are not made anew for nothing.
+    """
+    if keys is None or keys.counted < ENOUGH_KEYS:
+        return belief
+    fullest, before = fullest_shares(keys, max_replicas), belief.fullest
+    if before is not None and len(before) == len(fullest):
+        changes = (abs(new - old) / old for new, old in zip(fullest, before, strict=True))
+        if max(changes, default=0.0) < SAME_SHARE:
+            return belief
+    return replace(belief, fullest=fullest)
 
 
 def without_network(believed: OperatorModel) -> OperatorModel:
@@ -280,6 +306,7 @@ def believe(
         records = sum(moments.records for moments in measured.values())
         speed = {node_type.name: node_type.speedup for node_type in node_types}
         mean = sum(m.records * m.mean * speed[name] for name, m in measured.items()) / records
+    by_rates = model.key_groups and belief.fullest is None
     varied = [m for m in measured.values() if not math.isnan(m.variance)]
     if varied:
         weight = sum(m.records for m in varied)
@@ -290,7 +317,8 @@ def believe(
         service_mean=mean,
         service_scv=scv,
         arrival_scv=model.arrival_scv if belief.arrival_scv is None else belief.arrival_scv,
-        hot_share=belief.hot_share if model.key_groups and belief.hot_share >= HOT else 0.0,
+        hot_share=belief.hot_share if by_rates and belief.hot_share >= HOT else 0.0,
+        fullest=belief.fullest or () if model.key_groups else (),
         network_time=belief.network_time if belief.calm_intervals else model.network_time,
     )
 

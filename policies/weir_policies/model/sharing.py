@@ -5,7 +5,7 @@ Three rules (`Sharing`), as measured on Flink 2.3:
 - *equal*: each of p replicas gets 1/p of the records, whatever its speed. Behind keys, records come
   in M indivisible key groups, so the worst replica gets ceil(M/p)/M and the others may get less.
   Where many records share a key, a part h of them goes to one replica whatever p is, and the worst
-  gets h + (1 - h)*ceil(M/p)/M.
+  gets h + (1 - h)*ceil(M/p)/M. Where the key groups were measured, it gets what they say (`keys`).
 - *proportional*: each gets a share that follows its speed.
 - *byLoad*, Flink's adaptive partitioner: it avoids channels with a backlog, so it shares equally
   while there is none. The law here fills water into vessels: all replicas get the same rate, but
@@ -76,6 +76,9 @@ def group_replicas(model: OperatorModel, deployments: Counts, rate: Floats) -> R
     groups = model.key_groups
     fullest = np.ceil(groups / size) / groups
     if model.aggregation is Aggregation.WORST:
+        if model.fullest:
+            place = np.minimum(size, len(model.fullest)).astype(np.int64) - 1
+            return ReplicaGroups(replicas, np.array(model.fullest)[place], service_mean)
         hot = model.hot_share
         return ReplicaGroups(replicas, hot + (1 - hot) * fullest, service_mean)
     # M mod p replicas have ceil(M/p) key groups, the others floor(M/p); on which node types they

@@ -30,6 +30,7 @@ def cases(draw):
         keyed=draw(st.booleans()),
         key_groups=draw(st.sampled_from([None, 1, 7, 128])),
         hot_share=draw(st.sampled_from([0.0, 0.4])),
+        fullest=draw(st.sampled_from([(), (1.0, 0.6, 0.45, 0.5, 0.4)])),
         arrival_scv=draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])),
         service_scv=draw(st.sampled_from([0.0, 0.5, 2.0])),
         network_time=draw(st.sampled_from([0.0, 0.003])),

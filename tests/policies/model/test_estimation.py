@@ -17,11 +17,13 @@ from weir_policies.model.estimation import (
     estimate_speedups,
     learn_arrival_scv,
     learn_hot_share,
+    learn_keys,
     learn_network_time,
     learn_services,
     note_error,
     without_network,
 )
+from weir_policies.model.keys import KeyShares
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict, predict_means
 from weir_policies.policy import Aggregation
@@ -294,6 +296,34 @@ def test_shares_that_say_nothing_of_keys_teach_nothing(records, model):
     known = OperatorBelief(hot_share=0.3)
 
     assert learn_hot_share(known, records, model) == known
+
+
+HALF_IN_ONE = KeyShares(by_group=(0.5, *[0.5 / 127] * 127), counted=10_000)
+
+
+def test_keys_that_are_counted_take_the_place_of_what_rates_say():
+    belief = OperatorBelief(hot_share=0.3)
+
+    believed = believe(learn_keys(belief, HALF_IN_ONE, 4), KEYED, given=())
+
+    assert believed.hot_share == 0.0
+    assert believed.fullest == pytest.approx(
+        (1.0, *(0.5 + n / 254 for n in (63, 42, 31))), rel=1e-3
+    )
+    even = KeyShares(by_group=(1 / 128,) * 128, counted=10_000)
+    believed = believe(learn_keys(belief, even, 4), KEYED, given=())
+    assert not believed.is_skewed
+
+
+def test_counts_that_differ_by_chance_change_no_belief():
+    belief = learn_keys(OperatorBelief(), HALF_IN_ONE, 4)
+    again = KeyShares(by_group=(0.505, *[0.495 / 127] * 127), counted=10_000)
+    other = KeyShares(by_group=(0.6, *[0.4 / 127] * 127), counted=10_000)
+
+    assert learn_keys(belief, again, 4) is belief
+    assert learn_keys(belief, replace(other, counted=9), 4) is belief
+    assert learn_keys(belief, None, 4) is belief
+    assert learn_keys(belief, other, 4) != belief
 
 
 @pytest.mark.parametrize("records", [100, 200, 400, 10_000])

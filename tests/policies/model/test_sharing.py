@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,17 @@ def test_a_hot_key_stays_with_one_replica_however_many_there_are(replicas, worst
     utilisation = predict_utilisation(model, np.array([[0, replicas, 0]]), 60.0)
 
     assert utilisation[0] == pytest.approx(60.0 * worst * 0.01)
+
+
+def test_where_keys_were_measured_the_fullest_replica_gets_what_they_say():
+    model = a_model(keyed=True, key_groups=128, hot_share=0.4, fullest=(1.0, 0.8, 0.5))
+    deployments = np.array([[0, 1, 0], [0, 2, 0], [0, 3, 0], [0, 9, 0]])
+
+    utilisation = predict_utilisation(model, deployments, 60.0)
+
+    assert utilisation == pytest.approx([0.6, 0.48, 0.3, 0.3])
+    even = replace(model, keyed=False, key_groups=None)
+    assert predict_utilisation(even, deployments[1:2], 60.0) == pytest.approx([0.3])
 
 
 def test_key_groups_leave_some_replicas_with_less_than_the_average():

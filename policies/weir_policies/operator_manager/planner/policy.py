@@ -833,6 +833,8 @@ def read_model(o: int, view: View, own: PlannerMemory) -> float:
         weight = 1 + 0.1 * place  # so that opposite moves of two node types do not cancel out
         number += weight * np.log(view.speedup[o, place])
         number += weight * 1.3 * np.log(max(view.price[o, place] / model.top_cost, 1e-9))
+    for size in range(view.fullest.shape[1]):
+        number += view.fullest[o, size] / view.fullest.shape[1]
     number += np.log(max(view.seen[o].min_replicas, 1))
     number += np.log(max(min(view.seen[o].max_price / model.top_cost, 1.0), 1e-9))
     return number + 5 * (model.weight_violation + 2 * model.weight_resources)

@@ -1,0 +1,154 @@
+"""How much of a keyed operator's records its fullest replica gets, from what each key group gets.
+
+Flink deals records to key groups by their key, and key groups to p replicas in M/p neighbours each:
+group g of M goes to replica g * p // M. So the shares of all parallelisms follow from those of the
+groups, and are not monotone in p: one more replica may put two heavy groups together.
+
+Source: Flink 2.3, `KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_policies.errors import ParameterError
+from weir_policies.model.arrays import Floats
+
+CHANCE = 3.0
+"""Standard deviations by which a replica gets more of the counted records by chance."""
+UNEVEN = 1.1
+"""How many times its even part the fullest replica gets where keys matter: less is the unevenness
+of many keys of equal weight, which the rounding to key groups leaves out as well."""
+NO_HELP = 1.1
+"""How many times the smallest share within reach one may be for more replicas not to help."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeavyKey:
+    """A key that brings many of the records."""
+
+    name: str
+    """Hash of the key, or `=text` where the user asked for the text."""
+    group: int
+    """Its key group."""
+    share: float
+    """Part of the operator's records, in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyShares:
+    """What was measured of an operator's keys.
+
+    Raises:
+        ParameterError: There are no groups, or their shares do not sum to 1.
+    """
+
+    by_group: tuple[float, ...]
+    """Part of the records of each key group, shape `(M,)`; sums to 1."""
+    counted: float
+    """Records that this comes from: of few, the fullest replica is so by chance."""
+    heavy: tuple[HeavyKey, ...] = ()
+    """The heaviest keys, the first first."""
+
+    def __post_init__(self) -> None:
+        """Refuse shares that are none."""
+        total = sum(self.by_group)
+        if not (self.by_group and min(self.by_group) >= 0 and abs(total - 1) < 1e-6):
+            raise ParameterError(f"Expected shares of key groups that sum to 1, got {total}")
+
+    @property
+    def heaviest(self) -> int:
+        """The key group with the most records."""
+        return int(np.argmax(self.by_group))
+
+
+def replica_shares(by_group: Sequence[float] | Floats, parallelism: int) -> Floats:
+    """Return the part of the records that each replica gets, shape `(p,)`.
+
+    Args:
+        by_group: Part of each key group, shape `(M,)`.
+        parallelism: Replicas p, at least 1; those above M get nothing.
+    """
+    groups = len(by_group)
+    replica = np.arange(groups) * parallelism // groups
+    weights = np.asarray(by_group, dtype=np.float64)
+    return np.bincount(replica, weights=weights, minlength=parallelism).astype(np.float64)
+
+
+def fullest_share(by_group: Sequence[float] | Floats, parallelism: int) -> float:
+    """Return the part of the records that the fullest of so many replicas gets."""
+    return float(replica_shares(by_group, parallelism).max())
+
+
+def even_share(groups: int, parallelism: int) -> float:
+    """Return the same where every key group gets as much."""
+    return math.ceil(groups / parallelism) / groups
+
+
+def fullest_shares(keys: KeyShares, max_replicas: int) -> tuple[float, ...]:
+    """Return the share of the fullest replica at each parallelism from 1 to the most.
+
+    What may be chance counts as even. Empty where nothing is uneven beyond that.
+    """
+    groups = len(keys.by_group)
+    shares: list[float] = []
+    uneven = False
+    for size in range(1, max_replicas + 1):
+        even, share = even_share(groups, size), fullest_share(keys.by_group, size)
+        chance = CHANCE * math.sqrt(even * (1 - even) / max(keys.counted, 1.0))
+        matters = share - even > chance
+        uneven = uneven or (matters and share > UNEVEN * even)
+        shares.append(share if matters else even)
+    return tuple(shares) if uneven else ()
+
+
+def most_useful(fullest: Sequence[float]) -> int:
+    """Return the parallelism above which no other, within reach, makes the fullest replica emptier.
+
+    Args:
+        fullest: Share of the fullest replica at each parallelism from 1, shape `(p,)`.
+    """
+    least = min(fullest)
+    return next(size for size, share in enumerate(fullest, 1) if share <= NO_HELP * least)
+
+
+def zipf_shares(exponent: float, keys: int) -> Floats:
+    """Return the part of the records of each of so many keys under Zipf's law, shape `(keys,)`."""
+    weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
+    return weights / weights.sum()
+
+
+def group_of(key_hash: int, groups: int) -> int:
+    """Return the key group of a key, by its Java hash code, any 32 bits.
+
+    Source: Flink 2.3, `MathUtils.murmurHash`.
+    """
+    code = key_hash & 0xFFFFFFFF
+    code = code * 0xCC9E2D51 & 0xFFFFFFFF
+    code = (code << 15 | code >> 17) & 0xFFFFFFFF
+    code = code * 0x1B873593 & 0xFFFFFFFF
+    code = (code << 13 | code >> 19) & 0xFFFFFFFF
+    code = (code * 5 + 0xE6546B64) & 0xFFFFFFFF
+    code ^= 4
+    code = (code ^ code >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    code = (code ^ code >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    code ^= code >> 16
+    if code == 0x80000000:
+        return 0
+    return (code if code < 0x80000000 else 0x100000000 - code) % groups
+
+
+def shares_of_groups(shares: Sequence[float] | Floats, groups: int) -> tuple[float, ...]:
+    """Return the part of each key group, where the keys are the integers from 0.
+
+    Args:
+        shares: Part of each key, shape `(keys,)`; sums to 1.
+        groups: Key groups M.
+    """
+    group = np.fromiter((group_of(key, groups) for key in range(len(shares))), dtype=np.int64)
+    dealt = np.bincount(group, weights=np.asarray(shares), minlength=groups)
+    return tuple((dealt / dealt.sum()).tolist())
