@@ -74,6 +74,14 @@ and each takes up to 10 KiB of memory."""
 LABELS_PER_SERIES = 1024
 """Characters of the labels of one series, on average over those of a StreamApp. Flink's have some
 400, most of them ids."""
+KEY_LINE = 4096
+"""Characters of what the agent counted of the keys of one output."""
+MAX_KEY_GROUPS = 32768
+"""Of an operator; Flink has no more."""
+KEY_TASKS = 16
+"""Tasks whose counts of keys are asked for at once, with up to eight outputs of 768 counts each."""
+MAX_KEY_TASKS = 500
+"""Tasks of a vertex whose counts of keys are read. The others send to the same keys."""
 MAX_VERTICES = 1000
 """Vertices of a job. The largest known have some hundreds, and each may become an operator."""
 

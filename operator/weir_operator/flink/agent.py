@@ -26,6 +26,10 @@ DEFAULT_PARALLELISM = 2
 fixes some at 1 has other vertices at the default 1 than at any other, and their state is lost."""
 PINNED = {"weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)}
 """Configuration of a request for a job that the agent is to pin."""
+KEY_SALT = "weir.key-salt"
+"""Text that goes into the hashes of keys."""
+REPORT_KEYS = "weir.report-keys"
+"""`true`: keys are reported as text, else as hashes."""
 _TIME_LIMIT = 900.0  # seconds; the first build fetches Maven's plugins
 
 

@@ -279,6 +279,11 @@ def read_metric_sums(answer: Json) -> dict[str, float]:
     return {str(each["id"]): float(each["sum"]) for each in answer}
 
 
+def read_texts(answer: Json) -> tuple[str, ...]:
+    """Read `GET /jobs/:id/vertices/:id/metrics` with `get`: the values, which may be texts."""
+    return tuple(str(each["value"]) for each in answer)
+
+
 def read_task_managers(answer: Json) -> tuple[TaskManager, ...]:
     """Read `GET /taskmanagers`."""
     return tuple(

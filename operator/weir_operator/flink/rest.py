@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -158,6 +158,21 @@ class FlinkRest:
             )
         except NotKnownToFlinkError:
             return {}
+
+    async def task_texts(
+        self, job_id: str, vertex_id: str, name: str, subtasks: Iterable[int]
+    ) -> tuple[str, ...]:
+        """Return a metric that is a text of these subtasks of a vertex.
+
+        It is as old as the last question for any metric of the job, ten seconds at least. Subtasks
+        without it are left out, and the answer is empty where Flink has not collected it yet.
+        """
+        ids = ",".join(f"{subtask}.{quote(name, safe='')}" for subtask in subtasks)
+        path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics?get={ids}"
+        try:
+            return await self._transport.ask("GET", path, answers.read_texts)
+        except NotKnownToFlinkError:
+            return ()
 
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""

@@ -30,11 +30,13 @@ from weir_policies.model.estimation import (
     believe,
     learn_arrival_scv,
     learn_hot_share,
+    learn_keys,
     learn_network_time,
     learn_services,
     note_error,
     without_network,
 )
+from weir_policies.model.keys import KeyShares
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import (
     ApplicationPolicy,
@@ -173,6 +175,7 @@ class ObservedOperator:
         full: Collection[str] = (),
         weights: CostWeights | None = None,
         min_replicas: int = 1,
+        keys: KeyShares | None = None,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -187,6 +190,7 @@ class ObservedOperator:
                 with each observation and are no part of what was learned, which they leave as it
                 is.
             min_replicas: Replicas that it must have.
+            keys: What was counted of its keys.
         """
         measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
@@ -209,13 +213,14 @@ class ObservedOperator:
         belief = learn_hot_share(
             belief, [each.served for each in measurement.replicas], self._specified
         )
+        belief = learn_keys(belief, keys, self._specified.max_replicas)
         believed = believe(belief, self._specified, given=self.given)
         average = without_network(believed)
         [(predicted, busiest)] = predict_few(average, [deployment], passing)
         response = measurement.response_time
         waited = max(each.source_wait for each in app.operators.values())
         # Neither a backlog nor a hot key, of which the mean says nothing, is a fault of the model.
-        if not (waited > response / WRONG or believed.hot_share):
+        if not (waited > response / WRONG or believed.is_skewed):
             belief = note_error(
                 belief, response_time=response, expected=predicted + believed.network_time
             )
@@ -234,7 +239,7 @@ class ObservedOperator:
             response_time=response,
             predicted=predicted,
             # The prediction is of an even share, and the replica of a hot key is busier.
-            utilisation=max(busiest, *measurement.utilisation) if believed.hot_share else busiest,
+            utilisation=max(busiest, *measurement.utilisation) if believed.is_skewed else busiest,
         )
         self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}

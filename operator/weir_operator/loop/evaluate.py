@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weir_operator.flink.topology import Topology
 from weir_operator.loop.decide import Managers
@@ -28,6 +28,7 @@ from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.streamapp.operators import Operator
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.estimation import ServiceMeasurement
+from weir_policies.model.keys import KeyShares
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic
 from weir_policies.policy import CostWeights, Observation
@@ -60,6 +61,8 @@ class Snapshot:
     vertices: Mapping[str, float] | None = None
     """How busy each vertex was in the last seconds, by its id; `None` where that is not known, or
     was not asked for."""
+    keys: Mapping[str, KeyShares] = field(default_factory=dict)
+    """What was counted of the keys of an operator; without those of which nothing is known."""
     settled: bool
     """Whether the run is old enough for its samples to show more than its restart."""
     run_since: float = -math.inf
@@ -286,6 +289,7 @@ def observe(
             first=name in first,
             weights=weights,
             min_replicas=(min_replicas or {}).get(name, 1),
+            keys=snapshot.keys.get(name),
         )
         for name in app.operators
     }

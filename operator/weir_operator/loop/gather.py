@@ -32,6 +32,7 @@ from weir_operator.metrics.values import AppMeasurement, JobLayout
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, Runtime
+from weir_policies.model.keys import KeyShares
 
 log = structlog.get_logger()
 
@@ -173,10 +174,22 @@ class Gatherer:
             gap=gap,
             topology=self._topology,
             run=self._topology_of,
+            keys=await self._read_keys(),
         )
         if vertices_over is None or snapshot.reason_to_hold:
             return snapshot
         return replace(snapshot, vertices=await self._measure_vertices(snapshot, vertices_over))
+
+    async def _read_keys(self) -> dict[str, KeyShares]:
+        """Return what was counted of the keys; nothing where that cannot be read now."""
+        job = self._store.load().job_id
+        if self._topology is None or self._topology_of is None or self._topology_of[0] != job:
+            return {}
+        try:
+            return await self._jobs.keys(self._topology_of[0], self._topology)
+        except (TemporaryError, PermanentError) as error:
+            log.info("no counts of keys", reason=str(error))
+            return {}
 
     async def _measure_vertices(self, snapshot: Snapshot, span: float) -> dict[str, float] | None:
         """Return how busy each vertex was in the last seconds; `None` if not known yet."""

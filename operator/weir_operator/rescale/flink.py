@@ -30,9 +30,12 @@ from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
+from weir_operator.limits import KEY_TASKS, MAX_KEY_TASKS
+from weir_operator.metrics import keys
 from weir_operator.rescale.flow import Reading
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
+from weir_policies.model.keys import KeyShares
 
 _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 """States of a task that has run, or may already have emitted."""
@@ -391,6 +394,22 @@ class FlinkJobs:
             TemporaryError: Tasks have no TaskManager yet.
         """
         return await discover(await self.rest(), job_id, await self._operators())
+
+    async def keys(self, job_id: str, topology: Topology) -> dict[str, KeyShares]:
+        """Return what Weir's agent counted of the keys of each operator; empty without the agent.
+
+        Raises:
+            TemporaryError: Flink does not answer.
+            PermanentError: The agent is not this one.
+        """
+        rest = await self.rest()
+        texts: list[str] = []
+        for vertex in topology.dealers:
+            subtasks = range(min(vertex.parallelism, MAX_KEY_TASKS))
+            for first in subtasks[::KEY_TASKS]:
+                some = subtasks[first : first + KEY_TASKS]
+                texts += await rest.task_texts(job_id, vertex.id, keys.NAME, some)
+        return keys.read_keys(texts)
 
     async def _operators(self) -> dict[str, str]:
         return {replica.id: replica.operator for replica in await self._runtime.replicas()}

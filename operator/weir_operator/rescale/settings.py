@@ -36,6 +36,10 @@ class JobSpec:
     """What each operator is made of, as Weir's agent names vertices; empty if the manifest names
     operators of the program's own, or the whole job is one."""
 
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """What Weir's agent is told of the job's keys. No part of a revision: it holds from the next
+    start on."""
+
     def of(self, revision: Revision | None) -> JobSpec:
         """Return how the job is submitted at a revision; `None` is as in the manifest now."""
         if revision is None:
@@ -87,7 +91,7 @@ class JobSpec:
             for operator, names in self.vertices.items()
             if names != (operator,)
         }
-        return {**sizes, **joined, **PINNED}
+        return {**sizes, **joined, **self.keys, **PINNED}
 
     def default_parallelism(self, deployments: Deployments) -> int | None:
         """Return the parallelism of a job that takes none by argument, else `None`."""

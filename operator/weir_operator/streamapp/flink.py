@@ -344,6 +344,11 @@ class Flink(Section):
     keys that it sets itself. With `weir local`, `io.tmp.dirs` has no effect. May not be set
     together with `ref`. If unset, defaults to none."""
 
+    report_keys: bool = False
+    """Whether Weir names the keys that bring most of the records, in status, reports and
+    `weir graph --keys`; without it, they have hashes. Keys can be personal data. Takes effect when
+    the job is started next; has no effect with `ref`. If unset, defaults to false."""
+
     job_manager: JobManager = JobManager()
     """The JobManager's container; changing it is an upgrade. If unset, it runs in the first of
     `nodePools`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,6 +13,7 @@ import numpy as np
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink import scripts
+from weir_operator.flink.agent import KEY_SALT, REPORT_KEYS
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.arbitrate import ApplicationManager
 from weir_operator.loop.cost import CostCap, cost_per_hour, prices
@@ -91,7 +93,17 @@ def job_spec(app: StreamApp, *, beside: Path, extra: Sequence[str] = ()) -> JobS
         },
         max_parallelism=app.spec.flink.max_parallelism,
         whole_job=None if app.spec.operators else world.WHOLE_JOB,
+        keys=_settings_of_keys(app),
     )
+
+
+def _settings_of_keys(app: StreamApp) -> dict[str, str]:
+    """Return what the agent is told: keys of one StreamApp have other hashes in another."""
+    metadata = app.metadata
+    uid = (metadata.model_extra or {}).get("uid", "")
+    identity = f"{metadata.namespace}/{metadata.name}/{uid}"
+    salt = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return {KEY_SALT: salt, REPORT_KEYS: str(app.spec.flink.report_keys).lower()}
 
 
 def _program(job: Job | None, beside: Path) -> tuple[str | None, tuple[str, ...]]:

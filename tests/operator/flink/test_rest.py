@@ -24,7 +24,7 @@ from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.programs import warm_up_id
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.topology import discover
+from weir_operator.flink.topology import discover, group_vertices
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
 from weir_operator.limits import FLINK_ANSWER, FLINK_SUBTASKS
 from weir_operator.rescale.flink import READ_AGAIN_AFTER, FlinkJobs
@@ -540,6 +540,30 @@ async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flin
     assert first == at_once == (None, "no file", 1)
     assert later == (None, "no file", 2)
     assert at_last == again == (plan, "", 3)
+
+
+async def test_counts_of_keys_are_those_of_all_tasks_that_deal_by_key(flink):
+    job = answers.read_job(json.loads((RECORDED / "job.json").read_text()))
+    [vertex] = group_vertices(job, {each.id: each.name for each in job.vertices}).dealers
+    lines = ["work 2 a 0 1 3,7", "work 2 a 0 1 5,5 abcd0123:1:4"]
+    flink.give(
+        "GET",
+        f"/jobs/{JOB}/vertices/{vertex.id}/metrics",
+        body=[{"id": f"{place}.weir_keys", "value": line} for place, line in enumerate(lines)],
+    )
+    topology = group_vertices(job, {each.id: each.name for each in job.vertices})
+    jobs = FlinkJobs(cast(Runtime, SimpleNamespace(rest_url=flink.url)))
+
+    found = await jobs.keys(JOB, topology)
+    flink.give("GET", f"/jobs/{JOB}/vertices/{vertex.id}/metrics", body=[])
+    without_agent = await jobs.keys(JOB, topology)
+    flink.given["GET", f"/jobs/{JOB}/vertices/{vertex.id}/metrics"] = (404, '{"errors": ["No."]}')
+    before_metrics = await jobs.keys(JOB, topology)
+    await jobs.close()
+
+    assert found["work"].by_group == pytest.approx((0.4, 0.6))
+    assert [key.name for key in found["work"].heavy] == ["abcd0123"]
+    assert without_agent == before_metrics == {}
 
 
 async def test_the_jobs_that_run_are_those_that_have_not_ended(flink):

@@ -74,6 +74,7 @@ class Stage:
         self.loads = steady_loads(20)
         self.poison = None
         self.running_for = 0.0
+        self.keys_counted = {}
         self.phase = None
         self.app = a_stream_app(
             **{
@@ -113,6 +114,9 @@ class Stage:
 
     async def topology(self, job_id):
         return replace(TOPOLOGY, running_for=self.running_for)
+
+    async def keys(self, job_id, topology):
+        return self.keys_counted
 
     async def started(self):
         jobs = cast(FlinkJobs, JobsOf(self.world))

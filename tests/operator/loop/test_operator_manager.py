@@ -12,6 +12,7 @@ from weir_operator.metrics import names
 from weir_operator.metrics.measurement import measure
 from weir_policies import registry
 from weir_policies.errors import StateError
+from weir_policies.model.keys import KeyShares
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Sharing
 from weir_policies.testing import SMALL, WIDE, a_decision, a_model
@@ -81,6 +82,7 @@ def observed(
     first=False,
     now=1060.0,
     source_backlog=math.nan,
+    keys=None,
 ):
     app = replace(
         measure_app(),
@@ -95,6 +97,7 @@ def observed(
         deployment=deployment,
         budget=0.1,
         first=first,
+        keys=keys,
     )
 
 
@@ -368,3 +371,23 @@ def test_nothing_waits_upstream_of_the_first_operator():
 
     assert observation.upstream_backlog == 0.0
     assert observation.backlog >= 3000.0
+
+
+def test_counts_of_keys_tell_the_policy_what_the_fullest_replica_gets():
+    manager = a_manager()
+    manager.note_edges(keyed=True, balanced=False, sharing=None, key_groups=4)
+    keys = KeyShares(by_group=(0.7, 0.1, 0.1, 0.1), counted=10_000)
+
+    seen = observed(manager, a_measurement(), keys=keys)
+
+    assert seen.model.fullest[:4] == pytest.approx((1.0, 0.8, 0.7, 0.7), abs=0.11)
+    unknown = observed(manager, a_measurement())
+    assert unknown.model.fullest == seen.model.fullest
+
+
+def test_a_job_that_has_no_keys_has_no_fullest_replica():
+    manager = a_manager()
+
+    seen = observed(manager, a_measurement(), keys=KeyShares(by_group=(0.7, 0.3), counted=10_000))
+
+    assert not seen.model.is_skewed

@@ -1,0 +1,78 @@
+"""What the agent counted of keys, as Weir reads it."""
+
+import pytest
+
+from weir_operator.errors import PermanentError
+from weir_operator.limits import KEY_LINE
+from weir_operator.metrics.keys import read_keys
+
+
+def test_counts_of_several_tasks_are_added_each_with_its_own_shift():
+    texts = ["sums 4 a 0 1 1,2,3,4", "sums 4 5 2 1 1,0,0,0\nother 2 1 0 1 1,1"]
+
+    found = read_keys(texts)
+
+    assert found["sums"].by_group == pytest.approx((5 / 14, 2 / 14, 3 / 14, 4 / 14))
+    assert found["sums"].counted == 15
+    assert found["sums"].heaviest == 0
+    assert found["other"].by_group == (0.5, 0.5)
+
+
+def test_the_heaviest_keys_are_named_in_order_with_their_shares():
+    texts = [
+        "sums 4 2s 0 1 a,0,0,2i =hot+key:3:1y,abcd0123:0:a",
+        "sums 4 2s 0 1 0,0,0,2s ffff0000:3:1",
+    ]
+
+    found = read_keys(texts)["sums"]
+
+    assert [(key.name, key.group) for key in found.heavy] == [("=hot key", 3), ("abcd0123", 0)]
+    assert found.heavy[0].share == pytest.approx(70 / 200)
+
+
+def test_a_heavy_key_is_in_its_own_group_where_counts_are_of_several():
+    [keys] = read_keys(["sums 4 2s 0 2 2g,c abcd0123:1:28"]).values()
+
+    assert keys.by_group == pytest.approx((0.04, 0.84, 0.06, 0.06))
+
+
+def test_the_last_block_may_have_fewer_groups():
+    [keys] = read_keys(["sums 5 a 0 2 4,4,2"]).values()
+
+    assert keys.by_group == pytest.approx((0.2,) * 5)
+
+
+def test_counts_for_two_operators_are_those_of_both():
+    found = read_keys(["one,two 2 1 0 1 1,3"])
+
+    assert found["one"] == found["two"]
+
+
+def test_an_operator_without_records_is_not_known():
+    assert read_keys(["sums 2 0 0 1 0,0", ""]) == {}
+
+
+def test_signs_that_cannot_be_printed_reach_nobody():
+    [keys] = read_keys(["sums 1 a 0 1 a =%1B%5B2Jred:0:a"]).values()
+
+    assert keys.heavy[0].name == "=?[2Jred"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sums",
+        "sums 4 a 0 1 1,2",
+        "sums 4 a 0 0 1,2,3,4",
+        "sums zzzzzz a 0 1 1",
+        "sums 2 a 0 1 -1,2",
+        "sums 2 a 2s 1 1,2",
+        "sums 2 a 0 1 1,2 key",
+        "sums 2 a 0 1 1,2 key:2:1",
+        "sums 2 a 0 1 x,?",
+        "s" * KEY_LINE + " 1 1 0 1 1",
+    ],
+)
+def test_what_the_agent_does_not_write_is_refused(line):
+    with pytest.raises(PermanentError, match="as Weir's agent writes them"):
+        read_keys([line])
