@@ -50,6 +50,7 @@ def believed_models(experiment: Experiment, rng: np.random.Generator) -> tuple[O
             types,
             time_factor=_draw_time_factor(experiment, rng),
             scv=operator.scv if believed.scv is None else believed.scv,
+            knows_keys=believed.keys,
         )
         for operator in experiment.operators
     )
@@ -128,6 +129,7 @@ def _model(
     *,
     time_factor: float,
     scv: float,
+    knows_keys: bool = True,
 ) -> OperatorModel:
     return OperatorModel(
         name=operator.name,
@@ -141,6 +143,7 @@ def _model(
         aggregation=(
             experiment.aggregation if operator.aggregation is None else operator.aggregation
         ),
-        key_groups=operator.key_groups,
+        key_groups=operator.groups,
+        fullest=operator.fullest if knows_keys else (),
         network_time=operator.network_time,
     )

@@ -19,9 +19,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     Field,
@@ -49,6 +51,7 @@ from weir_policies.errors import (
 from weir_policies.model import dataflow
 from weir_policies.model import dataflow as graph
 from weir_policies.model import node_types as model_types
+from weir_policies.model.keys import KeyShares, fullest_shares, shares_of_groups, zipf_shares
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
@@ -384,11 +387,28 @@ def _initial_fits_pools(
 def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:
     """Refuse more replicas than key groups: the rest would never get a record."""
     for index, operator in enumerate(operators):
-        if operator.key_groups is not None and operator.key_groups < operator.max_replicas:
+        if operator.groups is not None and operator.groups < operator.max_replicas:
             yield Mistake(
-                ("operators", index, "keyGroups"), operator.key_groups,
+                ("operators", index, "keyGroups"), operator.groups,
                 f"at least maxReplicas = {operator.max_replicas}",
                 "raise it, or lower maxReplicas",
+            )  # fmt: skip
+
+
+def _keys_have_a_worst_replica(
+    operators: Sequence[Operator], sharing: Sharing, aggregation: Aggregation
+) -> Iterator[Mistake]:
+    """Refuse uneven keys without keys, and where the worst replica does not count."""
+    for index, operator in enumerate(operators):
+        if operator.keys is not None and not (
+            operator.keyed
+            and (operator.sharing or sharing) is Sharing.EQUAL
+            and (operator.aggregation or aggregation) is Aggregation.WORST
+        ):
+            yield Mistake(
+                ("operators", index, "keys"), operator.keys.model_dump(exclude_defaults=True),
+                "an operator that is keyed, with sharing: equal and aggregation: worst",
+                "set these, or leave out keys",
             )  # fmt: skip
 
 
@@ -470,9 +490,14 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _pools_have_one_limit,
     _initial_fits_pools,
     _key_groups_suffice,
+    _keys_have_a_worst_replica,
     _errors_are_given_or_drawn,
     _joint_policy_fits_operators,
 )
+
+
+FLINK_KEY_GROUPS = 720
+"""Key groups of a StreamApp that names no `maxParallelism`."""
 
 
 class UsualWeek(Section):
@@ -499,6 +524,50 @@ class UsualWeek(Section):
         return cls(rates=rates, weeks=season.weeks)
 
 
+class Keys(Section):
+    """How unevenly keys bring an operator's records: by Zipf's law, or with the shares of some."""
+
+    zipf: AtLeastZero | None = Field(default=None, examples=[1.1])
+    """Exponent: the n-th heaviest key brings records in proportion to n to the minus that."""
+    shares: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        default=(), max_length=1000, examples=[[0.3, 0.1]]
+    )
+    """Part of the records of the heaviest keys; the others bring what is left, each as much."""
+    count: int = Field(default=10_000, ge=2, le=1_000_000, examples=[10_000])
+    """How many keys there are."""
+
+    @model_validator(mode="after")
+    def _is_one_law(self) -> Self:
+        if (self.zipf is None) == (not self.shares):
+            raise refusal("either zipf or shares", "write, for example, {zipf: 1.1}")
+        if sum(self.shares) >= 1 or len(self.shares) >= self.count:
+            raise refusal(
+                "shares that leave something for the other keys", "lower them, or raise count"
+            )
+        return self
+
+    def fullest(self, groups: int, max_replicas: int) -> tuple[float, ...]:
+        """Return the share of the fullest replica at each parallelism; empty where keys are even.
+
+        Args:
+            groups: Key groups.
+            max_replicas: The largest parallelism.
+        """
+        return _fullest(self, groups, max_replicas)
+
+
+@lru_cache(maxsize=64)
+def _fullest(keys: Keys, groups: int, max_replicas: int) -> tuple[float, ...]:
+    if keys.zipf is not None:
+        shares = zipf_shares(keys.zipf, keys.count)
+    else:
+        others = keys.count - len(keys.shares)
+        left = (1 - sum(keys.shares)) / others
+        shares = np.array([*keys.shares, *[left] * others])
+    by_group = shares_of_groups(shares, groups)
+    return fullest_shares(KeyShares(by_group=by_group, counted=math.inf), max_replicas)
+
+
 class Operator(Section):
     """One operator of the dataflow, as it truly is."""
 
@@ -520,6 +589,9 @@ class Operator(Section):
     """How the replicas' response times become the operator's; `None` is the experiment's."""
     key_groups: int | None = Field(default=None, ge=1, examples=[128])
     """Most parts that keyed records can be divided in; `None` divides them without rounding."""
+    keys: Keys | None = Field(default=None, examples=[{"zipf": 1.1}])
+    """How unevenly its keys bring the records; needs `keyed`, `sharing: equal` and `aggregation:
+    worst`, and takes 720 `keyGroups` where none are given. `None` is evenly."""
     arrival_scv: AtLeastZero = Field(default=1.0, examples=[1.0])
     """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
     network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
@@ -531,6 +603,16 @@ class Operator(Section):
     policies that move one replica a decision, else by the time that it needs (`share_bound`)."""
     usual: UsualWeek | None = None
     """What usually arrives at it; `None` leaves that to be learned."""
+
+    @property
+    def groups(self) -> int | None:
+        """Its key groups; `None` divides keyed records without rounding."""
+        return FLINK_KEY_GROUPS if self.keys and self.key_groups is None else self.key_groups
+
+    @property
+    def fullest(self) -> tuple[float, ...]:
+        """Share of the fullest replica at each parallelism; empty where keys are even."""
+        return self.keys.fullest(self.groups or 1, self.max_replicas) if self.keys else ()
 
     def may_use(self, node_type: NodeType) -> bool:
         """Return whether its replicas may run on a node type."""
@@ -839,6 +921,8 @@ class Believed(Section):
     """Squared coefficient of variation of the service time; `None` is the truth."""
     speedups: dict[str, AboveZero] = Field(default={}, examples=[{"t2": 0.8}])
     """Speedup by node type; what is left out is the truth."""
+    keys: bool = True
+    """Whether it is known how unevenly keys bring the records; without, they are taken as even."""
     speedup_error: Annotated[float, Field(ge=0, lt=1)] | None = Field(default=None, examples=[0.2])
     """Greatest relative error of the speedups, drawn between the true ones of the next slower and
     the next faster node type."""

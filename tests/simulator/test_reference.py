@@ -77,6 +77,9 @@ def an_experiment(**changes):
 EXPERIMENTS = {
     "one operator": an_experiment(),
     "by speed, average": an_experiment(sharing="Proportional", aggregation="average"),
+    "uneven keys": an_experiment(
+        operators=[ONE | {"keys": {"shares": [0.3]}}], world={"queues": True, "downtime": "20s"}
+    ),
     "a diamond": an_experiment(operators=CHAIN, edges=DIAMOND),
     "queues and resizes": an_experiment(
         operators=[ONE | {"usual": {"rates": [100 + hour % 24 for hour in range(168)]}}],

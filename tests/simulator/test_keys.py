@@ -1,0 +1,79 @@
+"""Uneven keys in experiments: what they cost, and what a policy does that knows them."""
+
+import pytest
+
+from tests.simulator.builders import an_experiment
+from weir_policies.model.keys import fullest_share, shares_of_groups, zipf_shares
+from weir_simulator.beliefs import true_models
+from weir_simulator.errors import ExperimentError
+from weir_simulator.experiment import Keys
+from weir_simulator.run import simulate
+
+HOT = {"shares": (0.3,)}
+
+
+def an_operator(**fields):
+    return {"name": "op", "service_rate": 100, "max_replicas": 12, **fields}
+
+
+def with_keys(keys, **fields):
+    return an_experiment(
+        operators=[an_operator(**({} if keys is None else {"keys": keys}))],
+        trace={"kind": "taxi", "slots": 1500},
+        world={"queues": True, "downtime": 5.0},
+        objective={"response_time": 0.04},
+        node_types=[
+            {"name": "small", "speedup": 1.0, "price": 1.0},
+            {"name": "fast", "speedup": 2.0, "price": 2.6},
+        ],
+        **fields,
+    )
+
+
+def test_the_fullest_replica_gets_what_flinks_key_groups_give_it():
+    [model] = true_models(with_keys({"zipf": 1.1, "count": 2000}))
+
+    by_group = shares_of_groups(zipf_shares(1.1, 2000), 720)
+    assert model.key_groups == 720
+    assert model.fullest[3] == pytest.approx(fullest_share(by_group, 4))
+
+
+def test_even_keys_are_as_none():
+    [uneven] = true_models(with_keys({"zipf": 0.0, "count": 100_000}))
+
+    assert uneven.fullest == ()
+
+
+def test_what_a_heavy_key_costs_grows_where_it_is_not_known():
+    even, known, unknown = (
+        simulate(with_keys(keys, **fields), seed=1)
+        for keys, fields in [
+            ({"zipf": 0.0, "count": 100_000}, {}),
+            (HOT, {}),
+            (HOT, {"believed": {"keys": False}}),
+        ]
+    )
+
+    assert even.average_cost < known.average_cost < unknown.average_cost
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"zipf": 1.0, "shares": (0.1,)},
+        {"shares": (0.6, 0.5)},
+        {"shares": (0.1, 0.1), "count": 2},
+    ],
+)
+def test_shares_that_are_no_law_are_refused(keys):
+    with pytest.raises(ValueError, match=r"either zipf or shares|leave something"):
+        Keys(**keys)
+
+
+@pytest.mark.parametrize(
+    "operator", [{"keyed": False}, {"sharing": "Proportional"}, {"aggregation": "average"}]
+)
+def test_keys_need_records_that_are_dealt_by_key_and_a_worst_replica(operator):
+    with pytest.raises((ExperimentError, ValueError), match="keyed, with sharing: equal"):
+        an_experiment(operators=[an_operator(keys=HOT, **operator)])
