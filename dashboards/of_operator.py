@@ -76,6 +76,7 @@ def _observed() -> tuple[Panel, ...]:
             Query(_one("weir_operator_budget_seconds"), "budget"),
             unit=SECONDS,
             limits=("budget",),
+            span=8,
         ),
         lines(
             "Utilisation",
@@ -83,6 +84,16 @@ def _observed() -> tuple[Panel, ...]:
             Query(_one("weir_operator_utilisation_ratio"), "observed"),
             Query(_one("weir_predicted_utilisation_ratio"), "predicted"),
             unit=SHARE,
+            span=8,
+        ),
+        lines(
+            "Share of the fullest replica",
+            "Part of the operator's records. Where keys are even, it is one part in as many as "
+            "there are replicas. No number of replicas parts the heaviest key group.",
+            Query(_one("weir_operator_fullest_share_ratio"), "fullest replica"),
+            Query(_one("weir_operator_heaviest_key_group_ratio"), "heaviest key group"),
+            unit=SHARE,
+            span=8,
         ),
         lines(
             "Arrivals",

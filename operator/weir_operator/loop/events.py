@@ -106,6 +106,7 @@ NORMAL = frozenset(
         "RestartNeeded",
         "RestoreAsked",
         "SavingsForecast",
+        "Skewed",
         "ScalingPaused",
         "ScalingResumed",
         "StartRestarted",

@@ -68,6 +68,7 @@ from weir_operator.loop.proposals import (
     add_limiting_factor,
     cut_all,
     is_short_of_money,
+    name_skews,
 )
 from weir_operator.loop.record import DecisionRecord, JobTick, LearningOutcome
 from weir_operator.loop.separation import (
@@ -78,6 +79,7 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
+from weir_operator.loop.skew import describe_skews, report_keys
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
@@ -475,6 +477,10 @@ class ApplicationController:
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
         capped = self._am.cap.describe(seen, short, floors)
         self._notices.report_while("CostCapped", capped)
+        keys = report_keys(snapshot.keys, seen)
+        skewed = describe_skews(keys, seen)
+        self._notices.report_while("Skewed", ". ".join(skewed.values()))
+        ruling = name_skews(ruling, proposals, skewed)
         tick_id = _new_id()
         decisions = self._memory.decisions(tick_id, now, proposals, ruling)
         action = None
@@ -497,6 +503,8 @@ class ApplicationController:
             restarts=ruling.restart and not ruling.reason,
             assumed=assumed,
             capped=capped,
+            keys=keys,
+            skewed=skewed,
         )
         return tick, action, decisions
 
@@ -755,6 +763,7 @@ def _record_of(
         fixed={
             name: seen for name, seen in tick.observations.items() if name not in tick.proposals
         },
+        keys=tick.keys,
         sample=sample,
         decisions=decisions,
     )

@@ -112,6 +112,17 @@ def add_limiting_factor(
     return replace(ruling, verdicts=verdicts)
 
 
+def name_skews(
+    ruling: Ruling, proposals: Mapping[str, Proposal], skewed: Mapping[str, str]
+) -> Ruling:
+    """Return the ruling with why more replicas do not help, where the decision does not suffice."""
+    verdicts = dict(ruling.verdicts)
+    for name, sentence in skewed.items():
+        if name in proposals and _find_shortage(proposals[name]):
+            verdicts[name] = f"{verdicts.get(name, 'Stays')}. {sentence}"
+    return replace(ruling, verdicts=verdicts)
+
+
 def cut_all(
     proposals: Mapping[str, Proposal],
     observations: Mapping[str, Observation],

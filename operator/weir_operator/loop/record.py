@@ -19,7 +19,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ import structlog
 from pydantic import ConfigDict, TypeAdapter
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.loop.skew import KeyReport
 from weir_operator.rescale.journal import RescaleJournal
 from weir_policies.model.dataflow import Edge
 from weir_policies.policy import Decision, Observation
@@ -138,6 +139,8 @@ class JobTick:
     lesson: LearningOutcome
     fixed: Mapping[str, Observation]
     """Of the operators that no decision is made for."""
+    keys: Mapping[str, KeyReport] = field(default_factory=dict)
+    """What was known of the keys of operators."""
     sample: IntervalSample | None = None
     """The interval as the job is fitted to it; `None` where its metrics were missing or bad, and
     where `ticks` read it: `intervals` reads this part."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
+from weir_operator.loop.skew import KeyReport
 from weir_operator.loop.tuned import TuningView
 from weir_operator.rescale.status import FullPool
 from weir_operator.runtime.protocol import Deployments
@@ -111,6 +112,11 @@ class Tick:
     capped: str = ""
     """What `objective.maxCostPerHour` does not pay for, one sentence; empty where it pays for all,
     or where the tick held."""
+    keys: Mapping[str, KeyReport] = field(default_factory=dict)
+    """What is known of the keys of operators, by name; empty where the tick held."""
+    skewed: Mapping[str, str] = field(default_factory=dict)
+    """What operators of which one replica gets many more records can do about it, one sentence
+    each."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
     guards: tuple[Guard, ...] = ()

@@ -18,6 +18,8 @@ from rich.text import Text
 
 from weir_operator.errors import PermanentError
 from weir_operator.loop.record import DecisionRecord, RecordStore
+from weir_operator.loop.skew import KeyReport
+from weir_operator.reporting.keys_view import describe_shares, draw_shares
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.tuning.store import TuningState, Version
 from weir_policies.model.node_types import Deployment, NodeType
@@ -32,6 +34,8 @@ class Explanation:
     """The change that it was part of, as far as that came."""
     tuning: Version | None = None
     """The tuning that its weights and budget come from; `None` where nothing was tuned."""
+    keys: KeyReport | None = None
+    """What was known of the operator's keys; `None` where they are not counted."""
     following: DecisionRecord | None
     """The same operator's next decision, whose observation is what happened; `None` as yet."""
 
@@ -80,10 +84,17 @@ def explain_at(
             record=record,
             change=records.change(record.change) if record.change else None,
             tuning=_find_tuning(record, tunings),
+            keys=_find_keys(records, record),
             following=records.following(record),
         )
         for record in found
     )
+
+
+def _find_keys(records: RecordStore, record: DecisionRecord) -> KeyReport | None:
+    """Return what was known of the operator's keys in the tick of a decision."""
+    ticks = records.ticks(since=math.nextafter(record.time, -math.inf), until=record.time)
+    return ticks[0].keys.get(record.operator) if ticks else None
 
 
 def _find_tuning(record: DecisionRecord, tunings: TuningState | None) -> Version | None:
@@ -123,7 +134,7 @@ def _panel(app: str, explanation: Explanation) -> Panel:
     return Panel(Group(*parts), title=title, title_align="left")
 
 
-def _line(label: str, text: str) -> Table:
+def _line(label: str, text: RenderableType) -> Table:
     line = Table.grid(padding=(0, 1))
     line.add_column(width=9, style="bold")
     line.add_column(overflow="fold")
@@ -148,6 +159,10 @@ def _seen(explanation: Explanation) -> RenderableType:
         f"restarts {_number(weights.reconfiguration)}"
     )
     lines = [_line("measured", text), _line("model", believed), _line("weights", weighed)]
+    if explanation.keys is not None:
+        lines.append(_line("keys", describe_shares(explanation.keys)))
+        if explanation.record.observation.model.is_skewed:
+            lines.append(_line("", draw_shares(explanation.keys)))
     if explanation.tuning is not None:
         version = explanation.tuning
         lines.append(_line("tuned", f"version {version.number}: {version.sentence}"))

@@ -75,6 +75,8 @@ class Stage:
         self.poison = None
         self.running_for = 0.0
         self.keys_counted = {}
+        self.keyed = False
+        """Whether all operators get their records by key; set before the start."""
         self.phase = None
         self.app = a_stream_app(
             **{
@@ -113,7 +115,8 @@ class Stage:
         """Nothing is held."""
 
     async def topology(self, job_id):
-        return replace(TOPOLOGY, running_for=self.running_for)
+        edges = tuple(replace(each, keyed=self.keyed) for each in TOPOLOGY.edges)
+        return replace(TOPOLOGY, edges=edges, running_for=self.running_for)
 
     async def keys(self, job_id, topology):
         return self.keys_counted

@@ -88,6 +88,16 @@ def judge_cost(tick: Tick | None) -> Aspect:
     return Aspect("CostCapped", "False", "WithinLimit", "The limit on cost keeps nothing back")
 
 
+def judge_skew(tick: Tick | None) -> Aspect:
+    """Return whether one replica of an operator gets many more records than the others."""
+    if tick is None or not tick.observations:
+        return Aspect("Skewed", "Unknown", "NotMeasured", "There is no measurement yet")
+    if tick.skewed:
+        return Aspect("Skewed", "True", "UnevenKeys", ". ".join(tick.skewed.values()))
+    sentence = "No replica gets many more records than the others of its operator"
+    return Aspect("Skewed", "False", "EvenShares", sentence)
+
+
 def judge_model(tick: Tick | None, before: Aspect | None) -> Aspect:
     """Return whether the simulator is like the job, by the last fit.
 

@@ -89,6 +89,11 @@ MEASURED = (
     ("weir_operator_utilisation_ratio", "Busy share of the busiest replica."),
     ("weir_operator_waiting_records", "Records that wait before the operator."),
 )
+KEYS = (
+    ("weir_operator_fullest_share_ratio", "Part of the records that the fullest replica gets."),
+    ("weir_operator_heaviest_key_group", "Key group with the most records."),
+    ("weir_operator_heaviest_key_group_ratio", "Part of the records of that key group."),
+)
 PREDICTED = (
     ("weir_predicted_response_time_seconds", "Mean response time that the last decision predicts."),
     ("weir_predicted_utilisation_ratio", "Busy share of the busiest replica that it predicts."),
@@ -234,15 +239,22 @@ class Telemetry:
             "namespace",
         )
         self.measured = [gauge_of_apps(*each, "operator") for each in MEASURED]
+        self.keys = [gauge_of_apps(*each, "operator") for each in KEYS]
         self.predicted = [gauge_of_apps(*each, "operator") for each in PREDICTED]
         self.scores = gauge_of_apps(*SCORE, "operator", "candidate")
         ProcessCollector(namespace="weir", registry=self.registry)
         self.registry.register(ContainerMemory())
         build = gauge("weir_build_info", "Always 1.", "version", "python", "kopf")
         build.labels(version(DISTRIBUTION), platform.python_version(), version("kopf")).set(1)
-        self._of_operators = (*self.measured, *self.predicted, self.scores, self.decisions)
+        self._of_operators = (
+            *self.measured,
+            *self.keys,
+            *self.predicted,
+            self.scores,
+            self.decisions,
+        )
         apart = [each for each in vars(self).values() if isinstance(each, AppSeries)]
-        self._of_apps = (*self.measured, *self.predicted, *apart)
+        self._of_apps = (*self.measured, *self.keys, *self.predicted, *apart)
         for each in self._of_apps:
             self.registry.register(each)
         self._histograms_of_apps = (self.rescale_duration, self.rescale_gap)
@@ -301,6 +313,12 @@ class Telemetry:
                 found.queue_records if found else math.nan,
             )
             for series, value in zip(self.measured, values, strict=True):
+                series.show(key, value, name)
+            known = tick.keys.get(name)
+            shares = (math.nan,) * 3
+            if known is not None:
+                shares = (known.fullest, float(known.heaviest), known.heaviest_share)
+            for series, value in zip(self.keys, shares, strict=True):
                 series.show(key, value, name)
 
     def note_state_volume(self, usage: tuple[int, int] | None) -> None:

@@ -18,6 +18,7 @@ from weir_operator.cluster.status.conditions import (
     judge_pause,
     judge_progress,
     judge_records,
+    judge_skew,
     judge_ticks,
     judge_tuning,
     render,
@@ -151,6 +152,7 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
         aspects.append(judge_objective(tick, settings))
     if settings is not None and settings.max_cost is not None:
         aspects.append(judge_cost(tick))
+    aspects.append(judge_skew(tick))
     aspects += [judge_progress(facts.change), judge_pause(facts.guards)]
     aspects.append(judge_change(facts.change, "" if tick is None else tick.failing))
     aspects += [judge_answers(facts.refusal), judge_records(facts.unrecorded)]

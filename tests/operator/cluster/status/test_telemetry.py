@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir_operator.api.objects import Key
 from weir_operator.cluster.status.telemetry import Telemetry
 from weir_operator.loop.record import DecisionRecord
+from weir_operator.loop.skew import KeyReport
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.streamapp.status import Condition, StreamAppStatus
 from weir_policies.kernels.staying import stay
@@ -196,15 +197,22 @@ def test_an_operator_that_the_job_has_no_more_has_no_series(telemetry):
         app=None, problems=(), healthy=True, response=lambda statistic: math.nan
     )
     seen = an_observation()
+    keys = KeyReport(replicas=(0.3, 0.7), heaviest=94, heaviest_share=0.6, heavy=(), counted=5000.0)
 
     for number in range(20):
         name = f"renamed-{number}"
         telemetry.note_decision(KEY, replace(a_record(seen, stay(seen, "calm")), operator=name))
         tick = SimpleNamespace(
             deployments={name: {"small/1": 1}}, budgets={name: 1.0}, snapshot=nothing,
-            violated=None, restarts_left=math.nan,
+            violated=None, restarts_left=math.nan, keys={name: keys},
         )  # fmt: skip
         telemetry.note_tick(KEY, tick, settings, cost=1.0)
 
     page = telemetry.render().decode()
     assert set(re.findall(r'operator="([^"]+)"', page)) == {"renamed-19"}
+    [share] = samples(telemetry, "weir_operator_fullest_share_ratio").values()
+    assert share == 0.7
+    [group] = samples(telemetry, "weir_operator_heaviest_key_group").values()
+    assert group == 94
+    [part] = samples(telemetry, "weir_operator_heaviest_key_group_ratio").values()
+    assert part == 0.6

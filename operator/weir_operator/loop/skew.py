@@ -1,0 +1,129 @@
+"""How unevenly the keys of operators bring their records, and what can be done about it. Pure.
+
+The shares of the key groups say what each replica gets at any parallelism. Where they are not
+counted, for want of Weir's agent, the rates of the replicas say what one of them gets beyond its
+part. Scaling out helps until the heavy groups are parted; a heavy key cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weir_policies.model.keys import (
+    UNEVEN,
+    HeavyKey,
+    KeyShares,
+    even_share,
+    most_useful,
+    replica_shares,
+)
+from weir_policies.model.node_types import NOWHERE
+from weir_policies.model.sharing import predict_utilisation
+from weir_policies.policy import Observation, OperatorModel
+
+ONE_KEY = 0.5
+"""Part of the fullest replica's records that the heaviest key brings where it alone is named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyReport:
+    """What is known of the keys of one operator, at the parallelism that it has."""
+
+    replicas: tuple[float, ...]
+    """Part of the records that each replica gets, by subtask."""
+    heaviest: int
+    """Key group with the most records."""
+    heaviest_share: float
+    heavy: tuple[HeavyKey, ...]
+    counted: float
+    """Records that this comes from."""
+
+    @property
+    def fullest(self) -> float:
+        """Part of the records that the fullest replica gets."""
+        return max(self.replicas)
+
+
+def report_keys(
+    keys: Mapping[str, KeyShares], observations: Mapping[str, Observation]
+) -> dict[str, KeyReport]:
+    """Return what is known of the keys of the operators that are observed."""
+    return {
+        name: KeyReport(
+            replicas=tuple(
+                replica_shares(found.by_group, observations[name].deployment.size).tolist()
+            ),
+            heaviest=found.heaviest,
+            heaviest_share=found.by_group[found.heaviest],
+            heavy=found.heavy,
+            counted=found.counted,
+        )
+        for name, found in keys.items()
+        if name in observations
+    }
+
+
+def describe_skews(
+    keys: Mapping[str, KeyReport], observations: Mapping[str, Observation]
+) -> dict[str, str]:
+    """Return a sentence for each operator of which one replica gets many more records."""
+    found = {
+        name: _describe(name, seen, keys.get(name))
+        for name, seen in observations.items()
+        if seen.model.is_skewed
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
+    model, size = seen.model, seen.deployment.size
+    shares = _shares_of(model)
+    share = shares[min(size, len(shares)) - 1]
+    even = even_share(model.key_groups or len(shares), size)
+    if size > 1 and share <= UNEVEN * even:
+        return ""
+    useful = most_useful(shares)
+    cause = f"the keys of {name} are uneven"
+    if keys is not None and keys.heavy and keys.heavy[0].share >= ONE_KEY * min(shares):
+        cause = f"one key of {name} ({keys.heavy[0].name}) carries {keys.heavy[0].share:.0%}"
+        cause += " of its records"
+    sentence = cause[:1].upper() + cause[1:]
+    if size > 1:
+        sentence += f"; the fullest of {size} replicas gets {share:.0%} instead of {even:.0%}"
+    if useful < model.max_replicas:
+        sentence += f"; more than {_count(useful)} not help"
+        sentence += ", a faster pool does" if _has_faster(seen) else ""
+    counts = np.array([seen.deployment.counts])
+    without = replace(model, fullest=(), hot_share=0.0)
+    busy = [float(predict_utilisation(each, counts, seen.rate)[0]) for each in (model, without)]
+    if size > 1 and busy[0] > 0:
+        sentence += (
+            f"; with even keys (salted, or aggregated in two phases) its busiest replica would be "
+            f"{busy[1]:.0%} busy instead of {busy[0]:.0%}"
+        )
+    return sentence
+
+
+def _shares_of(model: OperatorModel) -> tuple[float, ...]:
+    """Return the share of the fullest replica at each parallelism from 1."""
+    if model.fullest:
+        return model.fullest
+    groups = model.key_groups or model.max_replicas
+    return tuple(
+        model.hot_share + (1 - model.hot_share) * even_share(groups, size)
+        for size in range(1, model.max_replicas + 1)
+    )
+
+
+def _has_faster(seen: Observation) -> bool:
+    """Return whether the operator may run on a node type that is faster than all it runs on."""
+    types = seen.model.node_types
+    used = max(each.speedup for each, count in zip(types, seen.deployment, strict=True) if count)
+    return any(each.pool != NOWHERE and each.speedup > UNEVEN * used for each in types)
+
+
+def _count(replicas: int) -> str:
+    return "1 replica does" if replicas == 1 else f"{replicas} replicas do"

@@ -1,0 +1,50 @@
+"""How the keys of operators share their records, for the terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from weir_operator.loop.skew import KeyReport
+
+WIDTH = 40
+"""Characters of the longest bar."""
+MOST_BARS = 20
+"""Replicas that are drawn, the fullest of all among them."""
+
+
+def describe_shares(report: KeyReport) -> str:
+    """Return what the fullest replica and the heaviest keys get, one sentence."""
+    size = len(report.replicas)
+    sentence = (
+        f"the fullest of {size} replicas gets {report.fullest:.1%} of the records, one part in "
+        f"{size} is {1 / size:.1%}; key group {report.heaviest} has {report.heaviest_share:.1%}"
+    )
+    keys = ", ".join(f"{each.name} {each.share:.1%}" for each in report.heavy)
+    return f"{sentence}; heaviest keys: {keys}" if keys else sentence
+
+
+def draw_shares(report: KeyReport) -> Table:
+    """Return a bar for each replica, by subtask; of many, the first and the fullest."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    fullest = report.replicas.index(report.fullest)
+    for place, share in enumerate(report.replicas):
+        if place < MOST_BARS - 1 or place == fullest:
+            bar = Text("#" * max(1, round(WIDTH * share / report.fullest)) if share else "")
+            style = "bold" if place == fullest else ""
+            table.add_row(str(place), f"{share:.1%}", bar, style=style)
+    return table
+
+
+def render_keys(reports: Mapping[str, KeyReport]) -> RenderableType:
+    """Return the shares of every operator whose keys are counted."""
+    parts: list[RenderableType] = []
+    for name, report in reports.items():
+        parts += [Text(f"{name}: {describe_shares(report)}"), draw_shares(report), Text()]
+    return Group(*parts)

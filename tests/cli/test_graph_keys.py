@@ -1,0 +1,65 @@
+"""`weir graph --keys` and `weir explain` show how keys share the records of a job that runs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.recorded import START, a_record, a_tick, write_records
+from weir_cli import main
+from weir_operator.loop.record import RecordStore
+from weir_operator.loop.skew import KeyReport
+from weir_policies.model.keys import HeavyKey
+
+KEYS = KeyReport(
+    replicas=(0.2, 0.65, 0.15),
+    heaviest=94,
+    heaviest_share=0.4,
+    heavy=(HeavyKey(name="1a2b3c4d", group=94, share=0.38),),
+    counted=5000.0,
+)
+
+
+@pytest.fixture
+def state(tmp_path):
+    folder = tmp_path / "streams.trips"
+    write_records(folder, 2)
+    store = RecordStore(folder / "records.sqlite")
+    time = START + 1000.0
+    store.write([replace(a_tick(time, a_record(time)), keys={"match": KEYS})])
+    store.close()
+    return tmp_path
+
+
+def run(*arguments, state):
+    return CliRunner().invoke(main.app, [*arguments, "--state", str(state)])
+
+
+def test_the_shares_of_replicas_and_the_heaviest_keys_are_drawn(state):
+    shown = run("graph", "--keys", "streams/trips", state=state).output
+
+    assert "match: the fullest of 3 replicas gets 65.0% of the records" in shown
+    assert "1a2b3c4d 38.0%" in " ".join(shown.split())
+    bars = [line.count("#") for line in shown.splitlines() if "#" in line]
+    assert bars == [12, 40, 9]
+
+
+def test_programs_get_them_as_json(state):
+    shown = json.loads(run("graph", "--keys", "--json", "streams/trips", state=state).output)
+
+    assert shown["match"]["replicas"] == [0.2, 0.65, 0.15]
+    assert shown["match"]["heavy"][0]["name"] == "1a2b3c4d"
+
+
+def test_a_decision_is_explained_with_the_keys_that_were_known(state):
+    assert "1a2b3c4d 38.0%" in " ".join(run("explain", "streams/trips", state=state).output.split())
+
+
+def test_a_job_whose_keys_were_not_counted_is_answered_in_one_sentence(tmp_path):
+    write_records(tmp_path / "streams.trips", 2)
+
+    result = run("graph", "--keys", "streams/trips", state=tmp_path)
+
+    assert result.exit_code != 0
+    assert "Expected counts of keys, found none" in " ".join(result.stderr.split())

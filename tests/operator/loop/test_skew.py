@@ -1,0 +1,99 @@
+"""What Weir says of keys that bring many of the records, and what it then plans with."""
+
+import numpy as np
+import pytest
+
+from weir_operator.cluster.status.conditions import judge_skew
+from weir_operator.loop.skew import describe_skews, report_keys
+from weir_policies.model.keys import (
+    HeavyKey,
+    KeyShares,
+    fullest_shares,
+    shares_of_groups,
+)
+from weir_policies.model.node_types import Deployment
+from weir_policies.testing import a_model, an_observation
+
+HOT = np.array([0.38, *[0.62 / 9999] * 9999])
+KEYS = KeyShares(
+    by_group=shares_of_groups(HOT, 720),
+    counted=1e6,
+    heavy=(HeavyKey(name="1a2b3c4d", group=94, share=0.38),),
+)
+FULLEST = fullest_shares(KEYS, 10)
+
+
+def seen(deployment=(0, 4, 0), **model):
+    given = {"keyed": True, "key_groups": 720, "max_replicas": 10, "fullest": FULLEST, **model}
+    return an_observation(model=a_model(**given), deployment=Deployment(deployment), rate=60.0)
+
+
+def described(observation, keys=None):
+    observations = {"sums": observation}
+    return describe_skews(report_keys(keys or {}, observations), observations).get("sums", "")
+
+
+def test_a_heavy_key_is_named_with_what_helps_and_what_does_not():
+    sentence = described(seen(), {"sums": KEYS})
+
+    assert sentence.startswith("One key of sums (1a2b3c4d) carries 38% of its records")
+    assert f"the fullest of 4 replicas gets {FULLEST[3]:.0%} instead of 25%" in sentence
+    assert "more than 6 replicas do not help, a faster pool does" in sentence
+    assert f"would be 15% busy instead of {0.6 * FULLEST[3]:.0%}" in sentence
+
+
+def test_on_the_fastest_pool_no_faster_one_is_advised():
+    assert "a faster pool" not in described(seen((0, 0, 4)), {"sums": KEYS})
+
+
+def test_what_the_rates_of_replicas_tell_is_said_without_a_key():
+    sentence = described(seen(fullest=(), hot_share=0.3))
+
+    assert sentence.startswith("The keys of sums are uneven; the fullest of 4 replicas gets")
+
+
+def test_even_keys_are_no_news():
+    assert described(seen(fullest=()), {"sums": KEYS}) == ""
+
+
+def test_a_parallelism_that_parts_the_heavy_groups_is_no_news():
+    apart = seen((0, 2, 0), fullest=(1.0, 0.5, 0.5, 0.5))
+
+    assert described(apart) == ""
+    assert described(seen((0, 4, 0), fullest=(1.0, 0.5, 0.5, 0.5))) != ""
+
+
+def test_shares_are_reported_by_subtask():
+    report = report_keys({"sums": KEYS, "gone": KEYS}, {"sums": seen()})
+
+    assert report.keys() == {"sums"}
+    assert report["sums"].fullest == pytest.approx(FULLEST[3])
+    assert sum(report["sums"].replicas) == pytest.approx(1.0)
+    assert report["sums"].heaviest == 94
+    assert report["sums"].heaviest_share >= 0.38
+
+
+async def test_a_tick_tells_of_skew_and_records_it(stage_of):
+    stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}})
+    stage.keyed, stage.keys_counted = True, {"match": KEYS}
+    await stage.started()
+    stage.put_under(20)
+
+    ticks = await stage.ticks(2)
+
+    assert "carries 38%" in ticks[-1].skewed["match"]
+    assert stage.reasons.count("Skewed") == 1
+    [*_, recorded] = stage.records.ticks()
+    assert recorded.keys["match"].heavy[0].name == "1a2b3c4d"
+    assert judge_skew(ticks[-1]).status == "True"
+    assert "carries 38%" in judge_skew(ticks[-1]).message
+
+
+async def test_a_job_with_even_keys_has_the_condition_false(stage_of):
+    stage = await stage_of().started()
+    stage.put_under(20)
+
+    ticks = await stage.ticks(2)
+
+    assert judge_skew(None).status == "Unknown"
+    assert judge_skew(ticks[-1]).status == "False"
