@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
+import numpy as np
 import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,9 +29,11 @@ from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
 from weir_operator.flink.topology import Topology, discover
+from weir_operator.metrics.keys import MOST_KEYS, NAME, read_keys
 from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
+from weir_policies.model.keys import shares_of_groups
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
@@ -272,10 +275,11 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     count, again = (next(v for v in plan.vertices if v.name == n) for n in ("count", "again"))
     work = next(vertex for vertex in plan.vertices if vertex.name.startswith("work"))
 
-    topologies = []
+    topologies, keys = [], {}
     for sizes in ({}, {"count": 2}, {work.operator: 2}):
         topologies.append(await cluster.run({**dict.fromkeys(maximum, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
+        keys = keys or await until_counted(cluster, topologies[0], least=640)
         await cluster.stop()
     cluster.arguments = tuple(map(str, (RECORDS, FAST, 0, out)))
     last = await cluster.run(maximum)
@@ -293,6 +297,11 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     assert measured["age_n"] > 0
     assert 0 <= measured["age_us_sum"] / measured["age_n"] < 30e6
     assert measured["agent_stepped_back"] == 0
+    # Readings are dealt by 64 keys in turn, each with 1.6 % of them.
+    counted = keys[count.operator]
+    expected = shares_of_groups(np.full(64, 1 / 64), len(counted.by_group))
+    assert counted.by_group == pytest.approx(expected, abs=0.002)
+    assert len(counted.heavy) == MOST_KEYS
 
 
 async def until_measured(cluster, operator, *, least=200):
@@ -303,6 +312,20 @@ async def until_measured(cluster, operator, *, least=200):
         return found if found.get("service_n", 0) >= least else None
 
     return await until(measured)
+
+
+async def until_counted(cluster, topology, *, least):
+    """Wait until so many records were counted by key; return the keys of each operator."""
+
+    async def counted():
+        texts = []
+        for vertex in topology.dealers:
+            subtasks = range(vertex.parallelism)
+            texts += await cluster.rest.task_texts(cluster.job, vertex.id, NAME, subtasks)
+        found = read_keys(texts)
+        return found if found and min(each.counted for each in found.values()) >= least else None
+
+    return await until(counted)
 
 
 SCRIPT = """\
@@ -351,6 +374,7 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
 
     small = await cluster.run(dict.fromkeys(maximum, 1))
     await until_measured(cluster, others[0], least=20)
+    keys = await until_counted(cluster, small, least=20)
     await cluster.stop()
     large = await cluster.run(maximum)
     await until_measured(cluster, others[0], least=20)
@@ -374,6 +398,8 @@ async def test_a_script_that_is_rescaled_twice_writes_every_row_once(
         for sizes in (dict.fromkeys(maximum, 1), maximum)
     ]
     assert ids(small) == ids(large) == ids(last)
+    [dealt] = keys.values()
+    assert sum(dealt.by_group) == pytest.approx(1.0)
     counted = [tuple(map(int, line.split(","))) for line in committed_lines(out / "counts")]
     assert sum(n for _, n, _ in counted) == RECORDS
     assert sum(total for _, _, total in counted) == RECORDS * (RECORDS + 1) // 2

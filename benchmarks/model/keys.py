@@ -1,0 +1,96 @@
+"""How well the agent's counts tell what the fullest replica gets, and what they cost.
+
+Records go through Flink's own partitioner in a JVM with the agent. The truth is the law from which
+their keys are drawn. The share of the fullest replica is compared at each parallelism from 1 to 20;
+the keys that are named, with the heaviest of the law. What the hook costs is measured in one thread
+that sends with and without it in turns of a second, and takes the median of both: as quickly as a
+core can, where a record is no more than its key, its channel and eight bytes, so that the hook is
+as large a part as it can be; and at 10,000 records/s, as a part of the core.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+
+from benchmarks.figures import Figure, Row, at_most
+from weir_operator.flink.agent import build_agent
+from weir_operator.flink.jars import JARS, REPOSITORY, build_jar, find_java, flink_home
+from weir_operator.metrics.keys import read_keys
+from weir_policies.model.arrays import Floats
+from weir_policies.model.keys import fullest_share, shares_of_groups, zipf_shares
+
+ABOUT = "error of the fullest replica's share under uneven keys, cost of counting keys"
+DURATION = "1 min"
+
+LAWS = ("zipf 0.8", "zipf 1.0", "zipf 1.2", "share 0.3")
+KEYS, GROUPS = 10_000, 720
+"""As in `jobs/CountKeys.java`."""
+SECONDS, TURNS = 3, 9
+PER_SECOND = 10_000
+
+
+def run() -> list[Figure | Row]:
+    jar = build_jar([REPOSITORY / "benchmarks/jobs/CountKeys.java"], JARS / "count-keys.jar")
+    libraries = sorted((flink_home() / "lib").glob("*.jar"))
+    done = subprocess.run(
+        [
+            find_java(), f"-javaagent:{build_agent()}", "-Xmx256m",
+            "-cp", ":".join(map(str, (jar, *libraries))), "CountKeys",
+            str(SECONDS), str(TURNS), *(word for law in LAWS for word in law.split()),
+        ],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    counted = {words[1]: words[2] for words in lines if words[0] == "law"}
+    costs = {words[1]: (float(words[2]), float(words[3])) for words in lines if words[0] == "cost"}
+    figures: list[Figure | Row] = []
+    for law in LAWS:
+        figures += _judge(law, counted[law])
+    quick_off, quick_on = costs["quick"]
+    slow_off, slow_on = costs["slow"]
+    return [
+        *figures,
+        at_most(
+            figure="cost of counting at 10,000 records/s, of a core",
+            value=(slow_on - slow_off) * PER_SECOND * 1e-9 * 100, unit="%", limit=1,
+        ),
+        Figure(
+            figure="cost of counting as quickly as a core sends",
+            value=quick_on - quick_off, unit="ns a record",
+        ),
+        Figure(figure="a record without it, key and eight bytes", value=quick_off, unit="ns"),
+    ]  # fmt: skip
+
+
+def _judge(law: str, text: str) -> list[Figure]:
+    """Return how far what was counted under a law is from the law."""
+    truth = _shares_of(law)
+    by_group = shares_of_groups(truth, GROUPS)
+    [found] = read_keys([text]).values()
+    errors = [
+        abs(fullest_share(found.by_group, size) / fullest_share(by_group, size) - 1)
+        for size in range(1, 21)
+    ]
+    heaviest = [key for key in np.argsort(-truth, kind="stable")[:5] if truth[key] > 0.01]
+    named = [int(key.name.removeprefix("=")) for key in found.heavy]
+    missed = [key for key in heaviest if key not in named]
+    return [
+        at_most(
+            figure=f"{law}: largest error of the fullest replica's share, p = 1 to 20",
+            value=100 * max(errors), unit="%", limit=5,
+        ),
+        at_most(
+            figure=f"{law}: keys missed, of the {len(heaviest)} heaviest above 1 %",
+            value=len(missed), unit="keys", limit=0,
+        ),
+    ]  # fmt: skip
+
+
+def _shares_of(law: str) -> Floats:
+    kind, parameter = law.split()
+    if kind == "zipf":
+        return zipf_shares(float(parameter), KEYS)
+    rest = (1 - float(parameter)) / (KEYS - 1)
+    return np.array([float(parameter), *[rest] * (KEYS - 1)])
