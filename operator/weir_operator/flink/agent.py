@@ -26,6 +26,8 @@ DEFAULT_PARALLELISM = 2
 fixes some at 1 has other vertices at the default 1 than at any other, and their state is lost."""
 PINNED = {"weir.pin": "true", "parallelism.default": str(DEFAULT_PARALLELISM)}
 """Configuration of a request for a job that the agent is to pin."""
+KEY_COUNTS = "weir_keys"
+"""The agent's text of a task that sends records by key, which no reporter of numbers has."""
 KEY_SALT = "weir.key-salt"
 """Text that goes into the hashes of keys."""
 REPORT_KEYS = "weir.report-keys"

@@ -24,6 +24,7 @@ from weir_operator.loop.evaluate import (
     sum_of_sources,
 )
 from weir_operator.loop.lifecycle import Lifecycle
+from weir_operator.metrics.keys import read_keys
 from weir_operator.metrics.measurement import measure_busy_vertices
 from weir_operator.metrics.output import Counted, measure_output
 from weir_operator.metrics.quality import Problem, ProblemKind
@@ -186,7 +187,7 @@ class Gatherer:
         if self._topology is None or self._topology_of is None or self._topology_of[0] != job:
             return {}
         try:
-            return await self._jobs.keys(self._topology_of[0], self._topology)
+            return read_keys(await self._jobs.key_texts(self._topology_of[0], self._topology))
         except (TemporaryError, PermanentError) as error:
             log.info("no counts of keys", reason=str(error))
             return {}

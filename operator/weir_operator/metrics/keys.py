@@ -21,8 +21,6 @@ from weir_operator.limits import KEY_LINE, MAX_KEY_GROUPS
 from weir_policies.model.arrays import Floats
 from weir_policies.model.keys import HeavyKey, KeyShares
 
-NAME = "weir_keys"
-"""The agent's text, a metric of a task that no reporter of numbers has."""
 MOST_KEYS = 5
 """Keys of an operator that are named."""
 NAMED_FROM = 0.01

@@ -17,6 +17,7 @@ import structlog
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
+from weir_operator.flink.agent import KEY_COUNTS
 from weir_operator.flink.answers import JobDetails, JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
 from weir_operator.flink.programs import (
@@ -31,11 +32,9 @@ from weir_operator.flink.scripts import is_script
 from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.limits import KEY_TASKS, MAX_KEY_TASKS
-from weir_operator.metrics import keys
 from weir_operator.rescale.flow import Reading
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
-from weir_policies.model.keys import KeyShares
 
 _BEGUN = frozenset({"INITIALIZING", "RUNNING", "FINISHED"})
 """States of a task that has run, or may already have emitted."""
@@ -395,12 +394,11 @@ class FlinkJobs:
         """
         return await discover(await self.rest(), job_id, await self._operators())
 
-    async def keys(self, job_id: str, topology: Topology) -> dict[str, KeyShares]:
-        """Return what Weir's agent counted of the keys of each operator; empty without the agent.
+    async def key_texts(self, job_id: str, topology: Topology) -> tuple[str, ...]:
+        """Return what Weir's agent counted of keys, as it writes it; empty without the agent.
 
         Raises:
             TemporaryError: Flink does not answer.
-            PermanentError: The agent is not this one.
         """
         rest = await self.rest()
         texts: list[str] = []
@@ -408,8 +406,8 @@ class FlinkJobs:
             subtasks = range(min(vertex.parallelism, MAX_KEY_TASKS))
             for first in subtasks[::KEY_TASKS]:
                 some = subtasks[first : first + KEY_TASKS]
-                texts += await rest.task_texts(job_id, vertex.id, keys.NAME, some)
-        return keys.read_keys(texts)
+                texts += await rest.task_texts(job_id, vertex.id, KEY_COUNTS, some)
+        return tuple(texts)
 
     async def _operators(self) -> dict[str, str]:
         return {replica.id: replica.operator for replica in await self._runtime.replicas()}

@@ -74,7 +74,8 @@ class Stage:
         self.loads = steady_loads(20)
         self.poison = None
         self.running_for = 0.0
-        self.keys_counted = {}
+        self.key_lines = ()
+        """What the agent counted of keys, as it writes it."""
         self.keyed = False
         """Whether all operators get their records by key; set before the start."""
         self.phase = None
@@ -118,8 +119,8 @@ class Stage:
         edges = tuple(replace(each, keyed=self.keyed) for each in TOPOLOGY.edges)
         return replace(TOPOLOGY, edges=edges, running_for=self.running_for)
 
-    async def keys(self, job_id, topology):
-        return self.keys_counted
+    async def key_texts(self, job_id, topology):
+        return self.key_lines
 
     async def started(self):
         jobs = cast(FlinkJobs, JobsOf(self.world))

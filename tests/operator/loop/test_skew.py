@@ -75,7 +75,9 @@ def test_shares_are_reported_by_subtask():
 
 async def test_a_tick_tells_of_skew_and_records_it(stage_of):
     stage = stage_of(operatorManager={"interval": "5s", "policy": {"name": "hold"}})
-    stage.keyed, stage.keys_counted = True, {"match": KEYS}
+    weights = ",".join(np.base_repr(round(1e6 * share), 36) for share in KEYS.by_group)
+    named = np.base_repr(380_000, 36)
+    stage.keyed, stage.key_lines = True, (f"match K0 LFLS 0 1 {weights} 1a2b3c4d:2M:{named}",)
     await stage.started()
     stage.put_under(20)
 

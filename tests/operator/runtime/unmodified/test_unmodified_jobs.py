@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.operator.flink.output import committed_lines
 from tests.operator.runtime.waiting import until
 from weir_operator.errors import TemporaryError
-from weir_operator.flink.agent import DEFAULT_PARALLELISM, build_agent
+from weir_operator.flink.agent import DEFAULT_PARALLELISM, KEY_COUNTS, build_agent
 from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar, build_programs, flink_home
@@ -29,11 +29,11 @@ from weir_operator.flink.programs import JAR, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
 from weir_operator.flink.topology import Topology, discover
-from weir_operator.metrics.keys import MOST_KEYS, NAME, read_keys
+from weir_operator.metrics.keys import MOST_KEYS, read_keys
 from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
-from weir_policies.model.keys import shares_of_groups
+from weir_policies.model.keys import KeyShares, shares_of_groups
 
 pytestmark = [pytest.mark.flink, pytest.mark.timeout(900)]
 
@@ -275,7 +275,8 @@ async def test_every_record_of_an_unmodified_job_is_committed_once_over_rescales
     count, again = (next(v for v in plan.vertices if v.name == n) for n in ("count", "again"))
     work = next(vertex for vertex in plan.vertices if vertex.name.startswith("work"))
 
-    topologies, keys = [], {}
+    topologies = []
+    keys: dict[str, KeyShares] = {}
     for sizes in ({}, {"count": 2}, {work.operator: 2}):
         topologies.append(await cluster.run({**dict.fromkeys(maximum, 1), **sizes}))
         measured = await until_measured(cluster, work.operator)
@@ -321,7 +322,7 @@ async def until_counted(cluster, topology, *, least):
         texts = []
         for vertex in topology.dealers:
             subtasks = range(vertex.parallelism)
-            texts += await cluster.rest.task_texts(cluster.job, vertex.id, NAME, subtasks)
+            texts += await cluster.rest.task_texts(cluster.job, vertex.id, KEY_COUNTS, subtasks)
         found = read_keys(texts)
         return found if found and min(each.counted for each in found.values()) >= least else None
 
