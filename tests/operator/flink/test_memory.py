@@ -81,10 +81,10 @@ def test_an_operator_that_asks_for_nothing_has_flinks_share_of_managed_memory(pr
     memory = size_task_manager({}, process=process)
 
     overhead = max(192, process / 10)
-    assert memory.managed == int(0.4 * (process - 256 - overhead))
+    assert memory.managed == int(0.4 * (process - 160 - overhead))
 
 
-@pytest.mark.parametrize("process", [900, 1024, 1300])
+@pytest.mark.parametrize("process", [650, 800, 1024])
 def test_in_a_small_process_heap_and_managed_memory_both_have_their_part(process):
     memory = size_task_manager({}, process=process)
 
@@ -100,14 +100,14 @@ def test_managed_memory_is_what_the_manifest_says_before_what_the_configuration_
     assert size_task_manager(user, process=2048).managed == 200
 
 
-@pytest.mark.parametrize(("fraction", "managed"), [("0.2", 317), ("0", 0)])
+@pytest.mark.parametrize(("fraction", "managed"), [("0.2", 336), ("0", 0)])
 def test_the_users_fraction_of_managed_memory_is_taken_as_it_is(fraction, managed):
     user = full({"managed.fraction": fraction})
 
     assert size_task_manager(user, process=2048).managed == managed
 
 
-@pytest.mark.parametrize(("managed", "least"), [(None, 895), (128, 960), (400, 1249)])
+@pytest.mark.parametrize(("managed", "least"), [(None, 639), (128, 704), (400, 976)])
 def test_a_size_that_no_task_manager_can_run_in_is_refused_with_the_least_that_can(managed, least):
     with pytest.raises(PermanentError) as refused:
         size_task_manager({}, process=512, managed=managed, field="spec.nodePools[0].memory")
