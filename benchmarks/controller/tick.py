@@ -181,7 +181,7 @@ class _Application:
             self.proposals[name] = manager.propose(observation)
 
     def _rule(self, now: float) -> None:
-        self.am.share(FLOW, self.managers)
+        self.am.sharing.share(FLOW, self.managers)
         self.ruling = self.am.rule(
             self.proposals,
             dataflow=FLOW,

@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weir_operator.loop.cost import CostCap
+from weir_operator.loop.bounds import CostCap
 from weir_operator.loop.decide import ObservedOperator
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
-from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
-from weir_operator.rescale.status import AppStatus, FailedDeployment
+from weir_operator.rescale.status import AppStatus, FailedDeployment, find_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import (
     Request,
@@ -84,10 +83,6 @@ class ApplicationManager:
         if self._gate is not None:
             self._gate.note(mean if self._statistic is Statistic.MEAN else quantile, now)
         self.sharing.note_output(mean=mean, quantile=quantile)
-
-    def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
-        """Return seconds of mean response time per operator; see `BudgetSharing`."""
-        return self.sharing.share(dataflow, managers)
 
     def find_move(self, snapshot: Snapshot, status: AppStatus) -> Move | None:
         """Return which replica should leave its node, or `None`."""

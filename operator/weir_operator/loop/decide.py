@@ -26,7 +26,6 @@ from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import (
     WRONG,
     OperatorBelief,
-    ServiceMeasurement,
     believe,
     learn_arrival_scv,
     learn_hot_share,
@@ -197,19 +196,7 @@ class ObservedOperator:
         if app.backlog > 0:
             # A backlog that is worked off passes too; `max` keeps an unknown arrival rate unknown.
             passing = max(arriving, measurement.processed_rate)
-        belief = learn_services(
-            self._belief,
-            [
-                ServiceMeasurement(
-                    node_type=replica.node_type,
-                    records=replica.served,
-                    mean=replica.service_mean,
-                    variance=replica.service_variance,
-                )
-                for replica in measurement.replicas
-                if replica.served > 0
-            ],
-        )
+        belief = learn_services(self._belief, measurement.services)
         belief = learn_hot_share(
             belief, [each.served for each in measurement.replicas], self._specified
         )

@@ -27,7 +27,6 @@ from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.streamapp.operators import Operator
 from weir_policies.model.dataflow import Dataflow, Edge
-from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.keys import KeyShares
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic
@@ -338,16 +337,7 @@ def sample_of_operator(
         arrived=measured.arrival_rate,
         taken=measured.processed_rate,
         given=measured.emitted_rate,
-        services=tuple(
-            ServiceMeasurement(
-                node_type=replica.node_type,
-                records=replica.served,
-                mean=replica.service_mean,
-                variance=replica.service_variance,
-            )
-            for replica in measured.replicas
-            if replica.served > 0
-        ),
+        services=measured.services,
         response_time=measured.response_time,
         utilisation=measured.utilisation,
     )

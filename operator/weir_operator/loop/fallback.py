@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from weir_operator.loop.bounds import Floors, keep_all_bounds
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.floors import Floors, keep_all_bounds
 from weir_operator.loop.guards import Guard, refuse_move
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment

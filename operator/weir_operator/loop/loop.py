@@ -28,6 +28,14 @@ from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
 from weir_operator.loop.arbitrate import ApplicationManager, Shares, describe_failed
+from weir_operator.loop.bounds import (
+    Floors,
+    describe_missed,
+    floors_at,
+    insist,
+    name_floors,
+    refuse_below_floors,
+)
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.evaluate import (
@@ -42,14 +50,6 @@ from weir_operator.loop.evaluate import (
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
 from weir_operator.loop.fallback import MetricsOutage, answer_outage
-from weir_operator.loop.floors import (
-    Floors,
-    describe_missed,
-    floors_at,
-    insist,
-    name_floors,
-    refuse_below_floors,
-)
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.guards import (
     Guard,
@@ -61,7 +61,6 @@ from weir_operator.loop.guards import (
 )
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.missed_objective import MissedObjective
-from weir_operator.loop.planned_changes import find_failed
 from weir_operator.loop.proposals import (
     Proposal,
     Ruling,
@@ -84,7 +83,7 @@ from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
 from weir_operator.rescale.journal import RescaleJournal
-from weir_operator.rescale.status import AppStatus, StatusStore
+from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode
 from weir_operator.streamapp.operators import Operator
@@ -649,7 +648,7 @@ class ApplicationController:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
         if flow is None:
             return Shares({})
-        shares = self._am.share(flow, self._managers)
+        shares = self._am.sharing.share(flow, self._managers)
         claim = shares.infeasible
         if self._violates(snapshot) is False:
             claim = ""  # the objective was kept a moment ago: the model is wrong

@@ -29,8 +29,8 @@ from weir_operator.rescale.status import (
     LONGEST_PAUSE,
     AppStatus,
     FailedChange,
-    FailedDeployment,
     StatusStore,
+    find_failed,
     lengthen,
 )
 from weir_operator.runtime.protocol import Deployments, Replica
@@ -106,25 +106,6 @@ class Retries:
             kept = (*[each for each in known if each is not before][-9:], failed)
         if kept != known:
             await self._store.save(status.model_copy(update={"failed_changes": kept}))
-
-
-def find_failed(
-    failed: tuple[FailedDeployment, ...],
-    current: Deployments,
-    target: Deployments,
-    now: float,
-) -> FailedDeployment | None:
-    """Return what is known of a target that failed and is not to be tried again yet.
-
-    Args:
-        failed: What is known of all.
-        current: What runs; to go there is to stay.
-        target: Where to go.
-        now: Unix time.
-    """
-    if target == current:
-        return None
-    return next((each for each in failed if each.deployment == target and each.holds(now)), None)
 
 
 def _subject(journal: RescaleJournal) -> str:

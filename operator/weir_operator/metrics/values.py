@@ -16,6 +16,7 @@ from enum import StrEnum
 
 from weir_operator.runtime.protocol import Replica
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.estimation import ServiceMeasurement
 from weir_policies.model.objective import Statistic
 
 
@@ -142,6 +143,20 @@ class OperatorMeasurement:
     def expected(self) -> int:
         """How many replicas should report."""
         return len(self.replicas)
+
+    @property
+    def services(self) -> tuple[ServiceMeasurement, ...]:
+        """Service times of the replicas that served something."""
+        return tuple(
+            ServiceMeasurement(
+                node_type=replica.node_type,
+                records=replica.served,
+                mean=replica.service_mean,
+                variance=replica.service_variance,
+            )
+            for replica in self.replicas
+            if replica.served > 0
+        )
 
     @property
     def utilisation(self) -> tuple[float, ...]:

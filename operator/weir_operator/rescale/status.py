@@ -169,6 +169,25 @@ def lengthen(before: _Passing | None, first: float, longest: float, now: float) 
     return max(first, min(longest, 2 * before.lasts))
 
 
+def find_failed(
+    failed: tuple[FailedDeployment, ...],
+    current: Deployments,
+    target: Deployments,
+    now: float,
+) -> FailedDeployment | None:
+    """Return what is known of a target that failed and is not to be tried again yet.
+
+    Args:
+        failed: What is known of all.
+        current: What runs; to go there is to stay.
+        target: Where to go.
+        now: Unix time.
+    """
+    if target == current:
+        return None
+    return next((each for each in failed if each.deployment == target and each.holds(now)), None)
+
+
 def add_failed(
     known: tuple[FailedDeployment, ...],
     deployment: Deployments,

@@ -4,10 +4,9 @@ import math
 
 from tests.operator.loop.am_setting import CURRENT, FLOW, TYPES, wishing
 from weir_operator.loop.arbitrate import ApplicationManager
-from weir_operator.loop.cost import CostCap
+from weir_operator.loop.bounds import CostCap, floors_at
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.fallback import answer_outage
-from weir_operator.loop.floors import floors_at
 from weir_operator.loop.guards import WORKING_OFF, refuse_target
 from weir_operator.loop.proposals import Proposal, cut_all, is_short_of_money
 from weir_operator.streamapp.managers import Fallback

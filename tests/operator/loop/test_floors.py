@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from weir_operator.loop.directives import Directives
-from weir_operator.loop.floors import (
+from weir_operator.loop.bounds import (
     describe_missed,
     floors_at,
     insist,
@@ -16,6 +15,7 @@ from weir_operator.loop.floors import (
     name_floors,
     refuse_below_floors,
 )
+from weir_operator.loop.directives import Directives
 from weir_operator.loop.guards import Cause, Guard, guards_at
 from weir_operator.loop.proposals import Proposal, Ruling, cut_all
 from weir_operator.streamapp.managers import Allowed, Window

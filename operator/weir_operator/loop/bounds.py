@@ -1,24 +1,29 @@
-"""How many replicas each operator must have at a time: `minReplicas`, and windows. Pure.
+"""What bounds every decision, whatever the policy: floors, and a limit on cost. Pure.
 
-The largest floor counts. One that a window sets holds as soon as a change that is decided now could
-end after the window begins, so that its replicas are there when it does.
+Floors are the replicas that each operator must have at a time: `minReplicas`, and windows. The
+largest counts. One that a window sets holds as soon as a change that is decided now could end after
+the window begins, so that its replicas are there when it does. `objective.maxCostPerHour` is
+divided among the operators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from weir_operator.loop.cost import cost_per_hour
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.guards import Guard, find_period, refuse_target
 from weir_operator.loop.proposals import Proposal, Ruling, count_per_pool, keep_bounds
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.managers import Window
-from weir_policies.kernels.bounds import keep_within
+from weir_policies.application_manager.cost_cap import CapShares, share_cap
+from weir_policies.kernels.bounds import CHEAPER, keep_within
 from weir_policies.model.node_types import Deployment
-from weir_policies.policy import OperatorModel
+from weir_policies.policy import Observation, OperatorModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,3 +167,124 @@ def describe_missed(deployments: Deployments, floors: Floors, now: float) -> str
             noun = "replica" if size == 1 else "replicas"
             missed.append(f"{name} has {size} {noun}, and {floor.reason}")
     return "; ".join(missed)
+
+
+class CostCap:
+    """Keeps a StreamApp within `objective.maxCostPerHour`."""
+
+    def __init__(
+        self, limit: float | None, *, prices: Mapping[str, float], job_manager: float
+    ) -> None:
+        """Create it for a limit.
+
+        Args:
+            limit: Currency per hour, everything that is paid included; `None` is no limit.
+            prices: Of every node type, see `prices`.
+            job_manager: Price of the JobManager.
+        """
+        self._limit = limit
+        self._prices = dict(prices)
+        self._job_manager = job_manager
+        self._shares: CapShares | None = None
+
+    def limit_observations(
+        self, seen: Mapping[str, Observation], fixed: Collection[str]
+    ) -> dict[str, Observation]:
+        """Return what operators know, with what each may cost.
+
+        Args:
+            seen: Of all operators.
+            fixed: Those whose deployment never changes; the others share what these leave.
+        """
+        scaled = {name: each for name, each in seen.items() if name not in fixed}
+        if self._limit is None or not scaled:
+            return dict(seen)
+        deployed = {
+            name: seen[name].deployment.named(seen[name].model.node_types) for name in fixed
+        }
+        self._shares = share_cap(
+            {name: each.model for name, each in scaled.items()},
+            budgets={name: each.budget for name, each in scaled.items()},
+            rates={
+                name: each.rate if math.isnan(each.offered_rate) else each.offered_rate
+                for name, each in scaled.items()
+            },
+            floors={name: each.min_replicas for name, each in scaled.items()},
+            money=self._limit - self.cost_of(deployed),
+            before=self._shares,
+        )
+        limits = self._shares.prices
+        return {
+            name: replace(each, max_price=limits[name]) if name in limits else each
+            for name, each in seen.items()
+        }
+
+    def find_limits(
+        self, current: Deployments, models: Mapping[str, OperatorModel], floors: Floors
+    ) -> Mapping[str, float]:
+        """Return what each operator may cost where nothing is measured, by name.
+
+        Args:
+            current: What runs.
+            models: Of each operator that may change.
+            floors: What holds now.
+        """
+        if self._limit is None or not models:
+            return {}
+        if self._shares is None or self._shares.prices.keys() != models.keys():
+            self._shares = share_cap(
+                models,
+                budgets={},
+                rates={},
+                floors={name: floor.replicas for name, floor in floors.items()},
+                money=self._limit
+                - self.cost_of(
+                    {name: each for name, each in current.items() if name not in models}
+                ),
+            )
+        return self._shares.prices
+
+    def cost_of(self, deployments: Deployments) -> float:
+        """Return the currency per hour of deployments and the JobManager."""
+        return cost_per_hour(deployments, self._prices, job_manager=self._job_manager)
+
+    def refuse(self, target: Deployments, current: Deployments) -> str | None:
+        """Return why a change costs too much, one sentence; `None` where it does not."""
+        cost = self.cost_of(target)
+        if self._limit is None or cost <= max(self._limit * CHEAPER, self.cost_of(current)):
+            return None
+        return (
+            f"Denied: the StreamApp would cost {cost:.4g} per hour, and objective.maxCostPerHour"
+            f" is {self._limit:.4g}"
+        )
+
+    def describe(
+        self, seen: Mapping[str, Observation], short: Collection[str], floors: Floors
+    ) -> str:
+        """Return what the limit does not pay for, one sentence; empty where it pays for all.
+
+        Args:
+            seen: Of all operators, with what each may cost.
+            short: Operators that need more than they may cost.
+            floors: What holds now.
+        """
+        if self._limit is None or self._shares is None:
+            return ""
+        limit = f"objective.maxCostPerHour = {self._limit:.4g}"
+        if not self._shares.is_enough:
+            return f"{limit} does not pay for one replica of each operator"
+        missed = [
+            f"{name} has {floor.reason}"
+            for name, floor in floors.items()
+            if name in seen and not _pays_for(seen[name], floor.replicas)
+        ]
+        if missed:
+            return f"{limit} does not pay for all floors: {'; '.join(missed)}"
+        return f"{limit} does not pay for what {', '.join(short)} would need" if short else ""
+
+
+def _pays_for(observation: Observation, replicas: int) -> bool:
+    """Return whether an operator may have so many replicas of its cheapest node type."""
+    limit = observation.max_price
+    cheapest = min(each.price for each in observation.model.node_types)
+    return limit is None or replicas * cheapest <= limit * CHEAPER
