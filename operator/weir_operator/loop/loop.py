@@ -62,7 +62,6 @@ from weir_operator.loop.guards import (
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.missed_objective import MissedObjective
 from weir_operator.loop.proposals import (
-    Proposal,
     Ruling,
     add_limiting_factor,
     cut_all,
@@ -82,6 +81,7 @@ from weir_operator.loop.skew import describe_skews, report_keys
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
+from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed
 from weir_operator.runtime.protocol import Deployments
@@ -90,7 +90,7 @@ from weir_operator.streamapp.operators import Operator
 from weir_policies.errors import WeirPolicyError
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import WRONG_FOR
-from weir_policies.policy import Observation, OperatorModel
+from weir_policies.policy import OperatorModel
 from weir_simulator.fitting.samples import IntervalSample
 
 log = structlog.get_logger()
@@ -345,7 +345,29 @@ class ApplicationController:
                 snapshot.topology,
                 key_groups=self._settings.max_parallelism,
             )
-        tick, action, decisions = await self._decide(snapshot, directives, guards, floors)
+        tick, app = self._evaluate(snapshot, directives, guards, floors), snapshot.app
+        decisions: tuple[DecisionRecord, ...] = ()
+        action = None
+        if not tick.held and app is not None and snapshot.dataflow is not None:
+            flow = snapshot.dataflow
+            before = summarise(snapshot, self._settings.objective.statistic)
+            undone = await self._actor.judge(before, now)
+            safe = (*guards, *guards_while_draining(app, flow))
+            tick = self._decide(tick, app, flow, safe, floors)
+            tick, ruling = self._arbitrate(tick, flow, undone, safe, floors, mode=directives.mode)
+            action_id = _new_id()
+            decisions = self._memory.decisions(action_id, now, tick.proposals, ruling)
+            if ruling.granted or ruling.move is not None:
+                change = None
+                if not ruling.reason:
+                    change = ChangeSoFar(
+                        bound=self._settings.objective.response_time,
+                        expected=expect_response(tick.proposals, ruling, flow, app),
+                        before=before,
+                    )
+                action = Action(
+                    id=action_id, ruling=ruling, proposals=tick.proposals, change=change
+                )
         tick = replace(tick, missed=self._missed.note(tick, self._settings.objective.response_time))
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
@@ -400,127 +422,135 @@ class ApplicationController:
             self._notices.report("TickFailed", trouble.sentence)
         self._on_trouble(trouble)
 
-    async def _decide(
+    # -- the steps of a tick ----------------------------------------------------------------------
+
+    def _evaluate(
         self,
         snapshot: Snapshot,
         directives: Directives,
         guards: tuple[Guard, ...],
         floors: Floors,
-    ) -> tuple[Tick, Action | None, tuple[DecisionRecord, ...]]:
-        """Return a tick's results, what it begins, and its decisions as they are stored."""
-        flow, now = snapshot.dataflow, snapshot.now
-        status = self._store.load()
+    ) -> Tick:
+        """Return what the measurements say of the objective, and why nothing is decided, if so."""
+        flow, now, status = snapshot.dataflow, snapshot.now, self._store.load()
         self._notices.report_while("FloorMissed", describe_missed(status.deployments, floors, now))
-        settings = self._settings
         self._am.note_output(
             mean=snapshot.output.mean,
-            quantile=snapshot.response(settings.objective.statistic),
+            quantile=snapshot.response(self._settings.objective.statistic),
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
         shares = self._share(flow if fits else None, snapshot)
-        budgets, held = shares.budgets, self._find_reason_to_hold(snapshot, directives, fits)
-        tick = Tick(
+        return Tick(
             snapshot=snapshot,
             # Of a job that is not to run, nothing is expected.
             violated=None if directives.suspended else self._violates(snapshot),
             deployments=status.deployments,
-            budgets=budgets,
+            budgets=shares.budgets,
             proposals={},
             verdicts={},
-            held=held,
+            held=self._find_reason_to_hold(snapshot, directives, fits),
             failing=self._lifecycle.failing,
             infeasible=shares.infeasible,
             guards=guards,
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
-        if held or snapshot.app is None or flow is None:
-            return tick, None, ()
-        measured = summarise(snapshot, settings.objective.statistic)
-        undone = await self._actor.judge(measured, now)
-        status = self._store.load()  # judging the last change may have added a failed one
+
+    def _decide(
+        self,
+        tick: Tick,
+        app: AppMeasurement,
+        flow: Dataflow,
+        guards: tuple[Guard, ...],
+        floors: Floors,
+    ) -> Tick:
+        """Return the tick with what the managers observe and propose."""
         seen = observe(
-            snapshot,
+            tick.snapshot,
             self._managers,
-            status,
-            budgets,
+            self._store.load(),
+            tick.budgets,
             self._am.sharing.tuned.weights,
             {name: floor.replicas for name, floor in floors.items()},
         )
         fixed = [name for name in seen if self._managers[name].fixed is not None]
         seen = self._am.cap.limit_observations(seen, fixed)
         self._notices.report_while("ModelCorrected", _describe_corrected(self._managers))
-        safe = (*guards, *guards_while_draining(snapshot.app, flow))
-        splits = splits_of(snapshot.app)
-        proposals = insist(cut_all(self._managers.propose(seen, flow), seen, splits), safe)
-        tick = replace(tick, observations=seen, proposals=proposals)
-        assumed = describe_assumed(snapshot.app, proposals, python=settings.python)
+        proposed = self._managers.propose(seen, flow)
+        proposals = insist(cut_all(proposed, seen, splits_of(app)), guards)
+        assumed = describe_assumed(app, proposals, python=self._settings.python)
         if assumed:
             self._notices.report_while("VarianceAssumed", assumed)
-        ruling = (
-            None if undone is None else self._roll_back(undone, status, now, safe, seen, floors)
-        )
+        return replace(tick, observations=seen, proposals=proposals, assumed=assumed)
+
+    def _arbitrate(
+        self,
+        tick: Tick,
+        flow: Dataflow,
+        undone: RescaleJournal | None,
+        guards: tuple[Guard, ...],
+        floors: Floors,
+        *,
+        mode: Mode,
+    ) -> tuple[Tick, Ruling]:
+        """Return the tick with its verdicts, and what is granted: of the proposals, or instead.
+
+        Args:
+            tick: With its proposals.
+            flow: The job's graph.
+            undone: A change that must be taken back.
+            guards: What forbids scaling now.
+            floors: What every deployment must keep.
+            mode: Whether anything may be done.
+        """
+        status, proposals = self._store.load(), tick.proposals
+        ruling = None
+        if undone is not None:
+            ruling = self._roll_back(undone, tick, status, guards, floors)
         if ruling is None:
-            ruling = self._rule(
-                proposals, seen, flow, status, snapshot, safe, floors, mode=directives.mode
-            )
-        if directives.mode is Mode.ADVISE:
+            ruling = self._rule(tick, flow, status, guards, floors, mode=mode)
+        if mode is Mode.ADVISE:
             bill = self._memory.advisor.follow(tick, flow, self._notices)
             tick = replace(tick, bill=bill)
-            ruling = ruling.only_advised(directives.mode.value, status.deployments)
+            ruling = ruling.only_advised(mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
+        splits = splits_of(tick.snapshot.app)
         ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
         ruling = name_floors(ruling, proposals, floors)
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
-        capped = self._am.cap.describe(seen, short, floors)
+        capped = self._am.cap.describe(tick.observations, short, floors)
         self._notices.report_while("CostCapped", capped)
-        keys = report_keys(snapshot.keys, seen)
-        skewed = describe_skews(keys, seen)
+        keys = report_keys(tick.snapshot.keys, tick.observations)
+        skewed = describe_skews(keys, tick.observations)
         self._notices.report_while("Skewed", ". ".join(skewed.values()))
         ruling = name_skews(ruling, proposals, skewed)
-        tick_id = _new_id()
-        decisions = self._memory.decisions(tick_id, now, proposals, ruling)
-        action = None
-        if ruling.granted or ruling.move is not None:
-            action = Action(
-                id=tick_id,
-                ruling=ruling,
-                proposals=proposals,
-                change=None
-                if ruling.reason
-                else ChangeSoFar(
-                    bound=settings.objective.response_time,
-                    expected=expect_response(proposals, ruling, flow, snapshot.app),
-                    before=measured,
-                ),
-            )
         tick = replace(
             tick,
             verdicts=ruling.verdicts,
             restarts=ruling.restart and not ruling.reason,
-            assumed=assumed,
             capped=capped,
             keys=keys,
             skewed=skewed,
         )
-        return tick, action, decisions
+        return tick, ruling
 
     def _roll_back(
         self,
         undone: RescaleJournal,
+        tick: Tick,
         status: AppStatus,
-        now: float,
         guards: tuple[Guard, ...],
-        seen: Mapping[str, Observation],
         floors: Floors,
     ) -> Ruling | None:
         """Return how a change that did worse is taken back; `None` while that is not possible."""
-        refusal = refuse_move(status.deployments, undone.source, self._models, guards, seen)
+        refusal = refuse_move(
+            status.deployments, undone.source, self._models, guards, tick.observations
+        )
         refusal = refusal or refuse_below_floors(undone.source, floors)
         refusal = refusal or self._am.cap.refuse(undone.source, status.deployments)
-        refusal = refusal or self._refuse_unasked(undone.source, now)
+        refusal = refusal or self._refuse_unasked(undone.source, tick.snapshot.now)
         worse = f"Change {undone.id} did worse than expected, but Weir cannot roll it back"
         self._notices.report_while("RollbackBlocked", f"{worse}: {refusal}" if refusal else "")
         if refusal is not None:
@@ -530,37 +560,34 @@ class ApplicationController:
 
     def _rule(
         self,
-        proposals: Mapping[str, Proposal],
-        seen: Mapping[str, Observation],
+        tick: Tick,
         flow: Dataflow,
         status: AppStatus,
-        snapshot: Snapshot,
         guards: tuple[Guard, ...],
         floors: Floors,
         *,
         mode: Mode,
     ) -> Ruling:
         """Return what is granted: of the proposals, or what no operator asked for."""
+        snapshot = tick.snapshot
         unmeasured: dict[str, str] = {}
         if self._shared is not None and snapshot.vertices is None:
             unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
         elif self._shared is not None and snapshot.vertices is not None:
-            separated = self._separate(
-                self._shared, snapshot, proposals, seen, status, guards, floors, mode=mode
-            )
+            separated = self._separate(self._shared, tick, status, guards, floors, mode=mode)
             if separated is not None:
                 return separated
         move = self._am.find_move(snapshot, status)
         self._notices.report_while("NodeSlow", "" if move is None else move.reason)
         ruling = self._am.rule(
-            {name: each for name, each in proposals.items() if name not in unmeasured},
+            {name: each for name, each in tick.proposals.items() if name not in unmeasured},
             dataflow=flow,
             current=status.deployments,
             failed=status.failed,
             tokens=self._memory.tokens(snapshot.now),
             now=snapshot.now,
             guards=guards,
-            observations=seen,
+            observations=tick.observations,
             move=move,
         )
         return replace(ruling, verdicts={**ruling.verdicts, **unmeasured})
@@ -568,9 +595,7 @@ class ApplicationController:
     def _separate(
         self,
         shared: SharedOperators,
-        snapshot: Snapshot,
-        proposals: Mapping[str, Proposal],
-        seen: Mapping[str, Observation],
+        tick: Tick,
         status: AppStatus,
         guards: tuple[Guard, ...],
         floors: Floors,
@@ -578,9 +603,10 @@ class ApplicationController:
         mode: Mode,
     ) -> Ruling | None:
         """Return how busy vertices leave the operators that they share; `None` where none may."""
+        snapshot, seen = tick.snapshot, tick.observations
         wanted = {
             name: each.decision.target.named(each.observation.model.node_types)
-            for name, each in proposals.items()
+            for name, each in tick.proposals.items()
             if name in shared.vertices and each.scales_out
         }
         is_needed = bool(wanted or self._violates(snapshot)) or any(
