@@ -11,14 +11,13 @@ from weir_operator.advise.adoption_plan import Adoption, plan_adoption
 from weir_operator.advise.flink_deployment import (
     GROUP_VERSION,
     PATH,
-    ClusterWriter,
     FlinkDeployment,
     read_flink_deployment,
 )
 from weir_operator.advise.view import ExternalJob
 from weir_operator.advise.watch import JobWatch
 from weir_operator.api.client import KubernetesApi, RefusedByKubernetesError
-from weir_operator.api.objects import Body, ClusterReader, collection
+from weir_operator.api.objects import Body, collection
 from weir_operator.errors import InvalidStreamAppError, PermanentError, WeirError
 from weir_operator.streamapp.loading import parse_manifest, read_document
 from weir_operator.streamapp.models import API_VERSION, KIND
@@ -54,7 +53,7 @@ async def show(request: AdoptionRequest) -> tuple[FlinkDeployment, Adoption]:
 
 
 async def show_with(
-    api: ClusterWriter, request: AdoptionRequest
+    api: KubernetesApi, request: AdoptionRequest
 ) -> tuple[FlinkDeployment, Adoption]:
     """Do what `show` says, with a client of the API server.
 
@@ -72,7 +71,7 @@ async def show_with(
 
 
 async def _other_apps(
-    api: ClusterReader, request: AdoptionRequest, manifest: Body
+    api: KubernetesApi, request: AdoptionRequest, manifest: Body
 ) -> tuple[str, ...]:
     return tuple(
         f"StreamApp {app['metadata']['name']} exists already: expected none of this name, and "
@@ -92,7 +91,7 @@ def _mistakes(manifest: Body) -> tuple[str, ...]:
     return ()
 
 
-async def _missing_way_back(api: ClusterWriter, request: AdoptionRequest) -> tuple[str, ...]:
+async def _missing_way_back(api: KubernetesApi, request: AdoptionRequest) -> tuple[str, ...]:
     """Return why the job could not be moved back with its newest state, found by a dry run.
 
     What the API server does not know, it would drop without a word, and the way back with it.
@@ -117,7 +116,7 @@ async def _missing_way_back(api: ClusterWriter, request: AdoptionRequest) -> tup
 
 
 async def read_adoption(
-    api: ClusterReader, request: AdoptionRequest
+    api: KubernetesApi, request: AdoptionRequest
 ) -> tuple[FlinkDeployment, Adoption]:
     """Return a FlinkDeployment, the StreamApp that would replace it, and what is known to stop it.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from weir_operator.advise.advice import Advice, advise, cost_of_pods, share_cost
-from weir_operator.advise.flink_deployment import ClusterWriter, explain_wait
+from weir_operator.advise.flink_deployment import explain_wait
 from weir_operator.advise.in_place import InPlace, InPlaceRescaler
 from weir_operator.advise.metrics import PERIOD, ExternalMetrics, PrometheusFor
 from weir_operator.advise.read_only import (
@@ -37,7 +37,7 @@ from weir_operator.advise.view import (
     unknown_operators,
 )
 from weir_operator.advise.watch import JobWatch
-from weir_operator.api.objects import ClusterReader
+from weir_operator.api.client import KubernetesApi
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
@@ -83,8 +83,8 @@ class ExternalTerms:
 class ExternalDependencies:
     """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
 
-    api: ClusterReader
-    writer: ClusterWriter | None = None
+    api: KubernetesApi
+    writer: KubernetesApi | None = None
     """What changes a FlinkDeployment, in mode Auto; `None` only advises."""
     guard: Guard | None = None
     """Asked before Flink is asked for another parallelism."""

@@ -19,12 +19,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from kubernetes.utils.quantity import parse_quantity
 
-from weir_operator.api.client import FIELD_MANAGER, FIELD_MANAGER_CONFLICT, ConflictError
-from weir_operator.api.objects import Body, ClusterReader
+from weir_operator.api.client import (
+    FIELD_MANAGER,
+    FIELD_MANAGER_CONFLICT,
+    ConflictError,
+    KubernetesApi,
+)
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.versions import read_version
 from weir_operator.limits import Json
@@ -57,16 +60,6 @@ _BYTES = {
     "t": 2**40, "tb": 2**40, "ti": 2**40,
 }  # fmt: skip
 """Units of memory, of Flink and of Kubernetes, in small letters."""
-
-
-class ClusterWriter(ClusterReader, Protocol):
-    """The part of `KubernetesApi` that scaling an external job needs."""
-
-    async def apply(
-        self, path: str, body: Body, manager: str = ..., *, force: bool = ..., dry_run: bool = ...
-    ) -> Body:
-        """Apply on the server's side."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -260,7 +253,7 @@ def explain_wait(deployment: FlinkDeployment, *, is_back: bool = False) -> str:
     )
 
 
-async def find_autoscaler(api: ClusterReader, deployment: FlinkDeployment, *, now: float) -> str:
+async def find_autoscaler(api: KubernetesApi, deployment: FlinkDeployment, *, now: float) -> str:
     """Return a sentence where the operator's autoscaler works on the job; empty where not.
 
     It may be enabled in the operator's own defaults, which only the operator can read. But it keeps
@@ -329,7 +322,7 @@ def describe_overrides(parallelism: Mapping[str, int]) -> str:
     return ",".join(f"{vertex}:{number}" for vertex, number in sorted(parallelism.items()))
 
 
-async def read_flink_deployment(api: ClusterReader, namespace: str, name: str) -> FlinkDeployment:
+async def read_flink_deployment(api: KubernetesApi, namespace: str, name: str) -> FlinkDeployment:
     """Return the FlinkDeployment as it is now.
 
     Raises:
@@ -340,7 +333,7 @@ async def read_flink_deployment(api: ClusterReader, namespace: str, name: str) -
 
 
 async def write_overrides(
-    api: ClusterWriter,
+    api: KubernetesApi,
     deployment: FlinkDeployment,
     parallelism: Mapping[str, int],
     *,

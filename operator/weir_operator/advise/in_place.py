@@ -33,9 +33,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from weir_operator.advise import flink_deployment
 from weir_operator.advise.flink import ExternalFlink, ScaledFlink
-from weir_operator.advise.flink_deployment import ClusterWriter, FlinkDeployment
+from weir_operator.advise.flink_deployment import FlinkDeployment
 from weir_operator.advise.view import ExternalJob
 from weir_operator.advise.watch import JobWatch
+from weir_operator.api.client import KubernetesApi
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
@@ -68,7 +69,7 @@ class InPlace:
     """Reads and sets the parallelism of one external job."""
 
     def __init__(
-        self, api: ClusterWriter, watch: JobWatch, *, guard: Guard | None, clock: Clock
+        self, api: KubernetesApi, watch: JobWatch, *, guard: Guard | None, clock: Clock
     ) -> None:
         """Prepare; nothing is asked yet."""
         self._api = api

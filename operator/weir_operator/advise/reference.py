@@ -35,7 +35,7 @@ from weir_operator.advise.flink_deployment import (
     read_flink_deployment,
 )
 from weir_operator.advise.view import WHOLE_CORE, PodPlace, size_of
-from weir_operator.api.objects import ClusterReader
+from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.answers import TaskManager
 from weir_operator.limits import Json
@@ -75,7 +75,7 @@ class Reference:
         return {} if self.deployment is None else self.deployment.configuration
 
 
-async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
+async def find_reference(api: KubernetesApi, app: StreamApp) -> Reference:
     """Return the foreign cluster of a StreamApp.
 
     Raises:
@@ -110,7 +110,7 @@ async def find_reference(api: ClusterReader, app: StreamApp) -> Reference:
     )
 
 
-async def _find_active(api: ClusterReader, namespace: str, name: str) -> str:
+async def _find_active(api: KubernetesApi, namespace: str, name: str) -> str:
     """Return the name of the FlinkDeployment that is active in a FlinkBlueGreenDeployment.
 
     While one replaces the other, the jobs of both run, and share or repeat the work.
@@ -127,7 +127,7 @@ async def _find_active(api: ClusterReader, namespace: str, name: str) -> str:
 
 
 async def place_task_managers(
-    api: ClusterReader,
+    api: KubernetesApi,
     namespace: str,
     task_managers: Iterable[TaskManager],
     pools: Sequence[NodePool],
@@ -157,7 +157,7 @@ async def place_task_managers(
 
 
 async def job_manager_places(
-    api: ClusterReader, reference: Reference, pools: Sequence[NodePool]
+    api: KubernetesApi, reference: Reference, pools: Sequence[NodePool]
 ) -> tuple[PodPlace, ...]:
     """Return where the JobManager's pods run and how much CPU they have."""
     labels = _NodeLabels(api)
@@ -228,7 +228,7 @@ def pools_of(app: StreamApp, reference: Reference) -> tuple[NodePool, ...]:
 class _NodeLabels:
     """Labels of the nodes that pods run on, each node asked once."""
 
-    def __init__(self, api: ClusterReader) -> None:
+    def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         self._known: dict[str, Mapping[str, str]] = {}
 
@@ -248,7 +248,7 @@ class _NodeLabels:
         return self._known[name]
 
 
-async def _find_service(api: ClusterReader, app: StreamApp, deployment: Json) -> str:
+async def _find_service(api: KubernetesApi, app: StreamApp, deployment: Json) -> str:
     """Return the address of the service before a JobManager that a Deployment runs."""
     namespace, name = app.metadata.namespace, deployment["metadata"]["name"]
     notes = {**(deployment["metadata"].get("annotations") or {}), **app.metadata.annotations}

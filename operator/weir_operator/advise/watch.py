@@ -11,7 +11,7 @@ from weir_operator.advise.reference import (
     pools_of,
 )
 from weir_operator.advise.view import ExternalJob, PodPlace, view_job
-from weir_operator.api.objects import ClusterReader
+from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink.answers import JobDetails, JobSummary
 from weir_operator.streamapp.flink import RefKind
@@ -30,7 +30,7 @@ class JobWatch:
     FlinkBlueGreenDeployment three more, because another cluster may be the active one by now.
     """
 
-    def __init__(self, app: StreamApp, api: ClusterReader) -> None:
+    def __init__(self, app: StreamApp, api: KubernetesApi) -> None:
         self._app = app
         self._api = api
         self.job: ExternalJob | None = None

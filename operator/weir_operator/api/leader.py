@@ -29,8 +29,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from weir_operator.api.client import ConflictError, NotFoundError
-from weir_operator.api.objects import Body, ObjectApi
+from weir_operator.api.client import ConflictError, KubernetesApi, NotFoundError
+from weir_operator.api.objects import Body
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 
@@ -136,7 +136,7 @@ class StandingLease:
 class Leader:
     """Seeks, keeps and gives back the Lease."""
 
-    def __init__(self, api: ObjectApi, settings: LeaseSettings, *, clock: Clock) -> None:
+    def __init__(self, api: KubernetesApi, settings: LeaseSettings, *, clock: Clock) -> None:
         """Begin without the Lease."""
         self._api = api
         self._settings = settings

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from weir_operator.limits import Json
 from weir_operator.streamapp.loading import MOST_VALUES, has_too_many_values
 from weir_operator.streamapp.models import API_VERSION, KIND
 
@@ -23,58 +22,6 @@ at each change would hold up everybody."""
 
 Body = dict[str, Any]
 """An object of the API server as plain JSON values."""
-
-
-class ClusterReader(Protocol):
-    """The part of `KubernetesApi` that changes nothing."""
-
-    async def get(self, path: str) -> Json:
-        """Return one object."""
-        ...
-
-    async def list(self, path: str, labels: str = "", fields: str = "") -> Sequence[Json]:
-        """Return the objects of a collection."""
-        ...
-
-
-class ObjectApi(Protocol):
-    """What the controller's process asks of the API server; `KubernetesApi` answers.
-
-    Every call raises `TemporaryError` where trying again may help, `NotFoundError`,
-    `ConflictError`, or another `PermanentError`.
-    """
-
-    async def get(self, path: str) -> Body:
-        """Return the object at `path`."""
-        ...
-
-    async def create(self, path: str, body: Body) -> Body:
-        """Make an object in the collection at `path`, return it as it was stored."""
-        ...
-
-    async def replace(self, path: str, body: Body) -> Body:
-        """Put `body` in the place of the object at `path`, if its resourceVersion still stands."""
-        ...
-
-    async def patch(self, path: str, body: Body) -> Body:
-        """Merge `body` into the object at `path`."""
-        ...
-
-
-class PagedReader(Protocol):
-    """The part of `KubernetesApi` that reads large collections."""
-
-    def pages(self, path: str, labels: str = "", fields: str = "") -> AsyncIterator[Sequence[Json]]:
-        """Yield the objects of a collection, some at a time."""
-        ...
-
-
-class ClosableApi(ObjectApi, Protocol):
-    """One that holds connections."""
-
-    async def close(self) -> None:
-        """Release them, on the event loop that used them."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, order=True)

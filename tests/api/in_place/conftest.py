@@ -24,6 +24,7 @@ from tests.operator.advise.fakes import a_service
 from tests.operator.runtime.waiting import until
 from weir_operator.advise.flink import ExternalFlink, ScaledFlink
 from weir_operator.advise.flink_deployment import PATH, read_flink_deployment
+from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import WeirError
 from weir_operator.flink.jars import REPOSITORY
 
@@ -99,7 +100,7 @@ async def flink_deployments(kube, flink_deployment_definition):
     return path
 
 
-class WithService:
+class WithService(KubernetesApi):
     """The API server's client, to which the service before Flink is on this machine."""
 
     def __init__(self, api, port):

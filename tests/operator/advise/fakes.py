@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from weir_operator.api.client import NotFoundError
+from weir_operator.api.client import KubernetesApi, NotFoundError
+from weir_operator.api.objects import Body
 from weir_operator.limits import Json
 
 
-class FakeCluster:
+class FakeCluster(KubernetesApi):
     """The objects of a namespace; it can only be read, and remembers what was."""
 
     def __init__(self, objects: Mapping[str, Json]) -> None:
         self.objects = dict(objects)
         self.asked: list[str] = []
 
-    async def get(self, path: str) -> Json:
+    async def get(self, path: str) -> Body:
         self.asked.append(path)
         if path not in self.objects:
             raise NotFoundError(f"Kubernetes does not know {path}")
-        return self.objects[path]
+        found: Body = self.objects[path]
+        return found
 
-    async def list(self, path: str, labels: str = "", fields: str = "") -> Sequence[Json]:
+    async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         self.asked.append(path)
         if path not in self.objects:
             raise NotFoundError(f"Kubernetes does not know {path}")
         wanted = dict(pair.split("=") for pair in labels.split(",") if pair)
-        return [
+        return tuple(
             each
             for each in self.objects[path]
             if wanted.items() <= (each["metadata"].get("labels") or {}).items()
-        ]
+        )
 
 
 def a_pod(

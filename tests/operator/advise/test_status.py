@@ -46,7 +46,7 @@ class Cluster(FakeCluster):
         self.written.add(path)
         return body
 
-    async def patch(self, path, body):
+    async def patch(self, path, body, content_type=""):
         raise AssertionError(f"nothing is to be patched, got {path}")
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from weir_operator.api.client import ConflictError, NotFoundError
+from weir_operator.api.client import MERGE_PATCH, ConflictError, KubernetesApi, NotFoundError
 from weir_operator.api.objects import Body
 from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 
 
-class MemoryApi:
+class MemoryApi(KubernetesApi):
     """Objects by path, each with a resourceVersion that moves with every change."""
 
     def __init__(self) -> None:
@@ -26,10 +27,12 @@ class MemoryApi:
         self._call("get", path)
         return copy.deepcopy(self._find(path))
 
-    async def list(self, path: str, labels: str = "", fields: str = "") -> Sequence[Body]:
+    async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
         """Return the objects below `path`; selectors are not obeyed."""
         self._call("list", path)
-        return [copy.deepcopy(body) for at, body in self.objects.items() if at.startswith(path)]
+        return tuple(
+            copy.deepcopy(body) for at, body in self.objects.items() if at.startswith(path)
+        )
 
     async def pages(
         self, path: str, labels: str = "", fields: str = ""
@@ -55,7 +58,10 @@ class MemoryApi:
             return self.put(place, {**found, "status": body["status"]})
         return self.put(place, body)
 
-    async def patch(self, path: str, body: Body) -> Body:
+    async def patch(
+        self, path: str, body: Body | Sequence[Body], content_type: str = MERGE_PATCH
+    ) -> Body:
+        assert isinstance(body, dict), "only merge patches are known here"
         self._call("patch", path)
         place = path.removesuffix("/status")
         return self.put(place, _merged(self._find(place), body))
@@ -66,7 +72,7 @@ class MemoryApi:
         """Merge into an object; who owns a field is not known."""
         return await self.patch(path, body)
 
-    def guarded(self, guard: Guard) -> GuardedMemoryApi:
+    def guarded(self, guard: Guard) -> Any:
         """Return it for one who is asked before each change."""
         return GuardedMemoryApi(self, guard)
 
@@ -112,7 +118,7 @@ class GuardedMemoryApi:
         """Merge into an object; who owns a field is not known."""
         return await self.patch(path, body)
 
-    def guarded(self, guard: Guard) -> GuardedMemoryApi:
+    def guarded(self, guard: Guard) -> Any:
         """Return it for one who is asked as well."""
 
         async def both() -> None:

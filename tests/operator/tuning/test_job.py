@@ -68,7 +68,7 @@ class Cluster(MemoryApi):
         found = await super().list(path)
         return [each for each in found if each["metadata"]["labels"].get(label) == wanted]
 
-    async def delete(self, path):
+    async def delete(self, path, grace=None):
         self.calls.append(("delete", path))
         self.objects.pop(path, None)
 

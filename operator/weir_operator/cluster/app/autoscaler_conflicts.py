@@ -19,8 +19,8 @@ import structlog
 
 from weir_operator.advise.flink_deployment import AUTOSCALER_KEYS, find_autoscaler
 from weir_operator.advise.reference import find_reference
-from weir_operator.api.client import NotFoundError
-from weir_operator.api.objects import ClusterReader, Key, Resource
+from weir_operator.api.client import KubernetesApi, NotFoundError
+from weir_operator.api.objects import Key, Resource
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
 from weir_operator.limits import Json
@@ -60,7 +60,7 @@ class Scalers:
     """Kinds that could not be read, because rights are missing."""
 
 
-async def read_scalers(api: ClusterReader, namespace: str) -> Scalers:
+async def read_scalers(api: KubernetesApi, namespace: str) -> Scalers:
     """Return what scales something in a namespace; a kind that the cluster lacks has none.
 
     Raises:
@@ -235,7 +235,7 @@ class _Seen:
 class AutoscalerConflicts:
     """Finds the other autoscalers of StreamApps' jobs."""
 
-    def __init__(self, api: ClusterReader, *, clock: Clock) -> None:
+    def __init__(self, api: KubernetesApi, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._seen: dict[str, _Seen] = {}

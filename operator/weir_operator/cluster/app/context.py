@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
-from weir_operator.advise.flink_deployment import ClusterWriter
 from weir_operator.advise.metrics import PrometheusFor
+from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import Fence
-from weir_operator.api.objects import ObjectApi, PagedReader, Resource
+from weir_operator.api.objects import Resource
 from weir_operator.clock import Clock
 from weir_operator.cluster.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.cluster.app.health_checks import HealthCheckScheduler
@@ -34,14 +34,6 @@ log = structlog.get_logger()
 
 TunerFor = Callable[[Resource, Guard], Tuner]
 """Makes the tuner of a StreamApp; the guard is asked before it changes anything."""
-
-
-class Api(ObjectApi, ClusterWriter, PagedReader, Protocol):
-    """Everything that the controller's process asks of the API server."""
-
-    def guarded(self, guard: Guard) -> Api:
-        """Return it for one who is asked before each attempt to change something."""
-        ...
 
 
 class AppDependencies(Protocol):
@@ -94,7 +86,7 @@ class PolicyCompiler:
 class ControllerContext:
     """One controller's shared parts."""
 
-    api: Api
+    api: KubernetesApi
     fence: Fence
     dependencies: AppDependencies
     events: EventPoster

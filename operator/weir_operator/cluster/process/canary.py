@@ -10,15 +10,8 @@ from __future__ import annotations
 
 import structlog
 
-from weir_operator.api.client import ConflictError, NotFoundError
-from weir_operator.api.objects import (
-    CANARY_LABEL,
-    Body,
-    Key,
-    ObjectApi,
-    Resource,
-    collection,
-)
+from weir_operator.api.client import ConflictError, KubernetesApi, NotFoundError
+from weir_operator.api.objects import CANARY_LABEL, Body, Key, Resource, collection
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
 from weir_operator.streamapp.models import API_VERSION, KIND
@@ -36,7 +29,7 @@ WRITE_EVERY = 30.0
 class Canary:
     """Writes to the canary, and hears it from the watch."""
 
-    def __init__(self, api: ObjectApi, key: Key, *, clock: Clock) -> None:
+    def __init__(self, api: KubernetesApi, key: Key, *, clock: Clock) -> None:
         """Take a place for the canary."""
         self._api = api
         self._key = key

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import structlog
 
-from weir_operator.api.objects import PagedReader, Resource, collection
+from weir_operator.api.client import KubernetesApi
+from weir_operator.api.objects import Resource, collection
 from weir_operator.clock import Clock
 from weir_operator.cluster.process.reconcile import Reconciler
 from weir_operator.cluster.status.telemetry import Telemetry
@@ -24,7 +25,7 @@ class Listing:
 
     def __init__(
         self,
-        api: PagedReader,
+        api: KubernetesApi,
         namespaces: Sequence[str],
         reconciler: Reconciler,
         *,

@@ -22,12 +22,11 @@ import kopf
 import numpy as np
 
 from weir_operator.api.background import OwnLoop, keep_running, own_loop
+from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import BootClock, Leader, LeaseSettings
-from weir_operator.api.objects import ClosableApi
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.cluster.app.autoscaler_conflicts import AutoscalerConflicts
 from weir_operator.cluster.app.context import (
-    Api,
     AppDependencies,
     ControllerContext,
     PolicyCompiler,
@@ -73,12 +72,12 @@ class Controller:
 
     def __init__(
         self,
-        api: Api,
+        api: KubernetesApi,
         dependencies: AppDependencies,
         nodes: NodeNotices,
         settings: ControllerSettings,
         *,
-        lease_api: ClosableApi,
+        lease_api: KubernetesApi,
         changes: Changes | None = None,
         tuner_for: TunerFor | None = None,
     ) -> None:

@@ -19,9 +19,9 @@ import structlog
 
 from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import LeaseLostError
-from weir_operator.api.objects import ClosableApi, Resource
+from weir_operator.api.objects import Resource
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.app.context import Api, AppDependencies, TunerFor
+from weir_operator.cluster.app.context import AppDependencies, TunerFor
 from weir_operator.cluster.process.dependencies import ClusterDependencies
 from weir_operator.cluster.process.process import Controller
 from weir_operator.cluster.process.settings import ControllerSettings, TunerAccess
@@ -91,10 +91,10 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
 async def run_controller(
     settings: ControllerSettings,
     *,
-    api: Api,
+    api: KubernetesApi,
     dependencies: AppDependencies,
     nodes: NodeNotices,
-    open_lease_api: Callable[[], ClosableApi],
+    open_lease_api: Callable[[], KubernetesApi],
     changes: Changes | None = None,
     tuner_for: TunerFor | None = None,
 ) -> None:

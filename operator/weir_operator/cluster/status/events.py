@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 
 import structlog
 
-from weir_operator.api.client import NotFoundError
-from weir_operator.api.objects import Body, Key, ObjectApi, Resource
+from weir_operator.api.client import KubernetesApi, NotFoundError
+from weir_operator.api.objects import Body, Key, Resource
 from weir_operator.clock import Clock
 from weir_operator.errors import WeirError
 from weir_operator.loop.events import Severity, severity_of
@@ -89,7 +89,7 @@ class _Note:
 class EventPoster:
     """Tells facts about StreamApps as events."""
 
-    def __init__(self, api: ObjectApi, *, instance: str, clock: Clock) -> None:
+    def __init__(self, api: KubernetesApi, *, instance: str, clock: Clock) -> None:
         """Start without facts."""
         self._api = api
         self._instance = instance

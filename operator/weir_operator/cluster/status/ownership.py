@@ -16,9 +16,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from weir_operator.api.client import NotFoundError
+from weir_operator.api.client import KubernetesApi, NotFoundError
 from weir_operator.api.leader import DURATION, StandingLease, leases_of
-from weir_operator.api.objects import ObjectApi
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.streamapp.section import DNS_LABEL
 
@@ -43,7 +42,7 @@ class ManagedElsewhereError(TemporaryError):
 class Ownership:
     """Decides whether one installation may manage one StreamApp."""
 
-    def __init__(self, api: ObjectApi, own: str) -> None:
+    def __init__(self, api: KubernetesApi, own: str) -> None:
         """Begin with nothing seen."""
         self._api = api
         self._own = own

@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping
 
 from pydantic.types import JsonValue
 
-from weir_operator.api.client import ConflictError, NotFoundError
+from weir_operator.api.client import ConflictError, KubernetesApi, NotFoundError
 from weir_operator.api.leader import Fence, LeaseLostError
-from weir_operator.api.objects import Body, ObjectApi, Resource
+from weir_operator.api.objects import Body, Resource
 from weir_operator.cluster.status.ownership import (
     Ownership,
     given_elsewhere,
@@ -53,7 +53,7 @@ class StatusClient:
 
     def __init__(
         self,
-        api: ObjectApi,
+        api: KubernetesApi,
         resource: Resource,
         fence: Fence,
         *,

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
+from weir_operator.api.client import KubernetesApi
 from weir_operator.api.objects import Key
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.limits import KUBERNETES_ANSWER, cut_sentence, read_json
@@ -50,20 +49,6 @@ _BREATH = 1.0  # seconds after a watch of which nothing came
 _LABELS = f"{MANAGED_BY}=weir"
 _ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """The name and labels are all that is needed of an object."""
-
-
-class WatchApi(Protocol):
-    """What the watches need of the API server; `KubernetesApi` implements it."""
-
-    async def newest(self, path: str, labels: str = "") -> str:
-        """Return the resourceVersion from which a watch of a collection may begin."""
-        ...
-
-    def stream(
-        self, path: str, query: Mapping[str, str], *, accept: str, lasts: float
-    ) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
-        """Open a streaming answer; yields its lines."""
-        ...
 
 
 @dataclass(slots=True)
@@ -123,7 +108,7 @@ def count_watches(namespaces: Sequence[str]) -> int:
 class Changes:
     """Watches the objects of all StreamApps; shared."""
 
-    def __init__(self, api: WatchApi, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, api: KubernetesApi, namespaces: Sequence[str] = ()) -> None:
         """Begin with no watch.
 
         Args:

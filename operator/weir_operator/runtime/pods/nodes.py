@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 import structlog
 from pydantic.types import JsonValue
 
-from weir_operator.api.client import RefusedByKubernetesError
-from weir_operator.api.objects import Body, Key, PagedReader
+from weir_operator.api.client import KubernetesApi, RefusedByKubernetesError
+from weir_operator.api.objects import Body, Key
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.pods.manifests import TASK_MANAGER
@@ -31,7 +31,7 @@ _REPLICAS = f"{MANAGED_BY}=weir,{COMPONENT}={TASK_MANAGER},{APP}"
 class NodeNotices:
     """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
 
-    def __init__(self, api: PagedReader, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, api: KubernetesApi, namespaces: Sequence[str] = ()) -> None:
         """Begin with nothing known."""
         self._api = api
         self._namespaces = tuple(namespaces) or (None,)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from weir_operator.api.client import RefusedByKubernetesError
+from weir_operator.api.client import KubernetesApi, RefusedByKubernetesError
 from weir_operator.api.objects import Key
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.pods.nodes import NodeNotices, explain_misfit
@@ -20,7 +20,7 @@ def a_pod(namespace, app, node, phase="Running"):
     }
 
 
-class Cluster:
+class Cluster(KubernetesApi):
     """An API server that lists nodes, or refuses to, and the pods of a node."""
 
     def __init__(self, *, forbidden=False):
