@@ -149,11 +149,6 @@ class LearnedStore:
             return former  # the manifest alone says what an operator is
         return next((name for name, own in self._vertices.items() if own == vertices), "")
 
-    def load(self) -> dict[str, dict[str, Any]]:
-        """Return the state per operator; empty if none fits."""
-        states: dict[str, dict[str, Any]] = self._read().get("operators", {})
-        return states
-
     def _try_to_load(
         self, whose: str, before: State, state: State, load: Callable[[State], None]
     ) -> None:

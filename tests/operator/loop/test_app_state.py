@@ -189,13 +189,20 @@ async def test_state_of_another_version_is_kept_aside_and_that_operator_begins_a
     assert json.loads((stage.folder / "learned.unreadable").read_text()) == kept
 
 
-async def test_a_new_reset_nonce_forgets_what_was_learned(stage_of):
+@pytest.mark.parametrize(
+    "other",
+    [{"reset_nonce": 1}, {"settings": {"cap": 0.5}}],
+    ids=["a new reset nonce", "other settings, under which tables were not learned"],
+)
+async def test_what_was_learned_under_other_terms_is_forgotten(stage_of, other):
     stage = await stage_of().started()
     await stage.ticks(5)
-    again = a_store(stage, reset_nonce=1)
+    stage.memory.save(stage.clock.now())
+    fresh = assembly.operator_managers(stage.app)
 
-    assert again.load() == {}
-    assert set(stage.learned.load()) == set(CHAIN)
+    a_store(stage, **other).restore(fresh)
+
+    assert math.isnan(fresh["match"].model.service_mean)
 
 
 @pytest.mark.parametrize(("nonce", "left"), [(0, True), (1, False)])
@@ -207,16 +214,6 @@ async def test_a_reset_while_nothing_ran_forgets_what_was_measured_too(stage_of,
     stage.memory.restore(stage.clock.now())
 
     assert (stage.records.intervals() != ()) is left
-
-
-async def test_other_settings_begin_again_because_tables_hold_those_they_were_learned_under(
-    stage_of,
-):
-    stage = await stage_of().started()
-    await stage.ticks(5)
-    again = a_store(stage, settings={"cap": 0.5})
-
-    assert again.load() == {}
 
 
 async def test_a_file_that_can_neither_be_read_nor_put_aside_stops_nobody(stage_of, monkeypatch):
