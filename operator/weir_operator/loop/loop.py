@@ -447,8 +447,6 @@ class ApplicationController:
             violated=None if directives.suspended else self._violates(snapshot),
             deployments=status.deployments,
             budgets=shares.budgets,
-            proposals={},
-            verdicts={},
             held=self._find_reason_to_hold(snapshot, directives, fits),
             failing=self._lifecycle.failing,
             infeasible=shares.infeasible,

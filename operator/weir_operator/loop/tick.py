@@ -97,10 +97,10 @@ class Tick:
     budgets: Mapping[str, float]
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Of all operators; empty where the tick held."""
-    proposals: Mapping[str, Proposal]
-    """Empty where the tick held."""
-    verdicts: Mapping[str, str]
-    held: str
+    proposals: Mapping[str, Proposal] = field(default_factory=dict)
+    """Empty where the tick held, and so are the verdicts."""
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+    held: str = ""
     """Why nothing was decided, one sentence; empty where it was."""
     infeasible: str = ""
     """Why the objective cannot be kept, one sentence; empty if it can, or if unknown."""

@@ -14,6 +14,7 @@ from tests.operator.advise.fakes import (
     blue_green_objects,
     flink_deployment_objects,
 )
+from tests.operator.loop.builders import a_snapshot
 from tests.operator.rescale.fakes import MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import (
@@ -35,12 +36,10 @@ from weir_operator.advise.view import external_app
 from weir_operator.advise.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.cost import cost_per_hour, prices
-from weir_operator.loop.evaluate import Snapshot, dataflow_of
+from weir_operator.loop.evaluate import dataflow_of
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.shadow import ShadowDeployment
 from weir_operator.loop.tick import Tick
-from weir_operator.metrics.output import measure_output
-from weir_operator.metrics.source import Window
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.streamapp.world import job_manager_price, pool_named
@@ -256,24 +255,12 @@ def a_tick(app, managers, view, targets, *, busy=0.2):
             expectation=Expectation(response_time=0.01, utilisation=0.4, cost_per_hour=0.0),
         )
         proposals[name] = Proposal(observation=seen, decision=decision)
-    output, _ = measure_output(Window(start=0.0, end=60.0, series=()))
     return Tick(
-        snapshot=Snapshot(
-            start=0.0,
-            now=60.0,
-            output=output,
-            app=None,
-            problems=(),
-            replicas=(),
-            dataflow=dataflow_of(view.topology, None),
-            settled=True,
-        ),
+        snapshot=a_snapshot(dataflow=dataflow_of(view.topology, None)),
         violated=None,
         deployments=view.deployments,
         budgets={},
         proposals=proposals,
-        verdicts={},
-        held="",
     )
 
 
@@ -330,26 +317,8 @@ async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
     app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     flow = dataflow_of(view.topology, None)
-    output, _ = measure_output(Window(start=0.0, end=3600.0, series=()))
-    hour = Snapshot(
-        start=0.0,
-        now=3600.0,
-        output=output,
-        app=None,
-        problems=(),
-        replicas=(),
-        dataflow=flow,
-        settled=True,
-    )
-    tick = Tick(
-        snapshot=hour,
-        violated=None,
-        deployments=view.deployments,
-        budgets={},
-        proposals={},
-        verdicts={},
-        held="",
-    )
+    hour = a_snapshot(now=3600.0, dataflow=flow)
+    tick = Tick(snapshot=hour, violated=None, deployments=view.deployments, budgets={})
 
     bill = hypothesis(app, managers, watch).follow(tick, flow)
 

@@ -7,18 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.operator.loop.builders import NOTHING, a_snapshot
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.cluster.status.conditions import judge_objective
-from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.tick import Tick
-from weir_operator.metrics.output import measure_output
-from weir_operator.metrics.source import Window
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.wiring.assembly import loop_settings
 from weir_policies.model.objective import Statistic
 from weir_simulator.experiment import Objective, PathBound
 
-NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))
 ALERTS = PathBound(sink="alerts", response_time=0.1, statistic=Statistic.P95)
 OBJECTIVE = Objective(response_time=0.2, paths=(ALERTS,))
 
@@ -29,7 +26,7 @@ def a_sink(times):
     return replace(NOTHING, mean=times.get("mean", math.nan), quantiles=quantiles)
 
 
-def a_snapshot(**sinks):
+def seeing(**sinks):
     """Return an interval with these times at the sinks, s; all together 0.05 s."""
     whole = a_sink({"mean": 0.05, "p95": 0.05, "p99": 0.05})
     app = AppMeasurement(
@@ -44,16 +41,7 @@ def a_snapshot(**sinks):
         restarts=0.0,
         missing=(),
     )
-    return Snapshot(
-        start=0.0,
-        now=60.0,
-        output=whole,
-        app=app,
-        problems=(),
-        replicas=(),
-        dataflow=None,
-        settled=True,
-    )
+    return a_snapshot(output=whole, app=app)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +54,16 @@ def a_snapshot(**sinks):
     ids=["its own statistic is late", "another statistic is", "nothing was measured there"],
 )
 def test_a_sink_beyond_its_own_bound_is_a_violation_of_the_whole(times, violated):
-    snapshot = a_snapshot(alerts=times, archive={"p95": 9.0})
+    snapshot = seeing(alerts=times, archive={"p95": 9.0})
 
     assert snapshot.violates(OBJECTIVE) is violated
 
 
 def test_the_condition_names_the_sink_with_its_time_and_bound():
     settings = replace(loop_settings(a_stream_app()), objective=OBJECTIVE)
-    snapshot = a_snapshot(alerts={"p95": 0.123})
-    tick = Tick(
-        snapshot=snapshot,
-        violated=snapshot.violates(OBJECTIVE),
-        deployments={},
-        budgets={},
-        proposals={},
-        verdicts={},
-        held="",
-    )
+    snapshot = seeing(alerts={"p95": 0.123})
+    violated = snapshot.violates(OBJECTIVE)
+    tick = Tick(snapshot=snapshot, violated=violated, deployments={}, budgets={})
 
     aspect = judge_objective(tick, settings)
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from tests.cli.recorded import a_tick
+from tests.operator.loop.builders import a_snapshot
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import FakeTuner, an_answer
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
 from weir_operator.loop.arbitrate import BudgetSharing
 from weir_operator.loop.decide import OperatorManager, SeparateManagers
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.events import Notices
 from weir_operator.loop.record import RecordStore
 from weir_operator.loop.tick import Tick
-from weir_operator.metrics.values import SinkMeasurement
 from weir_operator.tuning.fitting import Fitter
 from weir_operator.tuning.loop import TuningLoop, TuningSettings
 from weir_operator.tuning.requests import Terms
@@ -132,22 +130,12 @@ class Setting:
     def note(self, *, late, sample=HOURS[-1], deployments=RUNS, restarts=False, times=1):
         for _ in range(times):
             tick = Tick(
-                snapshot=Snapshot(
-                    start=self.clock.now() - 60.0,
-                    now=self.clock.now(),
-                    output=cast(SinkMeasurement, None),  # nothing of it is looked at
-                    app=None,
-                    problems=(),
-                    replicas=(),
-                    dataflow=self.flow,
-                    settled=True,
+                snapshot=a_snapshot(
+                    start=self.clock.now() - 60.0, now=self.clock.now(), dataflow=self.flow
                 ),
                 violated=late,
                 deployments=deployments,
                 budgets=self.sharing.share(self.flow, self.managers).budgets,
-                proposals={},
-                verdicts={},
-                held="",
                 restarts=restarts,
             )
             self.loop.note(tick, sample)

@@ -456,9 +456,11 @@ def test_decisions_of_operators_that_the_job_has_no_more_are_forgotten(facts):
         name = f"renamed-{number}"
         facts = note_decisions(facts, [a_record(f"t-{name}", operator=name)])
         tick = Tick(
-            snapshot=cast(Snapshot, None), violated=None, deployments={name: {"small/1": 1}},
-            budgets={}, proposals={}, verdicts={}, held="",
-        )  # fmt: skip
+            snapshot=cast(Snapshot, None),
+            violated=None,
+            deployments={name: {"small/1": 1}},
+            budgets={},
+        )
         facts = note_tick(facts, tick)
 
     assert [*facts.decisions] == ["renamed-19"]
