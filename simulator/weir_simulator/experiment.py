@@ -553,17 +553,18 @@ class Keys(Section):
             groups: Key groups.
             max_replicas: The largest parallelism.
         """
-        return _fullest(self, groups, max_replicas)
+        return _fullest(self.zipf, self.shares, self.count, groups, max_replicas)
 
 
 @lru_cache(maxsize=64)
-def _fullest(keys: Keys, groups: int, max_replicas: int) -> tuple[float, ...]:
-    if keys.zipf is not None:
-        shares = zipf_shares(keys.zipf, keys.count)
+def _fullest(
+    zipf: float | None, heaviest: tuple[float, ...], count: int, groups: int, max_replicas: int
+) -> tuple[float, ...]:
+    if zipf is not None:
+        shares = zipf_shares(zipf, count)
     else:
-        others = keys.count - len(keys.shares)
-        left = (1 - sum(keys.shares)) / others
-        shares = np.array([*keys.shares, *[left] * others])
+        left = (1 - sum(heaviest)) / (count - len(heaviest))
+        shares = np.array([*heaviest, *[left] * (count - len(heaviest))])
     by_group = shares_of_groups(shares, groups)
     return fullest_shares(KeyShares(by_group=by_group, counted=math.inf), max_replicas)
 

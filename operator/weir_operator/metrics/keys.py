@@ -23,8 +23,8 @@ from weir_policies.model.keys import HeavyKey, KeyShares
 
 MOST_KEYS = 5
 """Keys of an operator that are named."""
-NAMED_FROM = 0.01
-"""Part of the records from which a key is named."""
+NAMED_FROM = 0.008
+"""Part of the records from which a key is named: less than 1 %, which may be counted too low."""
 _LONGEST = 40  # characters of a key's text
 
 

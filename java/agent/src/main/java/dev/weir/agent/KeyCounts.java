@@ -41,7 +41,7 @@ public final class KeyCounts {
     private static final int MOST_COUNTS = 768;
     private static final long MOST_WEIGHT = 36 * 36 * 36 / 2; // of a count, on average: three digits
     private static final int MOST_KEYS = 5;
-    private static final int NAMED_FROM = 100; // a key with one record in so many is named
+    private static final int NAMED_FROM = 125; // so that each with one record in 100 is named
     private static final int LONGEST_KEY = 80;
 
     private final String receivers;
