@@ -448,7 +448,8 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
     """Return the model in which no pool takes more replicas than the source has splits.
 
     Pools and not `max_replicas` are limited, which is the size of what policies have learned.
-    `cut_to_splits` keeps all pools together within the splits.
+    `cut_to_splits` keeps all pools together within the splits. Splits are dealt as key groups are:
+    of 7 over 4 readers, the fullest has 2.
     """
     if math.isnan(splits):
         return model
@@ -463,7 +464,7 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
         )
         for each in model.node_types
     )
-    return replace(model, node_types=types)
+    return replace(model, node_types=types, keyed=True, key_groups=max(int(splits), 1))
 
 
 def _within_full_pools(

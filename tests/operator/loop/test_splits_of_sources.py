@@ -21,6 +21,7 @@ from weir_operator.metrics.source import Series, Window
 from weir_policies import registry
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.model.node_types import Deployment
+from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import ChangeKind, Expectation, Neighbourhood
 from weir_policies.testing import LARGE, WIDE, a_decision, a_model, an_observation
 
@@ -96,6 +97,17 @@ def test_no_pool_takes_more_replicas_than_there_are_partitions():
 
     assert {each.pool_limit for each in model.node_types} == {2}
     assert model.max_replicas == a_model().max_replicas
+
+
+@pytest.mark.parametrize(("readers", "share"), [(1, 1.0), (2, 4 / 7), (4, 2 / 7), (7, 1 / 7)])
+def test_the_reader_with_the_most_partitions_is_the_busiest(readers, share):
+    app = measure_source(False, partitions=[("a", str(number)) for number in range(7)])
+
+    model = observed(app, a_deployment(1)).model
+
+    counts = np.array([a_deployment(readers).counts])
+    busy = predict_utilisation(replace(model, service_mean=0.01), counts, 50.0)
+    assert busy[0] == pytest.approx(50 * 0.01 * share / TYPES[0].speedup)
 
 
 def test_replicas_beyond_the_partitions_may_stay_until_they_are_removed():
