@@ -51,6 +51,10 @@ COMMANDS = {
         "weir_cli.crd:crd",
         "Write the CustomResourceDefinition of StreamApps, and their JSON schema for editors.",
     ),
+    "estimate": (
+        "weir_cli.estimate:estimate",
+        "Estimate what a job's scaling would have cost by Weir, before anything is installed.",
+    ),
     "simulate": (
         "weir_cli.simulate:simulate",
         ("Simulate how a policy scales a dataflow through a trace, and what it costs."),

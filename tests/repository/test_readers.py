@@ -92,7 +92,6 @@ MAY_SEARCH = {
     "loop/events.py": "a sentence of Weir's own",
     "metrics/direct.py": "one name of a line that `limits` let through",
     "metrics/names.py": MANIFEST,
-    "naming.py": "a name of Flink's, replaced sign by sign",
     "reporting/live_view.py": "a sentence of Weir's own",
     "rescale/stopping.py": "two words in a text that `limits` let through",
     "runtime/processes/": OWN,

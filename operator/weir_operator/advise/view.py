@@ -21,7 +21,6 @@ from itertools import count
 from weir_operator.errors import TemporaryError
 from weir_operator.flink.answers import FINISHED, JobDetails, Subtask
 from weir_operator.flink.topology import Topology, group_vertices
-from weir_operator.naming import plain_name
 from weir_operator.runtime.protocol import Deployments, Replica
 from weir_operator.streamapp.managers import Policy
 from weir_operator.streamapp.models import Mode, StreamApp
@@ -30,6 +29,7 @@ from weir_operator.streamapp.pools import NodePool
 from weir_operator.streamapp.quantities import Cpu
 from weir_operator.streamapp.section import LONGEST_NAME
 from weir_policies import registry
+from weir_simulator.naming import plain_name
 
 FORWARD = "FORWARD"
 """Ship strategy of an edge on which each subtask sends to one subtask."""

@@ -18,9 +18,9 @@ from weir_operator.flink import programs
 from weir_operator.flink.jars import find_own_jar
 from weir_operator.flink.job_graph import Plan
 from weir_operator.flink.scripts import find_python_jar, python_configuration
-from weir_operator.naming import plain_name
 from weir_operator.streamapp.loading import find_jar, load_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND, StreamApp
+from weir_simulator.naming import plain_name
 
 _SECTIONS = {".jar": "jar", ".sql": "sql", ".py": "python"}
 """Field of `flink.job` by the file's suffix."""

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import requests
 import structlog
@@ -52,6 +52,8 @@ from weir_operator.metrics.source import Series
 from weir_operator.runtime.files import write_atomically
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 _SERIES = b'{"metric":'
 """How each series of an answer begins, as Prometheus, Thanos, Mimir and VictoriaMetrics write it.
@@ -94,6 +96,10 @@ WAIT_FOR_PLACE = 6.0
 """How long a query waits for a place, as a multiple of the timeout: a tick must not wait until all
 others have failed."""
 
+_AS_SCRAPED: Mapping[str, str] = {"max_source_resolution": "0s", "partial_response": "false"}
+"""For Thanos: no means over minutes in the place of samples, and nothing left out. Others ignore
+what they do not know."""
+
 _PIECE = 65536  # bytes
 _REFUSALS = (
     "bad_data",
@@ -108,6 +114,20 @@ _REFUSALS = (
 """Prometheus' own words for why it refuses. Any other text may be of somebody else."""
 
 
+_TOO_MUCH = (
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.INTERNAL_SERVER_ERROR,  # Thanos, of a limit in a store behind it
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+"""What servers and proxies answer where a question for less may be answered."""
+
+
+class TooMuchAskedError(TemporaryError):
+    """A server did not answer in time, or has a limit that a query exceeds."""
+
+
 class PrometheusServer:
     """A connection to a Prometheus server (or to what speaks its HTTP API).
 
@@ -119,6 +139,7 @@ class PrometheusServer:
         headers: Sent with every request, such as a tenant's id.
         verify: Whether the server's certificate is checked, or the path of the CA bundle to
             check it against.
+        certificate: Files of the certificate and the key that are shown to the server.
         timeout: Seconds that the server may take to answer one query.
         matchers: Labels that all series must have, such as the cluster's name where one server
             sees several.
@@ -132,11 +153,13 @@ class PrometheusServer:
         password: Callable[[], tuple[str, str]] | None = None,
         headers: Mapping[str, str] | None = None,
         verify: bool | str = True,
+        certificate: tuple[str, str] | None = None,
         timeout: float = 5.0,
         matchers: Mapping[str, str] | None = None,
     ) -> None:
         session = requests.Session()
         session.verify = verify
+        session.cert = certificate
         session.headers.update({"Accept-Encoding": "gzip", **(headers or {})})
         if token is not None:
             session.auth = _Bearer((lambda: token) if isinstance(token, str) else token)
@@ -144,7 +167,7 @@ class PrometheusServer:
             session.auth = _Basic(password)
         session.mount("https://", _Adapter())
         self._session = session
-        self._url = f"{url.rstrip('/')}/api/v1/query"
+        self._url = f"{url.rstrip('/')}/api/v1"
         self.host = urlsplit(url).netloc.rpartition("@")[2]  # no password in a message
         self._timeout = timeout
         self._matchers = dict(matchers or {})
@@ -163,16 +186,37 @@ class PrometheusServer:
             TemporaryError: The server did not answer in time, refused, or answered no matrix, or
                 more than is read.
         """
-        selector = render_selector(label, value, self._matchers)
+        return await self.samples(render_selector(label, value, self._matchers), low, high)
+
+    async def samples(self, selector: str, low: float, high: float) -> Sequence[Series]:
+        """Return the samples in about [low, high] of the series that an instant selector selects.
+
+        Raises:
+            TemporaryError: As with `series`.
+        """
         milliseconds = math.ceil((high - low) * 1000) + 1
-        return await self._query(f"{selector}[{milliseconds}ms]", high)
+        asked = {"query": f"{selector}[{milliseconds}ms]", "time": repr(high), **_AS_SCRAPED}
+        return await self._ask("query", asked, _read_series)
+
+    async def label_values(
+        self, label: str, selector: str, low: float, high: float
+    ) -> Sequence[str]:
+        """Return the values that a label has in [low, high] at the series that are selected.
+
+        Raises:
+            TemporaryError: As with `series`.
+        """
+        asked = {"match[]": selector, "start": repr(low), "end": repr(high), **_AS_SCRAPED}
+        return await self._ask(f"label/{quote(label)}/values", asked, _read_words)
 
     async def close(self) -> None:
         """Release the connections."""
         await asyncio.to_thread(self._session.close)
 
-    async def _query(self, query: str, at: float) -> Sequence[Series]:
-        """Return what a query gets at a Unix time; in a thread, as the client is synchronous."""
+    async def _ask(
+        self, path: str, asked: Mapping[str, str], read: Callable[[Json], Sequence[T]]
+    ) -> Sequence[T]:
+        """Return what a question gets; in a thread, as the client is synchronous."""
         waits = WAIT_FOR_PLACE * self._timeout
         try:
             async with asyncio.timeout(waits):
@@ -183,14 +227,14 @@ class PrometheusServer:
                 "StreamApps come first"
             ) from error
         began = time.monotonic()
-        fetching = asyncio.ensure_future(asyncio.to_thread(self._fetch, query, at))
+        fetching = asyncio.ensure_future(asyncio.to_thread(self._fetch, path, asked))
         # Not when the caller is cancelled: its thread reads on.
         fetching.add_done_callback(self._free_place)
         try:
             content = await asyncio.shield(fetching)
-            return await current_account().parse(partial(self._parse, content))
+            return await current_account().parse(partial(self._parse, content, read))
         except (requests.Timeout, ReadTimeoutError) as error:
-            raise TemporaryError(
+            raise TooMuchAskedError(
                 f"Prometheus at {self.host} did not answer within {time.monotonic() - began:.1f} s"
             ) from error
         except (requests.RequestException, HTTPError) as error:
@@ -203,12 +247,12 @@ class PrometheusServer:
         if not fetching.cancelled():
             fetching.exception()  # read, or asyncio reports it where the caller is gone
 
-    def _fetch(self, query: str, at: float) -> bytes:
-        """Return the answer that a query gets at a Unix time; blocks."""
+    def _fetch(self, path: str, asked: Mapping[str, str]) -> bytes:
+        """Return the answer that a question gets; blocks."""
         ends = time.monotonic() + 2 * self._timeout
         with self._session.get(
-            self._url,
-            params={"query": query, "time": repr(at)},
+            f"{self._url}/{path}",
+            params=dict(asked),
             verify=self._session.verify,  # else the environment's bundle would go before it
             timeout=self._timeout,
             stream=True,
@@ -223,11 +267,12 @@ class PrometheusServer:
         except ValueError as error:
             raise TemporaryError(f"{self.host} does not answer like a Prometheus server") from error
         if response.status_code != HTTPStatus.OK:
-            raise TemporaryError(self._describe_refusal(response.status_code, content))
+            kind = TooMuchAskedError if response.status_code in _TOO_MUCH else TemporaryError
+            raise kind(self._describe_refusal(response.status_code, content))
         return content
 
-    def _parse(self, content: bytes) -> Sequence[Series]:
-        """Return the matrix of an answer that is whole; takes up to a second."""
+    def _parse(self, content: bytes, read: Callable[[Json], Sequence[T]]) -> Sequence[T]:
+        """Return what an answer holds that is whole; takes up to a second."""
         try:
             answer = read_matrix(content)
             # Thanos and Mimir warn, VictoriaMetrics marks the answer, where a store behind them did
@@ -240,7 +285,7 @@ class PrometheusServer:
                     f"Prometheus at {self.host} answered only in part: a store behind it did not "
                     "answer; see the log"
                 )
-            return [_read(result) for result in answer["data"]["result"]]
+            return read(answer["data"])
         except (
             ArithmeticError,
             AttributeError,
@@ -352,6 +397,14 @@ def read_matrix(content: bytes) -> Json:
     if results:
         answer["data"]["result"] = [*results, *answer["data"]["result"]]
     return answer
+
+
+def _read_series(data: Json) -> Sequence[Series]:
+    return [_read(result) for result in data["result"]]
+
+
+def _read_words(data: Json) -> Sequence[str]:
+    return [str(each) for each in data]
 
 
 def _read(result: Mapping[str, Any]) -> Series:

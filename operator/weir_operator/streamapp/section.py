@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 from pydantic.types import JsonValue
 from pydantic_core import PydanticCustomError
 
-from weir_operator.naming import plain_name
+from weir_simulator.naming import plain_name
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 """Pattern of a DNS-1123 label, what Kubernetes allows in names of pods and values of labels."""

@@ -29,13 +29,13 @@ from graphlib import CycleError, TopologicalSorter
 from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.separation import SharedOperators, count_replicas
-from weir_operator.naming import plain_name
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.operators import ALL_OTHERS, WHOLE_JOB, Operator
 from weir_operator.streamapp.rules import MAX_PAIRS
 from weir_operator.streamapp.section import LONGEST_NAME
+from weir_simulator.naming import plain_name
 
 Vertices = dict[str, tuple[str, ...]]
 """Names of vertices by operator."""

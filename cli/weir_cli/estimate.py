@@ -1,0 +1,516 @@
+"""`weir estimate`: what a job's scaling would have cost, from metrics that are there already."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+from rich.table import Table
+
+from weir_cli.options import (
+    DEFAULT_STATE,
+    State,
+    find_experiment,
+    find_records,
+    progress_bar,
+    read_seconds,
+    read_time,
+)
+from weir_operator.errors import PermanentError
+from weir_policies import registry
+
+if TYPE_CHECKING:
+    from weir_operator.estimate.access import Access
+    from weir_operator.estimate.prometheus import JobChoice
+    from weir_policies.model.node_types import NodeType
+    from weir_simulator.bill.bill import Bill, Measured
+    from weir_simulator.bill.job import JobHistory
+    from weir_simulator.bill.model import FittedJob
+    from weir_simulator.experiment import Objective
+
+DEFAULT_POLICY = "planner"
+DEFAULT_DAYS = 14.0
+DAY = 86_400.0
+SLOT = 60.0
+"""Seconds between two decisions, as a StreamApp has it by default."""
+TODAY = "taskmanagers"
+"""Pool of the node types where none are given."""
+CORE_PARTS = (("1", 1.0), ("500m", 0.5), ("250m", 0.25))
+"""Sizes that a replica may have, as parts of a slot of today's TaskManagers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prices:
+    """What is paid."""
+
+    task_manager: float | None
+    """Currency per TaskManager and hour; `None` where node types are given."""
+    node_types: tuple[NodeType, ...] = ()
+    """The first is what the job's subtasks run on."""
+
+
+def estimate(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help=(
+                "StreamApp (NAMESPACE/NAME) with records, Parquet of a remote-write receiver, or "
+                "the folder of the pipelines' tables. Default: --prometheus."
+            ),
+            metavar="APP|FILE|DIR",
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the Prometheus server (or Thanos, Mimir, VictoriaMetrics).",
+            metavar="URL",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Name or id of the job. Default: the only one.", metavar="NAME"),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="Response time that the job must meet, such as 500ms, or p95=500ms.",
+            metavar="TIME",
+        ),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="Policies, separated by commas.", metavar="A,B,...")
+    ] = DEFAULT_POLICY,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Price of a TaskManager per hour, or a file with nodeTypes, the first of which is "
+                "a slot of today's. Default: 1, so that costs are TaskManager hours."
+            ),
+            metavar="NUMBER|FILE",
+        ),
+    ] = None,
+    days: Annotated[
+        float, typer.Option(help="Use the days before --end.", min=0.01)
+    ] = DEFAULT_DAYS,
+    start: Annotated[
+        str | None, typer.Option(help="Begin, such as 2026-05-04T00:00:00. Default: --days.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="End. Default: now.")] = None,
+    flink: Annotated[
+        str | None,
+        typer.Option(help="Address of Flink's REST interface, to read the plan.", metavar="URL"),
+    ] = None,
+    match: Annotated[
+        list[str] | None,
+        typer.Option(help="LABEL=VALUE that all series must have; repeatable."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE to send with every request; repeatable."),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with a bearer token.")] = None,
+    basic_auth: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the files username and password.", metavar="DIR"),
+    ] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="File with certificate authorities.")] = None,
+    http_config: Annotated[
+        Path | None,
+        typer.Option(help="All of these as a file, as for promtool --http.config.file."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page to this file.", metavar="FILE")
+    ] = None,
+    streamapp: Annotated[
+        bool, typer.Option("--streamapp", help="Print the StreamApp to begin with instead.")
+    ] = False,
+    state: State = DEFAULT_STATE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Estimate what a job's scaling would have cost by Weir, before anything is installed."""
+    from weir_operator.cluster.process.logs import send_logs_to_stderr
+    from weir_operator.estimate.access import Access
+    from weir_operator.estimate.prometheus import JobChoice
+
+    send_logs_to_stderr(as_json=False)
+    policies = tuple(dict.fromkeys(each.strip() for each in policy.split(",") if each.strip()))
+    for each in policies:
+        registry.find(each)  # refuses an unknown name before anything is read
+    now = time.time()
+    until = now if end is None else read_time(end, now, "--end")
+    since = until - days * DAY if start is None else read_time(start, now, "--start")
+    if not since < until:
+        raise PermanentError("--start: expected a time before --end, got a later one; correct it")
+    if (source is None) == (prometheus is None):
+        raise PermanentError(
+            "Expected either --prometheus URL or one APP|FILE|DIR, got "
+            f"{'neither' if source is None else 'both'}; name where the metrics are"
+        )
+    bound = None if objective is None else _read_objective(objective)
+    prices = _read_prices(price)
+    labels = _read_pairs("--match", match)
+    with tempfile.TemporaryDirectory(prefix="weir-estimate-") as folder:
+        trace = Path(folder) / "trace.txt"
+        with progress_bar() as progress:
+            task = progress.add_task("Reading", total=1.0)
+
+            def show(part: float) -> None:
+                progress.update(task, completed=part)
+
+            if prometheus is not None:
+                access = Access(
+                    url=prometheus,
+                    headers=_read_pairs("--header", header),
+                    token_file=token_file,
+                    basic_auth=basic_auth,
+                    ca_file=ca_file,
+                    http_config=http_config,
+                )
+                choice = JobChoice(job=job or "", matchers=labels)
+                history = asyncio.run(_read_server(access, choice, since, until, flink, show))
+                measured = _measure(history, prices)
+            elif source is not None and _is_path(source):
+                history = _read_file(
+                    source,
+                    job or "",
+                    labels,
+                    None if start is None else since,
+                    None if end is None else until,
+                    days,
+                    flink,
+                    show,
+                )
+                measured = _measure(history, prices)
+            else:
+                measured, bound = _read_streamapp(str(source), state, since, until, bound)
+            progress.update(task, completed=1.0, description="Read")
+        if bound is None:
+            raise PermanentError(
+                "--objective: expected the response time that the job must meet, got none; write, "
+                "for example, --objective 500ms"
+            )
+        fitted, bill = _simulate(measured, bound, trace, policies)
+        if report is not None:
+            _write_report(report, bill)
+    if streamapp:
+        typer.echo(_manifest(measured, fitted, bill, policies[0]), nl=False)
+    elif as_json:
+        typer.echo(json.dumps(_to_plain(bill), indent=2, allow_nan=False))
+    else:
+        _print(bill)
+    if report is not None:
+        typer.echo(report, err=streamapp or as_json)
+
+
+def _read_objective(text: str) -> Objective:
+    from weir_policies.model.objective import Statistic
+    from weir_simulator.experiment import Objective
+
+    word, equals, rest = text.partition("=")
+    statistics = {each.word: each for each in Statistic}
+    if equals and word.strip().lower() not in statistics:
+        raise PermanentError(
+            f"--objective: expected a statistic out of {', '.join(statistics)}, got {word!r}; "
+            "write, for example, p95=500ms"
+        )
+    statistic = statistics[word.strip().lower()] if equals else Statistic.MEAN
+    seconds = read_seconds(rest if equals else text, "--objective")
+    if not seconds > 0:
+        raise PermanentError(f"--objective: expected a time above 0, got {text!r}; lengthen it")
+    return Objective(response_time=seconds, statistic=statistic)
+
+
+def _read_pairs(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise PermanentError(f"{option}: expected NAME=VALUE, got {pair!r}; correct it")
+        found[name] = value
+    return found
+
+
+def _read_prices(text: str | None) -> Prices:
+    """Return what `--price` says: a number, or the node types in a file."""
+    if text is None:
+        return Prices(task_manager=1.0)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+        if Path(text).is_file():
+            return Prices(task_manager=None, node_types=_read_node_types(Path(text)))
+    if not 0 < number < float("inf"):
+        raise PermanentError(
+            f"--price: expected a price above 0 or a file with nodeTypes, got {text!r}; correct it"
+        )
+    return Prices(task_manager=number)
+
+
+def _read_node_types(path: Path) -> tuple[NodeType, ...]:
+    """Return the `nodeTypes` of a file, written as in an experiment."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    from weir_policies.model import node_types as model
+    from weir_simulator.experiment import NodeType
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        listed = document["nodeTypes"]
+        found = TypeAdapter(list[NodeType]).validate_python(listed)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, LookupError) as error:
+        raise PermanentError(
+            f"--price: expected {path} to be YAML with nodeTypes, got {type(error).__name__}; "
+            "write nodeTypes: [{name: small/1, speedup: 1, price: 0.05}]"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise PermanentError(
+            f"--price: {path}: nodeTypes.{where}: {first['msg']}; correct it"
+        ) from error
+    if not found or all(each.price == 0 for each in found):
+        raise PermanentError(
+            f"--price: {path}: nodeTypes: expected a type with a price, got none; add one"
+        )
+    return tuple(
+        model.NodeType(
+            name=each.name,
+            pool=each.pool_name,
+            speedup=each.speedup,
+            price=each.price,
+            pool_limit=each.pool_limit,
+        )
+        for each in found
+    )
+
+
+def _is_path(source: str) -> bool:
+    path = Path(source)
+    return path.exists() or path.suffix == ".parquet" or "://" in source
+
+
+async def _read_server(
+    access: Access,
+    choice: JobChoice,
+    since: float,
+    until: float,
+    flink: str | None,
+    show: Callable[[float], None],
+) -> JobHistory:
+    from weir_operator.estimate.access import connect
+    from weir_operator.estimate.plan import read_edges
+    from weir_operator.estimate.prometheus import read_history
+    from weir_simulator.bill.job import derive_job
+
+    edges = None if flink is None else await read_edges(flink, job=choice.job)
+    server = connect(access)
+    try:
+        table, chosen = await read_history(
+            server, choice, begin=since, end=until, slot=SLOT, on_read=show
+        )
+    finally:
+        await server.close()
+    return derive_job(table, job=chosen.job, job_id=chosen.job_id, edges=edges)
+
+
+def _measure(history: JobHistory, prices: Prices) -> Measured:
+    """Return the job as it ran, at these prices."""
+    from weir_policies.model.node_types import NodeType
+    from weir_simulator.bill.measured import measure_job
+
+    types = prices.node_types
+    if prices.task_manager is not None:
+        slot_price = prices.task_manager / history.slots_each
+        types = tuple(
+            NodeType(name=f"{TODAY}/{size}", pool=TODAY, speedup=part, price=slot_price * part)
+            for size, part in CORE_PARTS
+        )
+        paid = prices.task_manager
+    else:
+        paid = types[0].price * history.slots_each
+    return measure_job(history, types, task_manager=paid)
+
+
+def _read_file(
+    source: str,
+    job: str,
+    labels: Mapping[str, str],
+    since: float | None,
+    until: float | None,
+    days: float,
+    flink: str | None,
+    show: Callable[[float], None],
+) -> JobHistory:
+    """Return a job's history out of Parquet or tables; without a time, of the last days in it."""
+    from weir_cli.history import need_pyarrow
+
+    need_pyarrow()
+    from weir_operator.estimate.plan import read_edges
+    from weir_pipelines.raw_series import read_parquet, read_tables
+    from weir_simulator.bill.job import derive_job
+    from weir_simulator.bill.metrics import is_wanted
+    from weir_simulator.bill.slots import SlotTable
+
+    if Path(source).is_file() or source.endswith(".parquet"):
+        series = read_parquet(Path(source), is_wanted=is_wanted, on_read=show)
+    else:
+        series = list(read_tables(source, job, on_read=show))
+    series = [each for each in series if labels.items() <= each.labels.items() and each.times.size]
+    if not series:
+        raise PermanentError(
+            f"{source}: expected samples of Flink's vertices, got none; name another file, or "
+            "correct --match"
+        )
+    end = max(float(each.times[-1]) for each in series) if until is None else until
+    begin = max(end - days * DAY, min(float(each.times[0]) for each in series))
+    table = SlotTable(begin=begin if since is None else since, end=end, slot=SLOT, job=job)
+    for each in sorted(series, key=lambda each: float(each.times[0])):
+        table.add(each.name, each.labels, each.times, each.values)
+    edges = None if flink is None else asyncio.run(read_edges(flink, job=job))
+    return derive_job(table, job=job, edges=edges)
+
+
+def _read_streamapp(
+    name: str, state: Path, since: float, until: float, bound: Objective | None
+) -> tuple[Measured, Objective]:
+    from weir_operator.estimate.records import measure_streamapp
+    from weir_simulator.experiment_files import load_experiment
+
+    records = find_records(state, name)
+    experiment = load_experiment(find_experiment(name, state))
+    measured = measure_streamapp(name, records, experiment, since=since, until=until)
+    return measured, bound or experiment.objective
+
+
+def _simulate(
+    measured: Measured, objective: Objective, trace: Path, policies: Sequence[str]
+) -> tuple[FittedJob, Bill]:
+    """Fit and simulate behind a progress bar on stderr."""
+    from weir_simulator.bill.bill import make_bill
+    from weir_simulator.bill.model import fit_job
+    from weir_simulator.traces import write_trace
+
+    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        task = progress.add_task("Fitting", total=None)
+        fitted = fit_job(
+            measured.samples,
+            measured.structure,
+            slot=measured.slot,
+            objective=objective,
+            trace=trace,
+        )
+        write_trace(trace, fitted.rates)
+        progress.update(task, description="Simulating")
+
+        def show(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        bill = make_bill(measured, fitted, policies=policies, on_finished=show)
+        progress.update(task, description="Simulated")
+    return fitted, bill
+
+
+def _write_report(path: Path, bill: Bill) -> None:
+    from weir_simulator.reports.bill import render_bill
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render_bill(bill), encoding="utf-8")
+    except OSError as error:
+        raise PermanentError(
+            f"--report: expected a file that can be written, got {error.strerror}; choose another"
+        ) from error
+
+
+def _manifest(measured: Measured, fitted: FittedJob, bill: Bill, policy: str) -> str:
+    import yaml
+
+    from weir_operator.estimate.manifest import describe_streamapp
+
+    objective = fitted.experiment.objective
+    namespace, _, name = bill.job.rpartition("/")
+    manifest = describe_streamapp(
+        name,
+        namespace=namespace or "default",
+        bound=objective.response_time,
+        statistic=objective.statistic.value,
+        policy=policy,
+        node_types=measured.structure.node_types,
+        replicas={each.name: each.max_replicas for each in measured.structure.operators},
+    )
+    return yaml.safe_dump(manifest, sort_keys=False)
+
+
+def _print(bill: Bill) -> None:
+    from weir_simulator.reports import bill as words
+
+    console = Console()
+    console.print(words.describe_time(bill), style="bold", highlight=False)
+    table = Table(box=None)
+    for column, kind in words.COLUMNS.items():
+        justify: Literal["left", "right"] = "right" if kind == "number" else "left"
+        table.add_column(column.replace(" ", "\n"), justify=justify, no_wrap=True)
+    for row in words.rows(bill, between="\n"):
+        table.add_row(*row)
+    console.print(table)
+    for sentence in words.sentences(bill):
+        typer.echo(sentence)
+
+
+def _to_plain(bill: Bill) -> dict[str, object]:
+    """Return the bill as plain JSON values; null where something is not known."""
+    from weir_simulator.bill.bill import HOURS_A_MONTH, Range
+
+    def number(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    def plain(each: Range) -> dict[str, float | None]:
+        return {"value": number(each.value), "low": number(each.low), "high": number(each.high)}
+
+    return {
+        "job": bill.job,
+        "objective": {"responseTime": bill.bound, "statistic": bill.statistic},
+        "begin": bill.begin,
+        "hours": bill.hours,
+        "fitError": bill.error,
+        "lines": [
+            {
+                "policy": each.name,
+                "costPerHour": plain(each.cost),
+                "costPerMonth": plain(Range(*(HOURS_A_MONTH * value for value in each.cost))),
+                "overObjective": plain(each.over),
+                "restartsPerDay": each.restarts,
+                "peakTaskManagers": each.peak,
+            }
+            for each in bill.lines
+        ],
+        "refusals": dict(bill.refusals),
+        "assumptions": [
+            {
+                "assumed": each.assumed,
+                "otherwise": each.otherwise,
+                "costPerHour": each.cost,
+                "overObjective": each.over,
+            }
+            for each in bill.assumptions
+        ],
+        "objectives": [
+            {"responseTime": each.bound, "costPerHour": each.cost, "overObjective": each.over}
+            for each in bill.objectives
+        ],
+        "notes": list(bill.notes),
+    }

@@ -1,0 +1,1 @@
+"""Where the metrics of an estimate come from, and the StreamApp that it begins with."""

@@ -1,0 +1,176 @@
+"""Reads the history of one job from a Prometheus server, page by page.
+
+    names of metrics -> jobs -> the one that is meant -> its samples, some hours at a time
+
+Only samples as they were scraped are asked for, not what a server computes of them. A page that the
+server refuses, or that is more than is read of an answer, is halved. A server that answers in part
+is refused, as everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weir_operator.errors import PermanentError
+from weir_operator.limits import TooLargeError
+from weir_operator.metrics.prometheus_server import PrometheusServer, TooMuchAskedError
+from weir_simulator.bill.job import PROMETHEUS
+from weir_simulator.bill.metrics import (
+    JOB_LABELS,
+    QUANTILE,
+    SUBSTITUTES,
+    Role,
+    promql_pattern,
+    read_metric,
+)
+from weir_simulator.bill.slots import SlotTable
+
+PAGE = 6 * 3600.0
+"""Seconds of the first page: 320 series that are scraped twice a minute have 230,000 samples."""
+SHORTEST_PAGE = 60.0
+"""Seconds below which a page that is refused is not halved any more."""
+MOST_LISTED = 20
+"""Jobs that an error lists."""
+_OF_VERTICES = (Role.RECORDS_OUT, Role.RATE_OUT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobChoice:
+    """Which job is meant."""
+
+    job: str = ""
+    """Its name; empty where the id or labels say it, or there is only one."""
+    job_id: str = ""
+    matchers: Mapping[str, str] | None = None
+    """Labels that all series must have besides."""
+
+
+async def read_history(
+    server: PrometheusServer,
+    choice: JobChoice,
+    *,
+    begin: float,
+    end: float,
+    slot: float,
+    on_read: Callable[[float], None] = lambda read: None,
+) -> tuple[SlotTable, JobChoice]:
+    """Return what a server has of a job, and which job that is.
+
+    Args:
+        server: Whom to ask.
+        choice: The job.
+        begin: Unix seconds.
+        end: Unix seconds.
+        slot: Seconds of a slot.
+        on_read: Told after each page which part has been read.
+
+    Raises:
+        PermanentError: There is no such job, or several could be meant.
+        TemporaryError: The server does not answer, refuses, or answers in part.
+    """
+    matchers = dict(choice.matchers or {})
+    names = await server.label_values("__name__", _select(Role, matchers), begin, end)
+    wanted = _wanted(names)
+    if not wanted:
+        given = " with these labels" if matchers else ""
+        raise PermanentError(
+            f"{server.host}: expected metrics of Flink's vertices{given} between --start and "
+            f"--end, got none; correct them, or export Flink's metrics: {PROMETHEUS}"
+        )
+    chosen, label = await _choose(server, choice, wanted, begin, end)
+    if label:
+        matchers[label] = chosen.job or chosen.job_id
+    selector = _select_names(wanted, matchers, within=chosen.job if not label else "")
+    table = SlotTable(begin=begin, end=end, slot=slot, job=chosen.job)
+    low, length = begin, PAGE
+    while low < end:
+        high = min(low + length, end)
+        try:
+            series = await server.samples(selector, low, high)
+        except (TooLargeError, TooMuchAskedError):
+            if length <= SHORTEST_PAGE:
+                raise
+            length /= 2
+            continue
+        for each in series:
+            times = np.array(each.times)
+            inside = (times >= low) & (times < high)
+            if inside.any():
+                table.add(each.name, each.labels, times[inside], np.array(each.values)[inside])
+        low = high
+        on_read((low - begin) / (end - begin))
+    return table, chosen
+
+
+def _wanted(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names to ask for: averages only where there is no counter."""
+    labels = {"task_name": "any", "quantile": QUANTILE, "operator_id": "any"}
+    roles = {name: metric.role for name in names if (metric := read_metric(name, labels))}
+    there = set(roles.values())
+    left_out = {average for counter, average in SUBSTITUTES.items() if counter in there}
+    # What has neither of the two scopes in its name may be a vertex or an operator: flattened.
+    return tuple(sorted(name for name, role in roles.items() if role not in left_out))
+
+
+def _select(roles: Sequence[Role] | type[Role], matchers: Mapping[str, str]) -> str:
+    rendered = [f"{key}={json.dumps(value)}" for key, value in matchers.items()]
+    return "{" + ",".join([f"__name__=~{json.dumps(promql_pattern(roles))}", *rendered]) + "}"
+
+
+def _select_names(names: Sequence[str], matchers: Mapping[str, str], *, within: str) -> str:
+    """Return the selector of names, only those that have a text in them if there is one."""
+    kept = [each for each in names if not within or within in each]
+    either = "|".join(map(re.escape, kept))
+    rendered = [f"{key}={json.dumps(value)}" for key, value in matchers.items()]
+    # The empty alternative matches the series that have no such label.
+    rendered.append(f"quantile=~{json.dumps(f'|{re.escape(QUANTILE)}')}")
+    return "{" + ",".join([f"__name__=~{json.dumps(either)}", *rendered]) + "}"
+
+
+async def _choose(
+    server: PrometheusServer, choice: JobChoice, names: Sequence[str], begin: float, end: float
+) -> tuple[JobChoice, str]:
+    """Return the job that is meant, and the label that names it; none where names have it in them.
+
+    A name is looked for before an id.
+    """
+    matchers = dict(choice.matchers or {})
+    found: dict[str, Sequence[str]] = {}
+    for label in JOB_LABELS:
+        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label):
+            continue
+        values = await server.label_values(label, _select(_OF_VERTICES, matchers), begin, end)
+        if values:
+            found[label] = values
+    asked = choice.job or choice.job_id
+    for label, values in found.items():
+        for value in (asked, re.sub(r"[^a-zA-Z0-9:_]", "_", asked)) if asked else ():
+            if value in values:
+                is_id = "id" in label.lower()
+                return JobChoice(
+                    job="" if is_id else value,
+                    job_id=value if is_id else "",
+                    matchers=choice.matchers,
+                ), label
+    label, values = next(iter(found.items()), ("", ()))
+    if not asked and len(values) == 1:
+        is_id = "id" in label.lower()
+        return JobChoice(
+            job="" if is_id else values[0],
+            job_id=values[0] if is_id else "",
+            matchers=choice.matchers,
+        ), label
+    if not asked and not found and matchers:
+        return choice, ""
+    if asked and any(f"_{asked}_" in name for name in names):
+        return JobChoice(job=asked, matchers=choice.matchers), ""
+    listed = ", ".join(values[:MOST_LISTED]) + (" and more" if len(values) > MOST_LISTED else "")
+    raise PermanentError(
+        f"--job: expected {f'one of {listed}' if listed else 'a name that metrics have in theirs'}"
+        f", got {asked or 'none'}"
+    )
