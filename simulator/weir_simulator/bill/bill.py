@@ -68,6 +68,8 @@ class Measured:
     waiting: Floats
     """Seconds for which records waited in front of the sources."""
     restarts: int
+    crowding: float = 0.0
+    """Busy seconds of all tasks per second of a slot; 0 where that is not known."""
     fixed_cost: float = 0.0
     """Currency per hour, under any policy, of what cannot be simulated."""
     notes: tuple[str, ...] = ()
@@ -185,7 +187,7 @@ def make_bill(
     experiment = job.experiment.model_copy(update={"initial": _begin_with(measured, job)})
     errors = (0.0, -job.error, job.error)
     bound = experiment.objective.response_time
-    doubts = _doubts(experiment)
+    doubts = _doubts(experiment, measured.crowding)
     orders = [
         _Order(Variation(work=1 + error).apply(experiment), policy)
         for policy in policies
@@ -266,7 +268,7 @@ class _Doubt(NamedTuple):
     variation: Variation
 
 
-def _doubts(experiment: Experiment) -> list[_Doubt]:
+def _doubts(experiment: Experiment, crowding: float) -> list[_Doubt]:
     """Return what is assumed of the job, each with what may be otherwise."""
     world, bound = experiment.world, experiment.objective.response_time
     doubts = [
@@ -291,6 +293,15 @@ def _doubts(experiment: Experiment) -> list[_Doubt]:
             Variation(work=1.2),
         ),
     ]
+    if crowding > 1:
+        doubts.append(
+            _Doubt(
+                f"each busy second takes a core, though tasks were busy {crowding:.1f} s per "
+                "second of a slot",
+                "they waited for each other, or for something else, all but one",
+                Variation(work=1 / crowding),
+            )
+        )
     if any(each.speedup < 1 for each in experiment.node_types):
         doubts.append(
             _Doubt(

@@ -60,6 +60,9 @@ def measure_job(
             waiting = np.fmax(waiting, np.where(each.taken > 0, each.pending / each.taken, 0.0))
     told = all(np.isfinite(each.pending).any() for each in history.sources)
     managers = np.where(history.task_managers > 0, history.task_managers, np.nan).astype(float)
+    busy = sum(
+        float(np.nanmean(each.busy)) for each in history.vertices if np.isfinite(each.busy).any()
+    )
     return Measured(
         name=history.name,
         samples=sampled.samples,
@@ -77,6 +80,7 @@ def measure_job(
         late=history.stopped | (history.held_back & (not told)),
         waiting=waiting,
         restarts=len(history.restarts),
+        crowding=busy / (float(np.nanmean(managers)) * history.slots_each),
         fixed_cost=sum(count * today.price for count in fixed.values()),
         notes=(*history.notes, *notes),
     )

@@ -196,7 +196,7 @@ def _put_before(experiment: Experiment, shares: Mapping[str, float]) -> Experime
     pools = tuple(dict.fromkeys(each.pool_name for each in experiment.node_types))
     rate = 1e9  # a nanosecond a record
     entry = parts.Operator.model_validate(
-        {"name": ENTRY, "serviceRate": rate, "maxReplicas": 1, "pools": [ENTRY], "scv": 0}
+        {"name": ENTRY, "serviceRate": rate, "maxReplicas": 1, "pools": (ENTRY,), "scv": 0}
     )
     free = parts.NodeType.model_validate({"name": ENTRY, "speedup": 1, "price": 0, "pool": ENTRY})
     edges = [

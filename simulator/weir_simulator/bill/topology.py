@@ -54,7 +54,11 @@ def find_edges(names: Sequence[str], taken: Floats, given: Floats) -> Edges:
     pairs: list[tuple[int, int]] = []
     guessed: list[tuple[int, int]] = []
     while waiting:
-        best = min(_candidates(placed, waiting, free, ins, outs), default=None)
+        passing = [row for row in waiting if outs[row].sum() > 0]
+        # Sinks come last: one that gets what a source gives may as well get it from behind a join.
+        best = min(_candidates(placed, passing, free, ins, outs), default=None) or min(
+            _candidates(placed, waiting, free, ins, outs), default=None
+        )
         if best is None:
             row = waiting[0]
             last = min(placed, key=lambda each: (_distance(outs[each], ins[row]), -each))

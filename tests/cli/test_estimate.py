@@ -1,0 +1,231 @@
+"""`weir estimate` from a real Prometheus, from Parquet, and from Weir's own records."""
+
+import json
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from benchmarks.pipelines.made_up_job import MadeUpJob, Run, write_blocks
+from weir_cli.main import app
+from weir_operator.streamapp.loading import parse_manifest
+
+HOURS = 3
+START, END = "2026-09-21T00:00:00", "2026-09-21T03:00:00"
+JOB = MadeUpJob(runs=(Run(end=3600.0 * HOURS, parallelism=8),), slots_each=2)
+
+
+def weir(*arguments):
+    return CliRunner().invoke(app, ["estimate", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Run a server with the made-up job, and another job; yield its address."""
+    for program in ("prometheus", "promtool"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is missing: apt-get install prometheus (Debian)")
+    folder = tmp_path_factory.mktemp("prometheus")
+    other = MadeUpJob(name="fraud", runs=(Run(end=3600.0, job_id="f"),))
+    write_blocks([*JOB.series(), *other.series()], folder)
+    (folder / "prometheus.yml").write_text("{}\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        "--storage.tsdb.retention.time=100y",
+        "--query.max-samples=40000",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}"
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}/-/ready"):
+                break
+        except urllib.error.URLError:
+            assert process.poll() is None, (folder / "log").read_text()
+    yield url
+    process.terminate()
+    process.wait()
+
+
+@pytest.mark.prometheus
+def test_the_bill_of_a_job_comes_from_a_server_that_limits_its_queries(server, tmp_path):
+    report = tmp_path / "estimate.html"
+
+    result = weir(
+        "--prometheus", server, "--job", "trips", "--objective", "500ms", "--start", START,
+        "--end", END, "--price", "0.5", "--json", "--report", report,
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    bill = json.loads(result.stdout)
+    was, would = bill["lines"]
+    assert bill["job"] == "trips"
+    assert bill["hours"] == pytest.approx(HOURS, abs=0.05)
+    assert was["costPerHour"]["value"] == pytest.approx(4 * 0.5)
+    assert was["costPerMonth"]["value"] == pytest.approx(730 * 4 * 0.5)
+    assert would["policy"] == "planner"
+    assert 0 < would["costPerHour"]["low"] <= would["costPerHour"]["value"] < 1.5
+    assert len(bill["assumptions"]) == 3
+    page = report.read_text()
+    assert "Estimate for trips" in page
+    assert "As it was, per month" in page
+
+
+@pytest.mark.prometheus
+def test_the_streamapp_to_begin_with_is_printed(server):
+    result = weir(
+        "--prometheus", server, "--job", "trips", "--objective", "p95=500ms", "--start", START,
+        "--end", END, "--policy", "queueing", "--streamapp",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    manifest = yaml.safe_load(result.stdout)
+    assert manifest["spec"]["mode"] == "Advise"
+    assert manifest["spec"]["objective"]["responseTime"] == {"bound": "500ms", "statistic": "P95"}
+    assert {each.name for each in parse_manifest(manifest).spec.operators} == {
+        "source-trips", "match", "sink-out",
+    }  # fmt: skip
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "--job: expected one of fraud, trips, got none"),
+        (["--job", "nonsense"], "--job: expected one of fraud, trips, got nonsense"),
+        (["--job", "trips", "--match", "cluster=eu"], "with these labels"),
+    ],
+)
+def test_a_job_that_is_not_clear_is_asked_for(server, arguments, sentence):
+    result = weir(
+        "--prometheus", server, "--objective", "500ms", "--start", START, "--end", END, *arguments
+    )
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+
+
+@pytest.mark.prometheus
+def test_an_id_names_a_job_as_well_as_its_name(server):
+    result = weir(
+        "--prometheus", server, "--objective", "1s", "--start", START, "--end", END,
+        "--job", "f", "--policy", "queueing", "--json",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["hours"] == pytest.approx(1, abs=0.05)
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    """The made-up job as a remote-write receiver stores it, in no order."""
+    rows = [
+        {
+            "name": each.name,
+            "labels": list(each.labels.items()),
+            "time_ms": round(time * 1000),
+            "value": value,
+        }
+        for each in MadeUpJob(runs=(Run(end=3600.0 * HOURS),), every=60).series()
+        for time, value in zip(each.times.tolist(), each.values.tolist(), strict=True)
+    ]
+    schema = pa.schema(
+        {
+            "name": pa.string(),
+            "labels": pa.map_(pa.string(), pa.string()),
+            "time_ms": pa.int64(),
+            "value": pa.float64(),
+        }
+    )
+    path = tmp_path / "metrics.parquet"
+    pq.write_table(pa.Table.from_pylist(rows[::-1], schema=schema), path)
+    return path
+
+
+def test_parquet_says_the_same(parquet):
+    result = weir(parquet, "--objective", "500ms", "--policy", "queueing")
+
+    assert result.exit_code == 0, result.output
+    assert "trips, 3.0 hours from 2026-09-21 00:00 UTC" in result.stdout
+    assert "By queueing, the job would have cost" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--objective", "1s"],
+            "Expected either --prometheus URL or one APP|FILE|DIR, got neither",
+        ),
+        (["a/b", "--prometheus", "http://x", "--objective", "1s"], "got both"),
+        (["a/b", "--objective", "fast"], "--objective: expected"),
+        (["a/b", "--objective", "p50=1s"], "expected a statistic out of mean, p95, p99, got 'p50'"),
+        (["a/b", "--objective", "1s", "--price", "cheap"], "--price: expected a price above 0"),
+        (["a/b", "--objective", "1s", "--policy", "nonsense"], "nonsense"),
+        (["a/b", "--objective", "1s", "--match", "x"], "--match: expected NAME=VALUE, got 'x'"),
+        (["a/b", "--start", "-1h", "--end", "-2h"], "--start: expected a time before --end"),
+        (["a/b", "--objective", "1s"], "Expected decision records of 'a/b'"),
+        (["no.parquet", "--objective", "1s"], "no.parquet: expected Parquet of samples"),
+        (
+            ["--prometheus", "http://127.0.0.1:9", "--objective", "1s"],
+            "Prometheus at 127.0.0.1:9 cannot be reached",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_its_remedy(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+
+    result = weir(*arguments)
+
+    assert result.exit_code == 1
+    assert sentence in result.stderr.replace("\n", " ")
+
+
+def test_without_an_objective_nothing_is_simulated(parquet):
+    result = weir(parquet)
+
+    assert result.exit_code == 1
+    assert "--objective: expected the response time that the job must meet" in result.stderr
+
+
+def test_node_types_come_from_a_file(parquet, tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(
+        "nodeTypes:\n- {name: old/1, speedup: 1, price: 0.10}\n"
+        "- {name: new/1, speedup: 2, price: 0.12}\n"
+    )
+
+    result = weir(parquet, "--objective", "1s", "--policy", "queueing", "--price", prices, "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["lines"][0]["costPerHour"]["value"] == pytest.approx(0.2)
+
+
+def test_a_mistake_in_a_file_of_prices_names_its_place(parquet, tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("nodeTypes: [{name: old/1, speedup: -1, price: 0.1}]\n")
+
+    result = weir(parquet, "--objective", "1s", "--price", prices)
+
+    assert result.exit_code == 1
+    assert "nodeTypes.0.speedup" in result.stderr
+
+
+def test_samples_without_vertices_are_refused(parquet):
+    result = weir(parquet, "--objective", "1s", "--match", "task_name=nothing")
+
+    assert result.exit_code == 1
+    assert "expected samples of Flink's vertices, got none" in result.stderr
