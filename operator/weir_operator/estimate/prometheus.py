@@ -142,8 +142,6 @@ async def _choose(
     matchers = dict(choice.matchers or {})
     found: dict[str, Sequence[str]] = {}
     for label in JOB_LABELS:
-        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label):
-            continue
         values = await server.label_values(label, _select(_OF_VERTICES, matchers), begin, end)
         if values:
             found[label] = values

@@ -155,7 +155,7 @@ def derive_job(
     tracks = _choose_job(table, job, job_id)
     notes: list[str] = []
     subtasks = _by_subtask(table, tracks, notes)
-    names = _name_vertices(tracks)
+    names = _name_vertices(table, tracks)
     starts = {v: min(t.first for t in _of(tracks, v)) for v in names}
     ends = {v: max(t.last for t in _of(tracks, v)) for v in names}
     over = max(ends.values())
@@ -301,11 +301,11 @@ def _by_subtask(table: SlotTable, tracks: Sequence[Track], notes: list[str]) -> 
     return found
 
 
-def _name_vertices(tracks: Sequence[Track]) -> dict[str, str]:
-    """Return a name for every vertex that has busy time, by its id, each once."""
+def _name_vertices(table: SlotTable, tracks: Sequence[Track]) -> dict[str, str]:
+    """Return a name for every vertex, by its id, each once."""
     names: dict[str, str] = {}
     for track in tracks:
-        if track.metric.role in (Role.BUSY, Role.BUSY_SHARE, Role.RECORDS_OUT, Role.RATE_OUT):
+        if track.metric.vertex in table.with_busy_time:
             names.setdefault(track.metric.vertex, track.metric.vertex_name)
     taken: set[str] = set()
     found: dict[str, str] = {}

@@ -44,14 +44,20 @@ SUBSTITUTES: Mapping[Role, Role] = {
 }
 """Averages over a minute, which older versions have alone; taken where a counter is missing."""
 
-_JOB = ("job_name", "jobName", "flink_job_name", "job.name")
-_JOB_ID = ("job_id", "jobId", "flink_job_id", "job.id")
-_VERTEX = ("task_id", "taskId", "vertex_id", "task.id")
-_VERTEX_NAME = ("task_name", "taskName", "task", "vertex_name", "task.name")
-_SUBTASK = ("subtask_index", "subtaskIndex", "subtask", "operator_subtask_index")
+_JOB = ("job_name", "jobName", "flink_job_name")
+_JOB_ID = ("job_id", "jobId", "flink_job_id")
+_VERTEX = ("task_id", "taskId", "vertex_id")
+_VERTEX_NAME = ("task_name", "taskName", "task", "vertex_name", "flink_task_name")
+_SUBTASK = (
+    "subtask_index",
+    "subtaskIndex",
+    "subtask",
+    "flink_subtask_index",
+    "operator_subtask_index",
+)
 _OPERATOR = ("operator_id", "operatorId", "operator_name", "operatorName", "operator")
 _ATTEMPT = ("task_attempt_id", "task_attempt_num", "taskAttemptId", "taskAttemptNum")
-_TASK_MANAGER = ("tm_id", "tmId", "taskmanager_id", "pod", "host", "instance")
+_TASK_MANAGER = ("tm_id", "tmId", "flink_taskmanager_id", "pod", "host", "instance")
 JOB_LABELS = (*_JOB, *_JOB_ID)
 """Labels that may name a job, the usual ones first."""
 QUANTILE = "0.5"

@@ -64,6 +64,8 @@ class SlotTable:
         self._tracks: dict[tuple[str, frozenset[tuple[str, str]]], Track] = {}
         self.unread: dict[str, int] = {}
         """Series that carry a name that is read, but no vertex; by name."""
+        self.with_busy_time: set[str] = set()
+        """Vertices for which there is busy time, be it no number: operators have none."""
 
     def add(self, name: str, labels: Mapping[str, str], times: Floats, values: Floats) -> None:
         """Add samples of one series, in order of time and later than those before.
@@ -80,6 +82,8 @@ class SlotTable:
             if self._metrics[key] is None:
                 self.unread[name] = self.unread.get(name, 0) + 1
         metric = self._metrics[key]
+        if metric is not None and metric.role in (Role.BUSY, Role.BUSY_SHARE):
+            self.with_busy_time.add(metric.vertex)
         known = np.isfinite(values)
         if metric is None or not known.any():
             return

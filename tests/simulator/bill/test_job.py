@@ -265,3 +265,23 @@ def test_latency_markers_measure_the_response_time():
 
     assert np.nanmedian(history.latency) == pytest.approx(0.07)
     assert not any("latency markers" in note for note in history.notes)
+
+
+def test_operators_of_flattened_names_are_no_vertices():
+    def flattened(series, scope):
+        subtask, metric = series.labels["subtask_index"], series.name.removeprefix(TASK)
+        return MadeUpSeries(
+            name=f"host_taskmanager_tm1_trips_{scope}_{subtask}_{metric}",
+            labels={},
+            times=series.times,
+            values=series.values,
+        )
+
+    series = list(MadeUpJob().series())
+    scopes = [each.labels["task_name"].replace(": ", "__") for each in series]
+    vertices = [flattened(*pair) for pair in zip(series, scopes, strict=True)]
+    operators = [flattened(each, "filter") for each in series if "num" in each.name]
+
+    history = derive_job(read([*vertices, *operators], job="trips"), job="trips")
+
+    assert {each.name for each in history.vertices} == {"match", "sink-out", "source-trips"}

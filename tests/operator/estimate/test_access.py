@@ -1,0 +1,85 @@
+"""Ways to log in to a Prometheus server, as people have them."""
+
+import pytest
+from aiohttp import web
+
+from tests.operator.http_server import serving
+from weir_operator.errors import PermanentError
+from weir_operator.estimate.access import Access, connect
+
+
+async def headers_of(access):
+    """Return the headers with which a server is asked."""
+    seen = {}
+
+    async def answer(request):
+        seen.update(request.headers)
+        return web.json_response({"status": "success", "data": ["trips"]})
+
+    async with serving(answer) as url:
+        server = connect(access(url))
+        assert await server.label_values("job_name", '{job_name="trips"}', 0, 60) == ["trips"]
+        await server.close()
+    return seen
+
+
+async def test_a_token_is_read_from_its_file(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+
+    seen = await headers_of(
+        lambda url: Access(url=url, token_file=token, headers={"X-Scope-OrgID": "team-a"})
+    )
+
+    assert seen["Authorization"] == "Bearer secret"
+    assert seen["X-Scope-OrgID"] == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("config", "sent"),
+    [
+        ("bearer_token: secret", "Bearer secret"),
+        ("authorization: {credentials: secret}", "Bearer secret"),
+        ("authorization: {type: Token, credentials: secret}", "Token secret"),
+        ("basic_auth: {username: weir, password: secret}", "Basic d2VpcjpzZWNyZXQ="),
+    ],
+)
+async def test_a_file_for_promtool_logs_in(tmp_path, config, sent):
+    file = tmp_path / "http.yml"
+    file.write_text(f"{config}\nhttp_headers: {{X-Scope-OrgID: {{values: [team-a]}}}}\n")
+
+    seen = await headers_of(lambda url: Access(url=url, http_config=file))
+
+    assert seen["Authorization"] == sent
+    assert seen["X-Scope-OrgID"] == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("oauth2: {client_id: a}", "a mistake at oauth2"),
+        ("tls_config: {ca_file: [1]}", "a mistake at tls_config.ca_file"),
+        ("a: [", "a mistake at the file"),
+    ],
+)
+def test_what_is_not_understood_of_such_a_file_is_named(tmp_path, config, sentence):
+    file = tmp_path / "http.yml"
+    file.write_text(config)
+
+    with pytest.raises(PermanentError, match=sentence):
+        connect(Access(url="http://x", http_config=file))
+
+
+def test_two_ways_to_log_in_are_one_too_many(tmp_path):
+    token, file = tmp_path / "token", tmp_path / "http.yml"
+    token.write_text("secret")
+    file.write_text("bearer_token: secret")
+
+    with pytest.raises(PermanentError, match="--token-file: expected one way to log in"):
+        connect(Access(url="http://x", token_file=token, http_config=file))
+
+
+@pytest.mark.parametrize("option", ["token_file", "basic_auth", "ca_file", "http_config"])
+def test_a_file_that_is_not_there_is_told_before_anything_is_asked(tmp_path, option):
+    with pytest.raises(PermanentError, match=r"[Ee]xpected a"):
+        connect(Access(url="http://x", **{option: tmp_path / "nothing"}))
