@@ -7,15 +7,23 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from benchmarks.pipelines.made_up_job import MadeUpJob, Run, write_blocks
+from benchmarks.pipelines.made_up_job import BEGIN, MadeUpJob, Run, write_blocks
+from tests.cli.recorded import a_tick
 from weir_cli.main import app
+from weir_operator.loop.record import RECORDS, RecordStore
 from weir_operator.streamapp.loading import parse_manifest
+from weir_policies.model.estimation import ServiceMeasurement
+from weir_simulator.experiment import Experiment, NodeType, Objective, Operator, TraceSource
+from weir_simulator.experiment_files import write_experiment
+from weir_simulator.fitting.samples import IntervalSample, OperatorSample
+from weir_simulator.traces import write_trace
 
 HOURS = 3
 START, END = "2026-09-21T00:00:00", "2026-09-21T03:00:00"
@@ -229,3 +237,42 @@ def test_samples_without_vertices_are_refused(parquet):
 
     assert result.exit_code == 1
     assert "expected samples of Flink's vertices, got none" in result.stderr
+
+
+@pytest.mark.parametrize("objective", [(), ("--objective", "1s")])
+def test_a_streamapp_is_estimated_from_its_records(tmp_path, objective):
+    folder = tmp_path / "a.b"
+    (folder / "fitted").mkdir(parents=True)
+    write_trace(folder / "fitted" / "trace.txt", np.full(120, 100.0))
+    experiment = Experiment(
+        operators=(Operator(name="match", service_rate=100.0, max_replicas=10),),
+        node_types=(NodeType(name="small/1", speedup=1.0, price=0.5),),
+        objective=Objective(response_time=0.5),
+        trace=TraceSource(file=folder / "fitted" / "trace.txt"),
+    )
+    write_experiment(experiment, folder / "fitted" / "experiment.yaml")
+    store = RecordStore(folder / RECORDS)
+    service = ServiceMeasurement(node_type="small/1", records=6000.0, mean=0.01, variance=1e-4)
+    for minute in range(120):
+        sample = OperatorSample(
+            deployment={"small/1": 4}, arrived=100.0, taken=100.0, services=(service,)
+        )
+        interval = IntervalSample(
+            time=BEGIN + 60.0 * minute,
+            seconds=60.0,
+            operators={"match": sample},
+            response_time=0.02,
+        )
+        store.write([a_tick(interval.time, sample=interval)])
+    store.close()
+
+    result = weir(
+        "a/b", "--state", tmp_path, "--start", START, "--policy", "queueing", "--json", *objective
+    )
+
+    assert result.exit_code == 0, result.output
+    bill = json.loads(result.stdout)
+    assert bill["job"] == "a/b"
+    assert bill["objective"]["responseTime"] == (1.0 if objective else 0.5)
+    assert bill["lines"][0]["costPerHour"]["value"] == pytest.approx(2.0)
+    assert bill["lines"][0]["overObjective"]["value"] == 0.0
