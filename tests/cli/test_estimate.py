@@ -2,10 +2,6 @@
 
 import json
 import shutil
-import socket
-import subprocess
-import urllib.error
-import urllib.request
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from benchmarks.pipelines.made_up_job import BEGIN, MadeUpJob, Run, write_blocks
+from benchmarks.policies.made_up_job import BEGIN, MadeUpJob, Run, serving, write_blocks
 from tests.cli.recorded import a_tick
 from weir_cli.main import app
 from weir_operator.loop.record import RECORDS, RecordStore
@@ -43,29 +39,8 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prometheus")
     other = MadeUpJob(name="fraud", runs=(Run(end=3600.0, job_id="f"),))
     write_blocks([*JOB.series(), *other.series()], folder)
-    (folder / "prometheus.yml").write_text("{}\n")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    command = [
-        "prometheus",
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        "--storage.tsdb.retention.time=100y",
-        "--query.max-samples=40000",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    while True:
-        try:
-            with urllib.request.urlopen(f"{url}/-/ready"):
-                break
-        except urllib.error.URLError:
-            assert process.poll() is None, (folder / "log").read_text()
-    yield url
-    process.terminate()
-    process.wait()
+    with serving(folder, "--query.max-samples=40000") as url:
+        yield url
 
 
 @pytest.mark.prometheus

@@ -9,9 +9,10 @@ is refused, as everywhere.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from weir_operator.errors import PermanentError
 from weir_operator.limits import TooLargeError
 from weir_operator.metrics.prometheus_server import PrometheusServer, TooMuchAskedError
+from weir_operator.metrics.source import Series
 from weir_simulator.bill.job import PROMETHEUS
 from weir_simulator.bill.metrics import (
     JOB_LABELS,
@@ -87,24 +89,43 @@ async def read_history(
         matchers[label] = chosen.job or chosen.job_id
     selector = _select_names(wanted, matchers, within=chosen.job if not label else "")
     table = SlotTable(begin=begin, end=end, slot=slot, job=chosen.job)
-    low, length = begin, PAGE
-    while low < end:
-        high = min(low + length, end)
-        try:
-            series = await server.samples(selector, low, high)
-        except (TooLargeError, TooMuchAskedError):
-            if length <= SHORTEST_PAGE:
-                raise
-            length /= 2
-            continue
+    async for low, high, series in _read_pages(server, selector, begin, end):
         for each in series:
             times = np.array(each.times)
             inside = (times >= low) & (times < high)
             if inside.any():
                 table.add(each.name, each.labels, times[inside], np.array(each.values)[inside])
-        low = high
-        on_read((low - begin) / (end - begin))
+        on_read((high - begin) / (end - begin))
     return table, chosen
+
+
+async def _read_pages(
+    server: PrometheusServer, selector: str, begin: float, end: float
+) -> AsyncIterator[tuple[float, float, Sequence[Series]]]:
+    """Yield begin, end and series of each page; the server works on the next one meanwhile."""
+
+    def ask(low: float) -> asyncio.Task[Sequence[Series]]:
+        return asyncio.create_task(server.samples(selector, low, min(low + length, end)))
+
+    low, length = begin, PAGE
+    asked = ask(low)
+    try:
+        while low < end:
+            try:
+                series = await asked
+            except (TooLargeError, TooMuchAskedError):
+                if length <= SHORTEST_PAGE:
+                    raise
+                length /= 2
+                asked = ask(low)
+                continue
+            high = min(low + length, end)
+            if high < end:
+                asked = ask(high)
+            yield low, high, series
+            low = high
+    finally:
+        asked.cancel()
 
 
 def _wanted(names: Sequence[str]) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ class Server:
             return self._found([self.prefix + name for name in NAMES])
         if values:
             return self._found([self.labels[values[1]]] if values[1] in self.labels else [])
-        selector, milliseconds = re.fullmatch(r"(.*)\[(\d+)ms\]", asked["query"]).groups()
+        selector, _, rest = asked["query"].rpartition("[")
+        milliseconds = rest.removesuffix("ms]")
         hours = int(milliseconds) / 3_600_000
         self.queries.append(selector)
         if hours > self.most + 0.01:

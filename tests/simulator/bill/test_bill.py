@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks.pipelines.made_up_job import BEGIN, MadeUpJob, Run, waves
+from benchmarks.policies.made_up_job import BEGIN, MadeUpJob, Run, waves
 from weir_policies.model.node_types import NodeType
 from weir_simulator.bill import bill as bills
 from weir_simulator.bill.bill import make_bill, model_responses

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.pipelines.made_up_job import BEGIN, DAY, TASK, MadeUpJob, MadeUpSeries, Run
+from benchmarks.policies.made_up_job import BEGIN, DAY, TASK, MadeUpJob, MadeUpSeries, Run
 from weir_simulator.bill.job import UnusableMetricsError, derive_job, sample_job
 from weir_simulator.bill.slots import SlotTable
 from weir_simulator.bill.topology import Edges

@@ -1,0 +1,100 @@
+"""How long `weir estimate` takes for a large job, and in how much memory, from a real Prometheus.
+
+The metrics of a job are made up and put into a server as blocks; then the command runs as a user
+runs it, in a process of its own. Its memory is that of all its processes, what they share counted
+once. The server's is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any  # a bill as JSON
+
+import psutil
+
+from benchmarks.figures import Figure, at_most
+from benchmarks.policies.made_up_job import BEGIN, DAY, MadeUpJob, Run, serving, write_blocks
+
+ABOUT = "an estimate of 14 days of a job with 10 vertices: seconds and memory"
+DURATION = "8 min; needs prometheus and promtool"
+
+DAYS, VERTICES, PARALLELISM, EVERY = 14, 10, 8, 30.0
+MAX_SECONDS, MAX_GIB = 120, 1
+GIB = 2**30
+
+
+def run() -> list[Figure]:
+    """Put the job's metrics into a server, and estimate it."""
+    job = MadeUpJob(
+        runs=(Run(end=DAYS * DAY, parallelism=PARALLELISM),),
+        vertices=("Source: trips", *(f"step {each}" for each in range(1, VERTICES))),
+        work=[1e-4 * (1 + each % 4) for each in range(VERTICES)],
+        every=EVERY,
+    )
+    with tempfile.TemporaryDirectory(prefix="weir-estimate-") as name:
+        folder = Path(name)
+        series = list(job.series())
+        write_blocks(series, folder)
+        with serving(folder) as url:
+            seconds, memory, bill = _estimate(url)
+    was, would = bill["lines"]
+    return [
+        Figure(
+            figure="samples read", value=sum(each.times.size for each in series) / 1e6,
+            unit="million",
+        ),
+        at_most(figure="estimate", value=seconds, unit="s", limit=MAX_SECONDS),
+        at_most(figure="peak memory", value=memory / GIB, unit="GiB", limit=MAX_GIB),
+        Figure(figure="error of unseen hours", value=100 * bill["fitError"], unit="%"),
+        Figure(figure="cost as it was", value=was["costPerHour"]["value"], unit="per hour"),
+        Figure(figure="cost by planner", value=would["costPerHour"]["value"], unit="per hour"),
+    ]  # fmt: skip
+
+
+def _estimate(url: str) -> tuple[float, float, dict[str, Any]]:
+    """Run the command; return its seconds, its bytes of memory at most, and its bill."""
+    command = [
+        *(sys.executable, "-m", "weir_cli.main", "estimate", "--prometheus", url),
+        *("--job", "trips", "--objective", "500ms", "--json"),
+        *("--start", f"{datetime.fromtimestamp(BEGIN, UTC):%Y-%m-%dT%H:%M:%S}"),
+        *("--end", f"{datetime.fromtimestamp(BEGIN + DAYS * DAY, UTC):%Y-%m-%dT%H:%M:%S}"),
+    ]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    peak = 0.0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.5):
+            peak = max(peak, _memory_of(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    printed, _ = process.communicate()
+    seconds = time.monotonic() - began
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed")
+    return seconds, peak, json.loads(printed)
+
+
+def _memory_of(pid: int) -> float:
+    total = 0
+    try:
+        parent = psutil.Process(pid)
+        for each in (parent, *parent.children(recursive=True)):
+            total += each.memory_full_info().pss
+    except psutil.NoSuchProcess:
+        return float(total)  # it has just ended
+    return float(total)
