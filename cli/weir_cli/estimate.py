@@ -31,11 +31,10 @@ from weir_policies import registry
 
 if TYPE_CHECKING:
     from weir_operator.estimate.access import Access
-    from weir_operator.estimate.prometheus import JobChoice
     from weir_policies.model.node_types import NodeType
     from weir_simulator.bill.bill import Bill, Measured
     from weir_simulator.bill.job import JobHistory
-    from weir_simulator.bill.model import FittedJob
+    from weir_simulator.bill.slots import SlotTable
     from weir_simulator.experiment import Objective
 
 DEFAULT_POLICY = "planner"
@@ -47,6 +46,24 @@ TODAY = "taskmanagers"
 """Pool of the node types where none are given."""
 CORE_PARTS = (("1", 1.0), ("500m", 0.5), ("250m", 0.25))
 """Sizes that a replica may have, as parts of a slot of today's TaskManagers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """Where a job's history is, and which part of it."""
+
+    source: str | None
+    access: Access | None
+    """To a server; `None` where `source` says it."""
+    job: str
+    labels: Mapping[str, str]
+    since: float | None
+    """Unix seconds; `None` is `days` before the end."""
+    until: float | None
+    """`None` is the end of what is there."""
+    days: float
+    flink: str | None
+    state: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +159,6 @@ def estimate(
     """Estimate what a job's scaling would have cost by Weir, before anything is installed."""
     from weir_operator.cluster.process.logs import send_logs_to_stderr
     from weir_operator.estimate.access import Access
-    from weir_operator.estimate.prometheus import JobChoice
 
     send_logs_to_stderr(as_json=False)
     policies = tuple(dict.fromkeys(each.strip() for each in policy.split(",") if each.strip()))
@@ -160,58 +176,45 @@ def estimate(
         )
     bound = None if objective is None else _read_objective(objective)
     prices = _read_prices(price)
-    labels = _read_pairs("--match", match)
-    with tempfile.TemporaryDirectory(prefix="weir-estimate-") as folder:
-        trace = Path(folder) / "trace.txt"
-        with progress_bar() as progress:
-            task = progress.add_task("Reading", total=1.0)
+    asked = Asked(
+        source=source,
+        access=None
+        if prometheus is None
+        else Access(
+            url=prometheus,
+            headers=_read_pairs("--header", header),
+            token_file=token_file,
+            basic_auth=basic_auth,
+            ca_file=ca_file,
+            http_config=http_config,
+        ),
+        job=job or "",
+        labels=_read_pairs("--match", match),
+        since=None if start is None and prometheus is None else since,
+        until=None if end is None and prometheus is None else until,
+        days=days,
+        flink=flink,
+        state=state,
+    )
+    with progress_bar() as progress:
+        task = progress.add_task("Reading", total=1.0)
 
-            def show(part: float) -> None:
-                progress.update(task, completed=part)
+        def show(part: float) -> None:
+            progress.update(task, completed=part)
 
-            if prometheus is not None:
-                access = Access(
-                    url=prometheus,
-                    headers=_read_pairs("--header", header),
-                    token_file=token_file,
-                    basic_auth=basic_auth,
-                    ca_file=ca_file,
-                    http_config=http_config,
-                )
-                choice = JobChoice(job=job or "", matchers=labels)
-                history = asyncio.run(_read_server(access, choice, since, until, flink, show))
-                measured = _measure(history, prices)
-            elif source is not None and _is_path(source):
-                history = _read_file(
-                    source,
-                    job or "",
-                    labels,
-                    None if start is None else since,
-                    None if end is None else until,
-                    days,
-                    flink,
-                    show,
-                )
-                measured = _measure(history, prices)
-            else:
-                measured, bound = _read_streamapp(str(source), state, since, until, bound)
-            progress.update(task, completed=1.0, description="Read")
-        if bound is None:
-            raise PermanentError(
-                "--objective: expected the response time that the job must meet, got none; write, "
-                "for example, --objective 500ms"
-            )
-        fitted, bill = _simulate(measured, bound, trace, policies)
-        if report is not None:
-            _write_report(report, bill)
+        measured, aim = _read(asked, prices, bound, show)
+        progress.update(task, completed=1.0, description="Read")
     if streamapp:
-        typer.echo(_manifest(measured, fitted, bill, policies[0]), nl=False)
-    elif as_json:
+        typer.echo(_manifest(measured, aim, policies[0]), nl=False)
+        return
+    bill = _simulate(measured, aim, policies)
+    if as_json:
         typer.echo(json.dumps(_to_plain(bill), indent=2, allow_nan=False))
     else:
         _print(bill)
     if report is not None:
-        typer.echo(report, err=streamapp or as_json)
+        _write_report(report, bill)
+        typer.echo(report, err=as_json)
 
 
 def _read_objective(text: str) -> Objective:
@@ -303,28 +306,50 @@ def _is_path(source: str) -> bool:
     return path.exists() or path.suffix == ".parquet" or "://" in source
 
 
-async def _read_server(
-    access: Access,
-    choice: JobChoice,
-    since: float,
-    until: float,
-    flink: str | None,
-    show: Callable[[float], None],
-) -> JobHistory:
-    from weir_operator.estimate.access import connect
+def _read(
+    asked: Asked, prices: Prices, bound: Objective | None, show: Callable[[float], None]
+) -> tuple[Measured, Objective]:
+    """Return the job as it ran, and the objective, which a StreamApp has itself."""
     from weir_operator.estimate.plan import read_edges
-    from weir_operator.estimate.prometheus import read_history
     from weir_simulator.bill.job import derive_job
 
-    edges = None if flink is None else await read_edges(flink, job=choice.job)
+    if asked.access is None and not _is_path(str(asked.source)):
+        measured, own = _read_streamapp(asked)
+        return measured, bound or own
+    if bound is None:
+        raise PermanentError(
+            "--objective: expected the response time that the job must meet, got none; write, "
+            "for example, --objective 500ms"
+        )
+    edges = None if asked.flink is None else asyncio.run(read_edges(asked.flink, job=asked.job))
+    if asked.access is not None:
+        table, job, job_id = asyncio.run(_read_server(asked, asked.access, show))
+    else:
+        table, job, job_id = _read_file(asked, show), asked.job, ""
+    history = derive_job(table, job=job, job_id=job_id, edges=edges)
+    return _measure(history, prices), bound
+
+
+async def _read_server(
+    asked: Asked, access: Access, show: Callable[[float], None]
+) -> tuple[SlotTable, str, str]:
+    """Return the series of a job, its name and its id."""
+    from weir_operator.estimate.access import connect
+    from weir_operator.estimate.prometheus import JobChoice, read_history
+
     server = connect(access)
     try:
         table, chosen = await read_history(
-            server, choice, begin=since, end=until, slot=SLOT, on_read=show
+            server,
+            JobChoice(job=asked.job, matchers=asked.labels),
+            begin=asked.since or 0.0,
+            end=asked.until or 0.0,
+            slot=SLOT,
+            on_read=show,
         )
     finally:
         await server.close()
-    return derive_job(table, job=chosen.job, job_id=chosen.job_id, edges=edges)
+    return table, chosen.job, chosen.job_id
 
 
 def _measure(history: JobHistory, prices: Prices) -> Measured:
@@ -345,66 +370,59 @@ def _measure(history: JobHistory, prices: Prices) -> Measured:
     return measure_job(history, types, task_manager=paid)
 
 
-def _read_file(
-    source: str,
-    job: str,
-    labels: Mapping[str, str],
-    since: float | None,
-    until: float | None,
-    days: float,
-    flink: str | None,
-    show: Callable[[float], None],
-) -> JobHistory:
-    """Return a job's history out of Parquet or tables; without a time, of the last days in it."""
+def _read_file(asked: Asked, show: Callable[[float], None]) -> SlotTable:
+    """Return the series in Parquet or tables; without a time, of the last days in them."""
     from weir_cli.history import need_pyarrow
 
     need_pyarrow()
-    from weir_operator.estimate.plan import read_edges
     from weir_pipelines.raw_series import read_parquet, read_tables
-    from weir_simulator.bill.job import derive_job
     from weir_simulator.bill.metrics import is_wanted
     from weir_simulator.bill.slots import SlotTable
 
+    source = str(asked.source)
     if Path(source).is_file() or source.endswith(".parquet"):
-        series = read_parquet(Path(source), is_wanted=is_wanted, on_read=show)
+        found = read_parquet(Path(source), is_wanted=is_wanted, on_read=show)
     else:
-        series = list(read_tables(source, job, on_read=show))
-    series = [each for each in series if labels.items() <= each.labels.items() and each.times.size]
+        found = list(read_tables(source, asked.job, on_read=show))
+    series = [each for each in found if asked.labels.items() <= each.labels.items()]
     if not series:
         raise PermanentError(
             f"{source}: expected samples of Flink's vertices, got none; name another file, or "
             "correct --match"
         )
-    end = max(float(each.times[-1]) for each in series) if until is None else until
-    begin = max(end - days * DAY, min(float(each.times[0]) for each in series))
-    table = SlotTable(begin=begin if since is None else since, end=end, slot=SLOT, job=job)
+    end = asked.until or max(float(each.times[-1]) for each in series)
+    first = min(float(each.times[0]) for each in series)
+    begin = asked.since or max(end - asked.days * DAY, first)
+    table = SlotTable(begin=begin, end=end, slot=SLOT, job=asked.job)
     for each in sorted(series, key=lambda each: float(each.times[0])):
         table.add(each.name, each.labels, each.times, each.values)
-    edges = None if flink is None else asyncio.run(read_edges(flink, job=job))
-    return derive_job(table, job=job, edges=edges)
+    return table
 
 
-def _read_streamapp(
-    name: str, state: Path, since: float, until: float, bound: Objective | None
-) -> tuple[Measured, Objective]:
+def _read_streamapp(asked: Asked) -> tuple[Measured, Objective]:
     from weir_operator.estimate.records import measure_streamapp
     from weir_simulator.experiment_files import load_experiment
 
-    records = find_records(state, name)
-    experiment = load_experiment(find_experiment(name, state))
-    measured = measure_streamapp(name, records, experiment, since=since, until=until)
-    return measured, bound or experiment.objective
+    name = str(asked.source)
+    records = find_records(asked.state, name)
+    experiment = load_experiment(find_experiment(name, asked.state))
+    measured = measure_streamapp(
+        name, records, experiment, since=asked.since or 0.0, until=asked.until or math.inf
+    )
+    return measured, experiment.objective
 
 
-def _simulate(
-    measured: Measured, objective: Objective, trace: Path, policies: Sequence[str]
-) -> tuple[FittedJob, Bill]:
+def _simulate(measured: Measured, objective: Objective, policies: Sequence[str]) -> Bill:
     """Fit and simulate behind a progress bar on stderr."""
     from weir_simulator.bill.bill import make_bill
     from weir_simulator.bill.model import fit_job
     from weir_simulator.traces import write_trace
 
-    with progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with (
+        tempfile.TemporaryDirectory(prefix="weir-estimate-") as folder,
+        progress_bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress,
+    ):
+        trace = Path(folder) / "trace.txt"
         task = progress.add_task("Fitting", total=None)
         fitted = fit_job(
             measured.samples,
@@ -421,7 +439,7 @@ def _simulate(
 
         bill = make_bill(measured, fitted, policies=policies, on_finished=show)
         progress.update(task, description="Simulated")
-    return fitted, bill
+    return bill
 
 
 def _write_report(path: Path, bill: Bill) -> None:
@@ -436,13 +454,12 @@ def _write_report(path: Path, bill: Bill) -> None:
         ) from error
 
 
-def _manifest(measured: Measured, fitted: FittedJob, bill: Bill, policy: str) -> str:
+def _manifest(measured: Measured, objective: Objective, policy: str) -> str:
     import yaml
 
     from weir_operator.estimate.manifest import describe_streamapp
 
-    objective = fitted.experiment.objective
-    namespace, _, name = bill.job.rpartition("/")
+    namespace, _, name = measured.name.rpartition("/")
     manifest = describe_streamapp(
         name,
         namespace=namespace or "default",

@@ -14,8 +14,8 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,11 +205,11 @@ def derive_job(
         restarts=tuple(
             each for each in _find_restarts(tracks) if each[0] > table.begin + first * table.slot
         ),
-        latency=_read_latency(table)[first:last],
+        latency=_read_latency(table, {t.metric.job_id for t in tracks})[first:last],
         notes=tuple(notes),
     )
     _refuse_blocked(history)
-    return replace_arrivals(history)
+    return _with_notes(history)
 
 
 def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
@@ -368,10 +368,8 @@ def _read_vertex(
 
 
 def _cut(vertex: Vertex, first: int, last: int) -> Vertex:
-    arrays = {
-        each: getattr(vertex, each)[first:last] for each in Vertex.__slots__ if each != "name"
-    }
-    return Vertex(name=vertex.name, **arrays)
+    names = [each.name for each in fields(Vertex) if each.name != "name"]
+    return replace(vertex, **{each: getattr(vertex, each)[first:last] for each in names})
 
 
 def _named_edges(edges: Edges, names: Mapping[str, str]) -> Edges:
@@ -428,10 +426,12 @@ def _slots_each(tracks: Sequence[Track], over: float) -> int:
     return max((len(each) for each in found.values()), default=1)
 
 
-def _read_latency(table: SlotTable) -> Floats:
+def _read_latency(table: SlotTable, job_ids: Set[str]) -> Floats:
     """Return seconds from the sources to the operator that markers reach last; NaN without."""
     grouped: dict[tuple[str, int], list[Track]] = defaultdict(list)
     for track in table.tracks(Role.LATENCY):
+        if track.metric.job_id not in job_ids:
+            continue
         grouped[track.metric.vertex, track.metric.subtask].append(track)
     sums: dict[str, list[Floats]] = {}
     for (operator, _), listed in grouped.items():
@@ -457,7 +457,7 @@ def _refuse_blocked(history: JobHistory) -> None:
         )
 
 
-def replace_arrivals(history: JobHistory) -> JobHistory:
+def _with_notes(history: JobHistory) -> JobHistory:
     """Return the history, saying how much of it cannot be used."""
     notes = list(history.notes)
     lost = 1 - float((history.known | history.stopped).mean())
@@ -474,10 +474,7 @@ def replace_arrivals(history: JobHistory) -> JobHistory:
             "Without latency markers, response times as it was are modelled from backlog, "
             "back-pressure and busy time (metrics.latency.interval: 10 s measures them)"
         )
-    return JobHistory(
-        **{each: getattr(history, each) for each in JobHistory.__slots__ if each != "notes"},
-        notes=tuple(notes),
-    )
+    return replace(history, notes=tuple(notes))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +87,7 @@ def fit_job(
             f"Expected at least {LEAST_INTERVALS} undisturbed minutes to fit, got {calm}; wait for "
             "more, or ask for a longer time"
         )
+    sources = _find_sources(structure)
     seen, unseen, block = split_blocks(intervals)
     errors = predict_work(calibrate(seen, (), structure), unseen, block=block)
     if not errors:
@@ -95,7 +96,6 @@ def fit_job(
             "more, or ask for a longer time"
         )
     calibration = calibrate(intervals, samples.changes, structure)
-    sources = contract(structure).sources
     traces = {name: trace_arrivals(intervals, name, slot=slot) for name in sources}
     unknown = sorted(name for name, each in traces.items() if each is None)
     if unknown:
@@ -125,6 +125,20 @@ def fit_job(
         blocks=len(errors),
         filled=filled,
     )
+
+
+def _find_sources(structure: Structure) -> tuple[str, ...]:
+    """Return the scaled operators that records reach first."""
+    try:
+        return contract(structure).sources
+    except FitError as error:
+        if not structure.fixed:
+            raise
+        raise FitError(
+            f"Expected busy time of {', '.join(sorted(structure.fixed))}, got none, so the job "
+            "cannot be simulated; use a source of Flink's present interface (FLIP-27), whose "
+            "busy time is measured, or ask for a time with traffic"
+        ) from error
 
 
 def predict_work(
@@ -257,8 +271,3 @@ class Variation:
                 update={"response_time": self.bound}
             )
         return experiment.model_copy(update=changes)
-
-
-def without_fixed(structure: Structure, fixed: Mapping[str, str]) -> Structure:
-    """Return the structure with operators that cannot be fitted left as they are."""
-    return replace(structure, fixed=structure.fixed | frozenset(fixed))
