@@ -42,6 +42,9 @@ MOST_TOLD = 3
 """Assumptions that are told."""
 OTHER_BOUNDS = (0.5, 2.0, 4.0)
 """Factors of the objective that are priced besides."""
+TRIED = 3 * DAY
+"""Seconds, the last ones, on which assumptions and other objectives are tried: what they change is
+seen there, and a run of weeks takes long."""
 SEED = 1
 
 Flags = NDArray[np.bool_]
@@ -193,9 +196,11 @@ def make_bill(
         for policy in policies
         for error in errors
     ]
-    orders += [_Order(each.variation.apply(experiment), policies[0]) for each in doubts]
+    recent = _shorten(experiment, slots, measured.slot)
+    varied = [Variation(), *(each.variation for each in doubts)]
     bounds = [bound * factor for factor in OTHER_BOUNDS]
-    orders += [_Order(Variation(bound=each).apply(experiment), policies[0]) for each in bounds]
+    varied += [Variation(bound=each) for each in bounds]
+    orders += [_Order(each.apply(recent), policies[0]) for each in varied]
     done = 0
 
     def count(_: object) -> None:
@@ -219,18 +224,18 @@ def make_bill(
             f"--policy: expected one that can scale this job, got {policies[0]}: "
             f"{refusals[policies[0]]}"
         )
-    rest = [each for each in answers[3 * len(policies) :] if not isinstance(each, str)]
-    costs = [_cost(each, measured) for each in rest]
+    first = lines[1]
+    base, *rest = (each for each in answers[3 * len(policies) :] if not isinstance(each, str))
+    costs = [first.cost.value * _cost(each, measured) / _cost(base, measured) for each in rest]
     tried = [
         Assumption(
             assumed=doubt.assumed,
             otherwise=doubt.otherwise,
             cost=cost,
-            over=_share(history, bound),
+            over=_moved_share(first, _share(base, bound), _share(history, bound)),
         )
         for doubt, history, cost in zip(doubts, rest, costs, strict=False)
     ]
-    first = lines[1]
     tried.sort(key=lambda each: -_moved(each, first))
     return Bill(
         job=measured.name,
@@ -243,14 +248,18 @@ def make_bill(
         refusals=refusals,
         assumptions=tuple(tried[:MOST_TOLD]),
         objectives=tuple(
-            OtherObjective(bound=each, cost=cost, over=_share(history, each))
+            OtherObjective(
+                bound=each,
+                cost=cost,
+                over=_moved_share(first, _share(base, bound), _share(history, each)),
+            )
             for each, history, cost in zip(
                 bounds, rest[len(doubts) :], costs[len(doubts) :], strict=True
             )
         ),
         error=job.error,
         blocks=job.blocks,
-        notes=(*measured.notes, *_gaps(job, slots)),
+        notes=(*measured.notes, *_gaps(job, slots), *_recently(recent)),
     )
 
 
@@ -317,6 +326,27 @@ def _moved(each: Assumption, first: BillLine) -> float:
     """Return how much an assumption matters: of the cost, and of the time over the objective."""
     base = max(first.cost.value, 1e-9)
     return abs(each.cost / base - 1) + abs(each.over - first.over.value)
+
+
+def _moved_share(first: BillLine, base: float, varied: float) -> float:
+    """Return the share over an objective, from how it differs in the time that was tried."""
+    return min(max(first.over.value + varied - base, 0.0), 1.0)
+
+
+def _shorten(experiment: Experiment, slots: int, slot: float) -> Experiment:
+    """Return the experiment on the time on which variations are tried."""
+    kept = min(round(TRIED / slot), slots)
+    trace = experiment.trace.model_copy(update={"start": slots - kept, "slots": kept})
+    return experiment.model_copy(update={"trace": trace})
+
+
+def _recently(recent: Experiment) -> tuple[str, ...]:
+    if not recent.trace.start:
+        return ()
+    return (
+        f"Assumptions and other objectives are tried on the last {TRIED / DAY:.0f} days, and "
+        "scaled to the whole time",
+    )
 
 
 def _begin_with(measured: Measured, job: FittedJob) -> dict[str, int]:

@@ -38,6 +38,8 @@ LAYOUT = (
     "for each replica; as it was, vertices may have shared slots. The JobManager, memory, network "
     "and storage are not in the bill."
 )
+MANIFOLD = 2.0
+"""Part of what was paid from which on it is told as a multiple."""
 POINTS = 1500
 """Of a line in a chart."""
 
@@ -98,14 +100,15 @@ def sentences(bill: Bill) -> Iterator[str]:
 
 def _verdict(bill: Bill) -> str:
     was, would = bill.lines[0], bill.lines[1]
-    saved = was.cost.value - would.cost.value
     if was.cost.value <= 0:
         return "Nothing was paid for the job as it was."
-    if would.cost.low > was.cost.value or would.cost.high < was.cost.value:
-        way = "less" if saved > 0 else "more"
-        money = f"{abs(saved) / was.cost.value:.0%} {way} than it cost"
-    else:
+    part = would.cost.value / was.cost.value
+    if would.cost.low <= was.cost.value <= would.cost.high:
         money = "as much as it cost, within the error"
+    elif part >= MANIFOLD:
+        money = f"{part:.1f} times as much as it cost"
+    else:
+        money = f"{abs(1 - part):.0%} {'less' if part < 1 else 'more'} than it cost"
     return (
         f"By {would.name}, the job would have cost {money}, with {would.over.value:.1%} of the "
         f"time over the objective instead of {_percent(was.over.value)}."
