@@ -44,7 +44,16 @@ html_show_sphinx = False
 
 NAVIGATION = {
     "Begin": ["/README", "concepts", "first-steps", "install"],
-    "Use": ["tuning", "policies", "operating", "adopting", "moving", "experiments", "pipelines"],
+    "Use": [
+        "estimate",
+        "tuning",
+        "policies",
+        "operating",
+        "adopting",
+        "moving",
+        "experiments",
+        "pipelines",
+    ],
     "Look up": [
         "reference/streamapp",
         "reference/weir",

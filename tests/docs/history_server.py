@@ -23,10 +23,18 @@ SLOPES = {
 }
 """What each counter rises by in a second."""
 
+JOB = "trips"
+LABELS = {"__name__": [TASK + name for name in SLOPES], "job_name": [JOB]}
+"""What a server says of the values of a label."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        asked = parse_qs(urlsplit(self.path).query)
+        parts = urlsplit(self.path)
+        asked = parse_qs(parts.query)
+        if parts.path.endswith("/values"):
+            self._answer(LABELS.get(parts.path.split("/")[-2], []))
+            return
         query, end = asked["query"][0], float(asked["time"][0])
         [milliseconds] = re.findall(r"\[(\d+)ms\]", query)
         first = int((end - int(milliseconds) / 1000) // EVERY + 1) * EVERY
@@ -40,14 +48,18 @@ class _Handler(BaseHTTPRequestHandler):
                     "weir_pool": "small",
                     "task_name": "Source",
                     "job_id": "first",
+                    "job_name": JOB,
                 },
                 # Counted from a day that is long past: a double holds that to the last digit.
                 "values": [[time, str(slope * (time - 1_700_000_000))] for time in times],
             }
             for name, slope in SLOPES.items()
-            if f'weir_app="{APP}"' in query
+            if f'weir_app="{APP}"' in query or f'job_name="{JOB}"' in query
         ]
-        answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        self._answer({"resultType": "matrix", "result": result})
+
+    def _answer(self, data: object) -> None:
+        answer = {"status": "success", "data": data}
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

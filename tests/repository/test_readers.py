@@ -54,6 +54,7 @@ MAY_READ = {
     "cluster/app/reporter.py": "the own status, as the CRD limits it",
     "local/": OWN,
     "advise/adopt.py": OWN,
+    "estimate/access.py": OWN,
     "loop/app_state.py": OWN,
     "loop/run_recorder.py": OWN,
     "loop/shadow.py": OWN,

@@ -19,6 +19,7 @@ import numpy as np
 
 from weir_operator.errors import PermanentError
 from weir_operator.limits import TooLargeError
+from weir_operator.metrics.names import mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer, TooMuchAskedError
 from weir_operator.metrics.source import Series
 from weir_simulator.bill.job import PROMETHEUS
@@ -168,7 +169,7 @@ async def _choose(
             found[label] = values
     asked = choice.job or choice.job_id
     for label, values in found.items():
-        for value in (asked, re.sub(r"[^a-zA-Z0-9:_]", "_", asked)) if asked else ():
+        for value in (asked, mangle(asked)) if asked else ():
             if value in values:
                 is_id = "id" in label.lower()
                 return JobChoice(
