@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from weir_pipelines.errors import InputError
@@ -67,9 +66,8 @@ def read_parquet(
         done = 0
         for batch in file.iter_batches(BATCH, columns=list(COLUMNS)):
             rows = pa.Table.from_batches([batch])
-            names = pc.unique(rows["name"]).to_pylist()
-            wanted = [each for each in names if each is not None and is_wanted(each)]
-            rows = rows.filter(pc.is_in(rows["name"], value_set=pa.array(wanted, pa.string())))
+            wanted = {each: each is not None and is_wanted(each) for each in _names(rows)}
+            rows = rows.filter(pa.array([wanted[each] for each in rows["name"].to_pylist()]))
             columns = [rows[each].to_pylist() for each in COLUMNS]
             for name, labels, time, value in zip(*columns, strict=True):
                 if labels is None or time is None or value is None:
@@ -125,6 +123,10 @@ def read_tables(address: str, app: str, *, on_read: Callable[[float], None]) -> 
                 values=values[start:end],
             )
         on_read((number + 1) / len(days))
+
+
+def _names(rows: pa.Table) -> set[str | None]:
+    return set(rows["name"].unique().to_pylist())
 
 
 def _in_order(

@@ -413,8 +413,7 @@ def _count_managers(table: SlotTable, tracks: Sequence[Track]) -> Counts:
             flags = lives.setdefault(track.metric.task_manager, np.zeros(table.slots, dtype=bool))
             for first, _, covered in track.pieces:
                 flags[first : first + covered.size] |= covered >= LIVE * table.slot
-    counts: Counts = np.sum(list(lives.values()), axis=0, dtype=np.int64)
-    return counts
+    return np.array(list(lives.values()), dtype=np.int64).sum(axis=0)
 
 
 def _slots_each(tracks: Sequence[Track], over: float) -> int:

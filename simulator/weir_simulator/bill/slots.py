@@ -19,10 +19,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weir_policies.model.arrays import Floats
 from weir_simulator.bill.metrics import COUNTERS, Metric, Role, read_metric
 
+Halves = NDArray[np.float32]
+"""Of half the size: amounts of a slot are known no better."""
 LONGEST_STEP = 300.0
 """Seconds between two samples that are still neighbours: what Prometheus looks back."""
 SETTLING = 10_000.0
@@ -42,7 +45,7 @@ class Track:
     value: float = 0.0
     falls: list[tuple[float, float]] = field(default_factory=list)
     """Unix seconds of the samples before and after each fall of a counter."""
-    pieces: list[tuple[int, Floats, Floats]] = field(default_factory=list)
+    pieces: list[tuple[int, Halves, Halves]] = field(default_factory=list)
     """First slot, amounts and covered seconds of each page."""
 
 

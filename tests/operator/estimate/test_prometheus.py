@@ -14,17 +14,17 @@ from weir_simulator.bill.metrics import Role
 NAMES = ("numRecordsIn", "numRecordsOut", "accumulateBusyTimeMs", "numRecordsOutPerSecond")
 LABELS = {"job_name": "trips", "job_id": "a1", "task_name": "match", "tm_id": "tm"}
 HOURS = 24
+TASK = "flink_taskmanager_job_task_"
 
 
 class Server:
     """Answers as Prometheus does, for at most so many hours at a time."""
 
-    def __init__(self, *, most_hours=HOURS, refusal=422, prefix="flink_taskmanager_job_task_",
-                 labels=LABELS, **besides):  # fmt: skip
+    def __init__(self, *, most_hours=24.0, refusal=422, prefix=TASK, labels=LABELS, **besides):
         self.most, self.refusal, self.prefix = most_hours, refusal, prefix
         self.labels, self.besides = labels, besides
-        self.pages = []
-        self.queries = []
+        self.pages: list[float] = []
+        self.queries: list[str] = []
 
     async def answer(self, request):
         asked = request.query
