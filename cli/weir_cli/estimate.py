@@ -135,17 +135,15 @@ def estimate(
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE to send with every request; repeatable."),
+        typer.Option(help="NAME=VALUE to send with every request; repeatable; as promtool's."),
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with a bearer token.")] = None,
-    basic_auth: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the files username and password.", metavar="DIR"),
-    ] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="File with certificate authorities.")] = None,
     http_config: Annotated[
         Path | None,
-        typer.Option(help="All of these as a file, as for promtool --http.config.file."),
+        typer.Option(
+            "--http.config.file",
+            help="Token, password and certificates for the server, as promtool takes them.",
+            metavar="FILE",
+        ),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write an HTML page to this file.", metavar="FILE")
@@ -183,9 +181,6 @@ def estimate(
         else Access(
             url=prometheus,
             headers=_read_pairs("--header", header),
-            token_file=token_file,
-            basic_auth=basic_auth,
-            ca_file=ca_file,
             http_config=http_config,
         ),
         job=job or "",

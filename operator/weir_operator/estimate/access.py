@@ -1,8 +1,4 @@
-"""How a user's Prometheus server is asked: token, password, headers, certificates.
-
---header, --token-file, --basic-auth, --ca-file    one by one
---http-config FILE                                 all of it, as `promtool --http.config.file`
-"""
+"""How a user's Prometheus server is asked: with the headers and the `http_config` of promtool."""
 
 from __future__ import annotations
 
@@ -30,6 +26,13 @@ class _BasicAuth(_Section):
     username_file: Path | None = None
     password: str = ""
     password_file: Path | None = None
+
+    def read(self) -> tuple[str, str]:
+        """Return the user and the password as they are now."""
+        return (
+            _either(self.username, self.username_file),
+            _either(self.password, self.password_file),
+        )
 
 
 class _Authorization(_Section):
@@ -68,10 +71,6 @@ class Access:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    token_file: Path | None = None
-    basic_auth: Path | None = None
-    """Folder with the files `username` and `password`."""
-    ca_file: Path | None = None
     http_config: Path | None = None
 
 
@@ -86,54 +85,35 @@ def connect(access: Access) -> PrometheusServer:
     headers = {"Accept-Encoding": "identity", **access.headers}
     headers |= {name: ",".join(each.values) for name, each in config.http_headers.items()}
     tokens: list[Callable[[], str]] = []
-    passwords: list[Callable[[], tuple[str, str]]] = []
-    tokens += [
-        partial(read_secret, file)
-        for file in (access.token_file, config.bearer_token_file)
-        if file is not None
-    ]
-    if config.bearer_token:
-        tokens.append(lambda: config.bearer_token)
-    if config.authorization is not None:
-        authorization = config.authorization
-        if authorization.type.lower() != "bearer":
-            headers["Authorization"] = f"{authorization.type} " + _either(
-                authorization.credentials, authorization.credentials_file
-            )
-        else:
-            tokens.append(
-                lambda: _either(authorization.credentials, authorization.credentials_file)
-            )
-    if access.basic_auth is not None:
-        folder = access.basic_auth
-        passwords.append(
-            lambda: (read_secret(folder / "username"), read_secret(folder / "password"))
-        )
-    if config.basic_auth is not None:
-        basic = config.basic_auth
-        passwords.append(
-            lambda: (
-                _either(basic.username, basic.username_file),
-                _either(basic.password, basic.password_file),
-            )
-        )
+    if config.bearer_token or config.bearer_token_file is not None:
+        tokens.append(partial(_either, config.bearer_token, config.bearer_token_file))
+    given = config.authorization
+    if given is not None and given.type.lower() == "bearer":
+        tokens.append(partial(_either, given.credentials, given.credentials_file))
+    elif given is not None:
+        secret = _either(given.credentials, given.credentials_file)
+        headers["Authorization"] = f"{given.type} {secret}"
+    passwords = [config.basic_auth] if config.basic_auth is not None else []
     if len(tokens) + len(passwords) > 1:
         raise PermanentError(
-            "--token-file: expected one way to log in, of --token-file, --basic-auth and "
-            "--http-config, got several; remove the others"
+            "--http.config.file: expected one of basic_auth, authorization and bearer_token, got "
+            "several; remove the others"
         )
-    for ask in (*tokens, *passwords):
+    for ask in (*tokens, *(each.read for each in passwords)):
         ask()  # a file that is not there is told before anything is asked
     tls = config.tls_config
-    ca = access.ca_file or tls.ca_file
-    if ca is not None and not ca.is_file():
-        raise PermanentError(f"--ca-file: expected a file of certificates, got no file {ca}")
+    for name, file in (("ca", tls.ca_file), ("cert", tls.cert_file), ("key", tls.key_file)):
+        if file is not None and not file.is_file():
+            raise PermanentError(
+                f"--http.config.file: tls_config.{name}_file: expected a file, got {file}; "
+                "correct it"
+            )
     return PrometheusServer(
         access.url,
         token=tokens[0] if tokens else None,
-        password=passwords[0] if passwords else None,
+        password=passwords[0].read if passwords else None,
         headers=headers,
-        verify=False if tls.insecure_skip_verify else True if ca is None else str(ca),
+        verify=not tls.insecure_skip_verify and (tls.ca_file is None or str(tls.ca_file)),
         certificate=None
         if tls.cert_file is None or tls.key_file is None
         else (str(tls.cert_file), str(tls.key_file)),
@@ -147,26 +127,22 @@ def _read_config(path: Path | None) -> HttpConfig:
     try:
         return HttpConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
     except OSError as error:
-        raise PermanentError(f"--http-config: expected a file, got {error.strerror}") from error
+        raise PermanentError(
+            f"--http.config.file: expected a file, got {error.strerror}"
+        ) from error
     except (ValidationError, yaml.YAMLError, UnicodeDecodeError) as error:
         what = error.errors()[0] if isinstance(error, ValidationError) else None
         where = ".".join(map(str, what["loc"])) if what else "the file"
         raise PermanentError(
-            f"--http-config: expected an http_config as promtool takes it, got a mistake at "
+            f"--http.config.file: expected an http_config as promtool takes it, got a mistake at "
             f"{where}{': ' + what['msg'] if what else ''}; correct it"
         ) from error
 
 
 def _either(value: str, file: Path | None) -> str:
-    return value if file is None else read_secret(file)
-
-
-def read_secret(file: Path) -> str:
-    """Return what a file with a secret has.
-
-    Raises:
-        PermanentError: It cannot be read.
-    """
+    """Return a secret that is written in a configuration, or in a file that it names."""
+    if file is None:
+        return value
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:

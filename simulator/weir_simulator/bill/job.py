@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_simulator.bill.metrics import SUBSTITUTES, Role
-from weir_simulator.bill.slots import SlotTable, Track
-from weir_simulator.bill.topology import Edges, find_edges
+from weir_simulator.bill.slots import LONGEST_STEP, SlotTable, Track
+from weir_simulator.bill.topology import Edges, find_edges, is_source
 from weir_simulator.errors import FitError
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.naming import plain_name
@@ -236,6 +236,7 @@ def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
         raise UnusableMetricsError(
             f"--job: expected one of {', '.join(names)}, got {job or job_id or 'none'}"
         )
+    _end_dead(table, chosen)
     spans: dict[str, list[float]] = {}
     for track in chosen:
         span = spans.setdefault(track.metric.job_id, [track.first, track.last])
@@ -250,6 +251,22 @@ def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
                 "apart with --match"
             )
     return chosen
+
+
+def _end_dead(table: SlotTable, tracks: Sequence[Track]) -> None:
+    """End series of TaskManagers that are gone, whose last values a gateway repeats for ever.
+
+    Gone is one none of whose values changes any more although others began after that.
+    """
+    changed: dict[str, float] = defaultdict(float)
+    for track in tracks:
+        manager = track.metric.task_manager
+        changed[manager] = max(changed[manager], track.changed)
+    newest = max(track.first for track in tracks)
+    for track in tracks:
+        end = changed[track.metric.task_manager]
+        if newest > end - TOGETHER and track.last > end + LONGEST_STEP:
+            table.cut(track, end)
 
 
 def _mangle(name: str) -> str:
@@ -272,13 +289,13 @@ def _by_subtask(table: SlotTable, tracks: Sequence[Track], notes: list[str]) -> 
         metric = track.metric
         grouped[metric.role, metric.vertex, metric.subtask, metric.part].append(track)
     found: dict[tuple[Role, str], dict[int, tuple[Floats, Floats]]] = defaultdict(dict)
-    for (role, vertex, subtask, _), listed in grouped.items():
+    # Of the operators in a chain, the source is the one that takes in what the vertex does.
+    sources_last = sorted(grouped.items(), key=lambda item: is_source(item[0][3]))
+    for (role, vertex, subtask, _), listed in sources_last:
         amounts, covered = table.join(listed)
         before = found[role, vertex].get(subtask)
         if before is not None and role is Role.PENDING:
             amounts = amounts + before[0]  # two sources in one chain
-        elif before is not None and before[0].sum() > amounts.sum():
-            continue  # what the first operator of a chain takes in is what the vertex does
         found[role, vertex][subtask] = (amounts, covered)
     averages = set()
     for counter, average in SUBSTITUTES.items():

@@ -31,7 +31,7 @@ class Role(StrEnum):
     PENDING = "pendingRecords"
     SOURCE_IN = "operator numRecordsIn"
     """Of the operators within a vertex: what a source reads is counted nowhere else."""
-    LATENCY = "latency"
+    LATENCY = "operator_subtask_index_latency"
     """Of latency markers, milliseconds since the source."""
 
 
@@ -55,7 +55,7 @@ _SUBTASK = (
     "flink_subtask_index",
     "operator_subtask_index",
 )
-_OPERATOR = ("operator_id", "operatorId", "operator_name", "operatorName", "operator")
+_OPERATOR = ("operator_name", "operatorName", "operator", "operator_id", "operatorId")
 _ATTEMPT = ("task_attempt_id", "task_attempt_num", "taskAttemptId", "taskAttemptNum")
 _TASK_MANAGER = ("tm_id", "tmId", "flink_taskmanager_id", "pod", "host", "instance")
 JOB_LABELS = (*_JOB, *_JOB_ID)
@@ -63,9 +63,7 @@ JOB_LABELS = (*_JOB, *_JOB_ID)
 QUANTILE = "0.5"
 """The only quantile of the latency markers that is read."""
 
-_NAMES = {
-    role.value.lower(): role for role in Role if role not in (Role.SOURCE_IN, Role.LATENCY)
-} | {"latency": Role.LATENCY}
+_NAMES = {role.value.lower(): role for role in Role if role is not Role.SOURCE_IN}
 PATTERN = f"(.*[_.:])?({'|'.join(_NAMES)})(_total|_rate)?"
 """Names of all series that are read, lower case: some stores write them so."""
 _NAME = re.compile(PATTERN, re.IGNORECASE)

@@ -43,6 +43,8 @@ class Track:
     """Unix seconds of its first number."""
     last: float = 0.0
     value: float = 0.0
+    changed: float = 0.0
+    """Unix seconds at which its value was last another than before."""
     falls: list[tuple[float, float]] = field(default_factory=list)
     """Unix seconds of the samples before and after each fall of a counter."""
     pieces: list[tuple[int, Halves, Halves]] = field(default_factory=list)
@@ -93,12 +95,16 @@ class SlotTable:
         times, values = times[known], values[known]
         track = self._tracks.get(key)
         if track is None:
-            track = self._tracks[key] = Track(metric=metric, first=float(times[0]))
+            first = float(times[0])
+            track = self._tracks[key] = Track(metric=metric, first=first, changed=first)
         else:
             later = times > track.last
             times = np.append(track.last, times[later])
             values = np.append(track.value, values[later])
         track.last, track.value = float(times[-1]), float(values[-1])
+        moved = np.flatnonzero(np.diff(values))
+        if moved.size:
+            track.changed = float(times[moved[-1] + 1])
         if times.size > 1:
             self._spread(track, times, values)
 
@@ -130,6 +136,16 @@ class SlotTable:
             for each in (rise, step)
         )
         track.pieces.append((first, amounts.astype(np.float32), covered.astype(np.float32)))
+
+    def cut(self, track: Track, end: float) -> None:
+        """Drop what a series has after a Unix time."""
+        last = int(np.ceil((end - self.begin) / self.slot))
+        track.pieces = [
+            (first, amounts[: last - first], covered[: last - first])
+            for first, amounts, covered in track.pieces
+            if first < last
+        ]
+        track.last = min(track.last, end)
 
     def join(self, tracks: list[Track]) -> tuple[Floats, Floats]:
         """Return the amounts and covered seconds of all slots, of the series of one subtask."""

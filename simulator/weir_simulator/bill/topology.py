@@ -46,7 +46,7 @@ def find_edges(names: Sequence[str], taken: Floats, given: Floats) -> Edges:
     known = np.isfinite(taken).all(axis=0) & np.isfinite(given).all(axis=0)
     ins, outs = _coarsen(taken[:, known]), _coarsen(given[:, known])
     rows = range(len(names))
-    placed = [row for row in rows if _is_source(names[row])]
+    placed = [row for row in rows if is_source(names[row])]
     if not placed:
         placed = [int(np.argmax(outs.sum(axis=1)))]
     waiting = [row for row in rows if row not in placed]
@@ -83,7 +83,8 @@ def _coarsen(rates: Floats) -> Floats:
     return means
 
 
-def _is_source(name: str) -> bool:
+def is_source(name: str) -> bool:
+    """Return whether Flink named a vertex or an operator as a source."""
     return name.lower().startswith("source")
 
 

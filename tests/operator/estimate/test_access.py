@@ -23,22 +23,18 @@ async def headers_of(access):
     return seen
 
 
-async def test_a_token_is_read_from_its_file(tmp_path):
-    token = tmp_path / "token"
-    token.write_text("secret\n")
+async def test_headers_are_sent():
+    seen = await headers_of(lambda url: Access(url=url, headers={"X-Scope-OrgID": "team-a"}))
 
-    seen = await headers_of(
-        lambda url: Access(url=url, token_file=token, headers={"X-Scope-OrgID": "team-a"})
-    )
-
-    assert seen["Authorization"] == "Bearer secret"
     assert seen["X-Scope-OrgID"] == "team-a"
+    assert "Authorization" not in seen
 
 
 @pytest.mark.parametrize(
     ("config", "sent"),
     [
         ("bearer_token: secret", "Bearer secret"),
+        ("bearer_token_file: FOLDER/token", "Bearer secret"),
         ("authorization: {credentials: secret}", "Bearer secret"),
         ("authorization: {type: Token, credentials: secret}", "Token secret"),
         ("basic_auth: {username: weir, password: secret}", "Basic d2VpcjpzZWNyZXQ="),
@@ -46,6 +42,8 @@ async def test_a_token_is_read_from_its_file(tmp_path):
 )
 async def test_a_file_for_promtool_logs_in(tmp_path, config, sent):
     file = tmp_path / "http.yml"
+    (tmp_path / "token").write_text("secret\n")
+    config = config.replace("FOLDER", str(tmp_path))
     file.write_text(f"{config}\nhttp_headers: {{X-Scope-OrgID: {{values: [team-a]}}}}\n")
 
     seen = await headers_of(lambda url: Access(url=url, http_config=file))
@@ -71,15 +69,26 @@ def test_what_is_not_understood_of_such_a_file_is_named(tmp_path, config, senten
 
 
 def test_two_ways_to_log_in_are_one_too_many(tmp_path):
-    token, file = tmp_path / "token", tmp_path / "http.yml"
-    token.write_text("secret")
-    file.write_text("bearer_token: secret")
+    file = tmp_path / "http.yml"
+    file.write_text("bearer_token: a\nauthorization: {credentials: b}")
 
-    with pytest.raises(PermanentError, match="--token-file: expected one way to log in"):
-        connect(Access(url="http://x", token_file=token, http_config=file))
+    with pytest.raises(PermanentError, match="expected one of basic_auth, authorization and bear"):
+        connect(Access(url="http://x", http_config=file))
 
 
-@pytest.mark.parametrize("option", ["token_file", "basic_auth", "ca_file", "http_config"])
-def test_a_file_that_is_not_there_is_told_before_anything_is_asked(tmp_path, option):
-    with pytest.raises(PermanentError, match=r"[Ee]xpected a"):
-        connect(Access(url="http://x", **{option: tmp_path / "nothing"}))
+@pytest.mark.parametrize(
+    "config",
+    [
+        "bearer_token_file: /nothing",
+        "basic_auth: {username: a, password_file: /nothing}",
+        "tls_config: {ca_file: /nothing}",
+    ],
+)
+def test_a_file_that_is_not_there_is_told_before_anything_is_asked(tmp_path, config):
+    file = tmp_path / "http.yml"
+    file.write_text(config)
+
+    with pytest.raises(PermanentError, match=r"[Ee]xpected a .*/nothing"):
+        connect(Access(url="http://x", http_config=file))
+    with pytest.raises(PermanentError, match=r"--http\.config\.file: expected a file"):
+        connect(Access(url="http://x", http_config=tmp_path / "nothing"))

@@ -285,3 +285,40 @@ def test_operators_of_flattened_names_are_no_vertices():
     history = derive_job(read([*vertices, *operators], job="trips"), job="trips")
 
     assert {each.name for each in history.vertices} == {"match", "sink-out", "source-trips"}
+
+
+def test_a_source_takes_in_what_its_own_operator_reads():
+    job = MadeUpJob()
+    read_by_it = next(each for each in job.series() if each.name.endswith("numRecordsOut"))
+    operators = [
+        dataclasses.replace(
+            read_by_it,
+            name=f"{TASK}operator_numRecordsIn",
+            labels={**read_by_it.labels, "operator_name": name, "subtask_index": str(subtask)},
+            values=read_by_it.values * factor,
+        )
+        for name, factor in (("Source:_trips", 0.5), ("Split", 3.0))
+        for subtask in range(2)
+    ]
+
+    history = derive_job(read([*job.series(), *operators]))
+
+    [source] = history.sources
+    assert np.nanmean(source.taken) == pytest.approx(np.nanmean(source.given) / 2, rel=0.02)
+
+
+def test_what_a_gateway_repeats_of_dead_processes_is_no_second_job_and_no_replica():
+    before = MadeUpJob(runs=(Run(end=6 * HOUR, job_id="a1", parallelism=6),))
+    after = MadeUpJob(runs=(Run(begin=6 * HOUR + 60, end=12 * HOUR, job_id="b2"),))
+    repeated = []
+    for each in before.series():
+        times = np.append(each.times, np.arange(each.times[-1] + 30, BEGIN + 12 * HOUR, 30))
+        values = np.append(each.values, np.full(times.size - each.times.size, each.values[-1]))
+        repeated.append(dataclasses.replace(each, times=times, values=values))
+
+    history = derive_job(read([*repeated, *after.series()]))
+
+    assert len(history.restarts) == 1
+    match = next(each for each in history.vertices if each.name == "match")
+    assert {int(each) for each in match.parallelism[380:700]} == {2}
+    assert {int(each) for each in history.task_managers[380:700]} == {1}

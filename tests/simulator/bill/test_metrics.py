@@ -50,6 +50,7 @@ def test_records_of_an_operator_are_not_the_vertex_own():
     [
         "flink_taskmanager_job_task_numRecordsInErrors",
         "flink_taskmanager_job_task_operator_numRecordsOut",
+        "flink_taskmanager_job_task_operator_myGroup_latency",
         "flink_jobmanager_numRunningJobs",
         "up",
     ],
@@ -83,7 +84,7 @@ def test_of_latency_markers_the_median_alone_is_read():
 def test_the_server_is_asked_for_what_is_read():
     pattern = promql_pattern(Role)
 
-    for name in ("flink_taskmanager_job_task_busyTimeMsPerSecond", "x:numrecordsout", "latency"):
+    for name in ("flink_taskmanager_job_task_busyTimeMsPerSecond", "x:numrecordsout"):
         assert re.fullmatch(pattern, name)
         assert is_wanted(name)
     assert not re.fullmatch(pattern, "flink_taskmanager_job_task_numBytesIn")
