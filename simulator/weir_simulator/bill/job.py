@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
 from weir_simulator.bill.metrics import SUBSTITUTES, Role
-from weir_simulator.bill.slots import LONGEST_STEP, SlotTable, Track
+from weir_simulator.bill.slots import LONGEST_STEP, SlotTable, Track, UnusableMetricsError
 from weir_simulator.bill.topology import Edges, find_edges, is_source
-from weir_simulator.errors import FitError
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
 from weir_simulator.naming import plain_name
 
@@ -53,10 +52,6 @@ PROMETHEUS = (
     "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
 )
 """The line of Flink's configuration that exports its metrics."""
-
-
-class UnusableMetricsError(FitError):
-    """Nothing can be said of a job from these metrics."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

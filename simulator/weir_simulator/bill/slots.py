@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from weir_policies.model.arrays import Floats
 from weir_simulator.bill.metrics import COUNTERS, Metric, Role, read_metric
+from weir_simulator.errors import FitError
 
 Halves = NDArray[np.float32]
 """Of half the size: amounts of a slot are known no better."""
@@ -30,8 +31,15 @@ LONGEST_STEP = 300.0
 """Seconds between two samples that are still neighbours: what Prometheus looks back."""
 SETTLING = 10_000.0
 """Milliseconds by which busy time falls without a restart."""
+MOST_HELD = 40_000_000
+"""Slots of all series together that are held, of eight bytes each: six times those of ten vertices
+with eight subtasks over two weeks of minutes."""
 _FULL = 1.02
 """Part of a slot that series one after the other may cover, for rounding."""
+
+
+class UnusableMetricsError(FitError):
+    """Nothing can be said of a job from these metrics."""
 
 
 @dataclass(slots=True)
@@ -67,6 +75,7 @@ class SlotTable:
         self._job = job
         self._metrics: dict[tuple[str, frozenset[tuple[str, str]]], Metric | None] = {}
         self._tracks: dict[tuple[str, frozenset[tuple[str, str]]], Track] = {}
+        self._held = 0
         self.unread: dict[str, int] = {}
         """Series that carry a name that is read, but no vertex; by name."""
         self.with_busy_time: set[str] = set()
@@ -135,6 +144,12 @@ class SlotTable:
             np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(np.where(whole, each, 0.0)))))
             for each in (rise, step)
         )
+        self._held += last - first
+        if self._held > MOST_HELD:
+            raise UnusableMetricsError(
+                f"Expected at most {MOST_HELD:,} minutes of all series together, got more from "
+                f"{len(self._tracks):,} series; ask for fewer days with --days"
+            )
         track.pieces.append((first, amounts.astype(np.float32), covered.astype(np.float32)))
 
     def cut(self, track: Track, end: float) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.policies.made_up_job import BEGIN, DAY, TASK, MadeUpJob, MadeUpSeries, Run
-from weir_simulator.bill.job import UnusableMetricsError, derive_job, sample_job
-from weir_simulator.bill.slots import SlotTable
+from weir_simulator.bill.job import derive_job, sample_job
+from weir_simulator.bill.slots import SlotTable, UnusableMetricsError
 from weir_simulator.bill.topology import Edges
 
 HOUR = 3600.0

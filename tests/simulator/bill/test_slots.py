@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from weir_simulator.bill import slots
 from weir_simulator.bill.metrics import Role
-from weir_simulator.bill.slots import SlotTable
+from weir_simulator.bill.slots import SlotTable, UnusableMetricsError
 
 NAME = "flink_taskmanager_job_task_numRecordsOut"
 BUSY = "flink_taskmanager_job_task_accumulateBusyTimeMs"
@@ -101,3 +102,13 @@ def test_averages_count_with_the_mean_of_neighbours():
     amounts, _ = joined(table, Role.RATE_OUT)
 
     assert amounts[:2] == pytest.approx([200 * 60, 300 * 60])
+
+
+def test_more_than_fits_in_memory_is_refused_with_a_remedy(monkeypatch):
+    monkeypatch.setattr(slots, "MOST_HELD", 15)
+    table = a_table()
+    times = np.arange(0, 601, 60.0)
+    add(table, times, times)
+
+    with pytest.raises(UnusableMetricsError, match="2 series; ask for fewer days with --days"):
+        add(table, times, times, subtask_index="1")
