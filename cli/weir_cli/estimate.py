@@ -280,9 +280,11 @@ def _read_node_types(path: Path) -> tuple[NodeType, ...]:
         raise PermanentError(
             f"--price: {path}: nodeTypes.{where}: {first['msg']}; correct it"
         ) from error
-    if not found or all(each.price == 0 for each in found):
+    free = [each.name for each in found if each.price == 0]
+    if free or not found:
         raise PermanentError(
-            f"--price: {path}: nodeTypes: expected a type with a price, got none; add one"
+            f"--price: {path}: nodeTypes: expected types with prices above 0, got "
+            f"{', '.join(free) or 'none'}; add what they cost"
         )
     return tuple(
         model.NodeType(

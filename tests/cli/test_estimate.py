@@ -197,14 +197,23 @@ def test_node_types_come_from_a_file(parquet, tmp_path):
     assert json.loads(result.stdout)["lines"][0]["costPerHour"]["value"] == pytest.approx(0.2)
 
 
-def test_a_mistake_in_a_file_of_prices_names_its_place(parquet, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("nodeTypes: [{name: old/1, speedup: -1, price: 0.1}]", "nodeTypes.0.speedup"),
+        ("nodeTypes: [{name: old/1, speedup: 1, price: 0}]", "prices above 0, got old/1"),
+        ("nodeTypes: []", "prices above 0, got none"),
+        ("prices: 1", "to be YAML with nodeTypes"),
+    ],
+)
+def test_a_mistake_in_a_file_of_prices_names_its_place(tmp_path, text, sentence):
     prices = tmp_path / "prices.yaml"
-    prices.write_text("nodeTypes: [{name: old/1, speedup: -1, price: 0.1}]\n")
+    prices.write_text(text)
 
-    result = weir(parquet, "--objective", "1s", "--price", prices)
+    result = weir("a/b", "--objective", "1s", "--price", prices)
 
     assert result.exit_code == 1
-    assert "nodeTypes.0.speedup" in result.stderr
+    assert sentence in result.stderr
 
 
 def test_samples_without_vertices_are_refused(parquet):

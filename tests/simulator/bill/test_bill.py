@@ -224,3 +224,15 @@ def test_too_little_to_fit_is_a_sentence(tmp_path):
 
     with pytest.raises(FitError, match="at least 30 undisturbed minutes"):
         fit(few, tmp_path)
+
+
+@pytest.mark.parametrize("work", [8e-4, 9.5e-4, 1.05e-3])
+def test_as_it_was_is_what_holding_the_deployment_would_have_been(tmp_path, work):
+    measured = measure(MadeUpJob(work=(2e-4, work, 3e-4)))
+
+    bill = make_bill(measured, fit(measured, tmp_path, bound=0.01), policies=["hold"])
+
+    was, held = bill.lines
+    assert was.over.value == pytest.approx(held.over.value, abs=0.01)
+    assert np.nanmedian(was.responses) == pytest.approx(np.median(held.responses), rel=0.02)
+    assert held.cost.value == pytest.approx(6)  # a core for each of the replicas
