@@ -37,7 +37,7 @@ def tables(tmp_path):
 
 
 def test_tables_give_back_what_was_scraped(tables):
-    read = []
+    read: list[float] = []
 
     series = list(read_tables(tables, APP, on_read=read.append))
 

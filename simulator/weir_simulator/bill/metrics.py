@@ -63,7 +63,9 @@ JOB_LABELS = (*_JOB, *_JOB_ID)
 QUANTILE = "0.5"
 """The only quantile of the latency markers that is read."""
 
-_NAMES = {role.value.lower(): role for role in Role if role is not Role.SOURCE_IN}
+_NAMES: Mapping[str, Role] = {
+    role.value.lower(): role for role in Role if role is not Role.SOURCE_IN
+}
 PATTERN = f"(.*[_.:])?({'|'.join(_NAMES)})(_total|_rate)?"
 """Names of all series that are read, lower case: some stores write them so."""
 _NAME = re.compile(PATTERN, re.IGNORECASE)
@@ -111,7 +113,8 @@ def read_metric(name: str, labels: Mapping[str, str], *, job: str = "") -> Metri
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    scope, role = found[1] or "", _NAMES[found[2].lower()]
+    scope = found[1] or ""
+    role: Role = _NAMES[found[2].lower()]
     if role is Role.LATENCY:
         if labels.get("quantile") != QUANTILE or not _first(labels, _OPERATOR):
             return None
