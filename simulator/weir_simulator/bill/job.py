@@ -139,7 +139,7 @@ def derive_job(
 
     Args:
         table: Everything that was read.
-        job: Its name; empty where there is one.
+        job: Its name, or the id of one run; empty where there is one.
         job_id: Its id, of one run; empty takes all runs of the name.
         edges: Between ids of vertices, where Flink's plan could be asked.
 
@@ -151,18 +151,7 @@ def derive_job(
     notes: list[str] = []
     subtasks = _by_subtask(table, tracks, notes)
     names = _name_vertices(table, tracks)
-    starts = {v: min(t.first for t in _of(tracks, v)) for v in names}
-    ends = {v: max(t.last for t in _of(tracks, v)) for v in names}
-    over = max(ends.values())
-    gone = [v for v in names if ends[v] < over - LONGEST_STOP]
-    now = [v for v in names if v not in gone]
-    since = max((ends[v] for v in gone), default=-math.inf)
-    if gone:
-        listed = ", ".join(sorted(names[v] for v in gone))
-        notes.append(
-            f"The job had other vertices before ({listed}); only what came after them is used"
-        )
-    since = max([since, *(starts[v] for v in now)]) if gone else since
+    now, since = _find_newest(tracks, names, notes)
     vertices = [_read_vertex(table, names[v], subtasks, v, since) for v in now]
     live = np.flatnonzero(np.any([each.parallelism > 0 for each in vertices], axis=0))
     if not live.size or live.size * table.slot < SHORTEST:
@@ -173,22 +162,8 @@ def derive_job(
         )
     first, last = int(live[0]), int(live[-1]) + 1
     cut = [_cut(each, first, last) for each in vertices]
-    known = np.all([each.complete for each in cut], axis=0)
-    joined = (
-        _named_edges(edges, names)
-        if edges is not None
-        else find_edges(
-            [each.name for each in cut],
-            np.array([np.where(known, each.taken, np.nan) for each in cut]),
-            np.array([np.where(known, each.given, np.nan) for each in cut]),
-        )
-    )
-    if joined.guessed:
-        listed = ", ".join(f"{a} → {b}" for a, b in joined.guessed)
-        notes.append(
-            f"Which vertex feeds which is guessed from rates ({listed}); name Flink's REST address "
-            "with --flink to read it from the plan"
-        )
+    joined = _join(cut, edges, names, notes)
+    over = max(track.last for track in tracks)
     history = JobHistory(
         name=job or next((t.metric.job for t in tracks if t.metric.job), "") or job_id,
         begin=table.begin + first * table.slot,
@@ -207,6 +182,42 @@ def derive_job(
     return _with_notes(history)
 
 
+def _find_newest(
+    tracks: Sequence[Track], names: Mapping[str, str], notes: list[str]
+) -> tuple[list[str], float]:
+    """Return the vertices that the job has at the end, and since when it has only these."""
+    starts = {v: min(t.first for t in _of(tracks, v)) for v in names}
+    ends = {v: max(t.last for t in _of(tracks, v)) for v in names}
+    gone = [v for v in names if ends[v] < max(ends.values()) - LONGEST_STOP]
+    now = [v for v in names if v not in gone]
+    if not gone:
+        return now, -math.inf
+    listed = ", ".join(sorted(names[v] for v in gone))
+    notes.append(f"The job had other vertices before ({listed}); only what came after is used")
+    return now, max(*(ends[v] for v in gone), *(starts[v] for v in now))
+
+
+def _join(
+    vertices: Sequence[Vertex], edges: Edges | None, names: Mapping[str, str], notes: list[str]
+) -> Edges:
+    """Return the edges: those of the plan, or those that the rates suggest."""
+    if edges is not None:
+        return _named_edges(edges, names)
+    known = np.all([each.complete for each in vertices], axis=0)
+    found = find_edges(
+        [each.name for each in vertices],
+        np.array([np.where(known, each.taken, np.nan) for each in vertices]),
+        np.array([np.where(known, each.given, np.nan) for each in vertices]),
+    )
+    if found.guessed:
+        listed = ", ".join(f"{a} → {b}" for a, b in found.guessed)
+        notes.append(
+            f"Which vertex feeds which is guessed from rates ({listed}); name Flink's REST address "
+            "with --flink to read it from the plan"
+        )
+    return found
+
+
 def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
     """Return the series of the job that is meant."""
     every = [t for t in table.tracks(*Role) if t.metric.role is not Role.LATENCY]
@@ -222,6 +233,8 @@ def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
             )
         )
     names = sorted({t.metric.job for t in every})
+    if job in {t.metric.job_id for t in every} - {*names, ""}:
+        job, job_id = "", job
     chosen = [
         t
         for t in every

@@ -81,6 +81,7 @@ def test_two_jobs_of_one_name_at_once_are_refused_and_told_apart_by_id():
         derive(*two, job="trips")
 
     assert derive(*two, job_id="b2").task_managers.max() == 1
+    assert derive(*two, job="b2").task_managers.max() == 1
 
 
 def test_several_jobs_are_listed_where_none_is_named():
