@@ -9,6 +9,10 @@ from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Keys
 from weir_simulator.run import simulate
 
+TYPES = [
+    {"name": "small", "speedup": 1.0, "price": 1.0},
+    {"name": "fast", "speedup": 2.0, "price": 2.6},
+]
 HOT = {"shares": (0.3,)}
 
 
@@ -22,11 +26,7 @@ def with_keys(keys, **fields):
         trace={"kind": "taxi", "slots": 1500},
         world={"queues": True, "downtime": 5.0},
         objective={"response_time": 0.04},
-        node_types=[
-            {"name": "small", "speedup": 1.0, "price": 1.0},
-            {"name": "fast", "speedup": 2.0, "price": 2.6},
-        ],
-        **fields,
+        **{"node_types": TYPES, **fields},
     )
 
 
@@ -55,6 +55,22 @@ def test_what_a_heavy_key_costs_grows_where_it_is_not_known():
     )
 
     assert even.average_cost < known.average_cost < unknown.average_cost
+
+
+@pytest.mark.parametrize("policy", ["planner", "queueing"])
+def test_no_replica_is_bought_that_cannot_help(policy):
+    # Two keys that are parted from four replicas on, and rates that no deployment can bear.
+    experiment = with_keys(
+        {"shares": (0.48, 0.48), "count": 1000},
+        node_types=[{"name": "small", "speedup": 1.0, "price": 1.0}],
+    )
+    [model] = true_models(experiment)
+
+    result = simulate(experiment, seed=1, policy=policy)
+
+    assert model.fullest[3] < 0.5 < model.fullest[2]
+    assert result.violations > 30
+    assert result.replicas["small"] <= 4
 
 
 @pytest.mark.parametrize(

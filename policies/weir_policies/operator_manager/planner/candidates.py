@@ -53,6 +53,8 @@ HALVINGS = 24
 """Steps of the search for a capacity: exact to a ten-millionth."""
 ROOM_ABOVE = 2.0
 """Front are of interest up to this multiple of the highest rate seen."""
+HELPS = 1.02
+"""How many times as much more replicas must carry to be worth anything, where keys are uneven."""
 MISTRUSTED_LOAD = 0.7
 """Busy share that may be planned with while response times leave the prediction."""
 
@@ -207,15 +209,17 @@ def _sort_by_price(own: PlannerMemory, order: Counts) -> None:
 def _keep_efficient(o: int, view: View, own: PlannerMemory, order: Counts) -> int:
     """Leave in the order only what carries more than all that is cheaper; return how many.
 
-    What is below the floor, or costs more than the operator may, is left out.
+    What is below the floor, or costs more than the operator may, is left out. So are replicas that
+    hardly help, where heavy keys stay together however many there are.
     """
     best, kept = 0.0, 0
+    least = HELPS if view.fullest[o, 0] > 0 else 1 + 1e-9
     peak = own.highest_rate
     own.candidates_reach = np.inf
     for place in range(own.candidates_used):
         row = order[place]
         capacity = own.candidate_capacity[row]
-        if capacity > best * (1 + 1e-9) and keeps_bounds(o, view, own.candidates[row]):
+        if capacity > best * least and keeps_bounds(o, view, own.candidates[row]):
             best = capacity
             order[kept] = row
             kept += 1
