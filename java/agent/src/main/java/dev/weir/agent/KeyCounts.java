@@ -95,7 +95,7 @@ public final class KeyCounts {
 
     /** Returns whether the record that passes is counted: then, {@link #add} its key. */
     public boolean isDue() {
-        return --left <= 0 && this != NOTHING;
+        return this != NOTHING && --left <= 0;
     }
 
     /** Count the record that passes, and those that passed uncounted since the last. */
