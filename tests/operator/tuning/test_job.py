@@ -66,7 +66,7 @@ class Cluster(MemoryApi):
     async def list(self, path, labels="", fields=""):
         label, wanted = labels.split("=")
         found = await super().list(path)
-        return [each for each in found if each["metadata"]["labels"].get(label) == wanted]
+        return tuple(each for each in found if each["metadata"]["labels"].get(label) == wanted)
 
     async def delete(self, path, grace=None):
         self.calls.append(("delete", path))

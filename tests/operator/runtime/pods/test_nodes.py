@@ -45,19 +45,19 @@ class Cluster(KubernetesApi):
         if path == "/api/v1/nodes":
             if self.forbidden:
                 raise RefusedByKubernetesError("nodes is forbidden", 403)
-            return [
+            return tuple(
                 {"metadata": {"name": name}, "spec": {"unschedulable": name in self.cordoned}}
                 for name in ("n1", "n2")
-            ]
+            )
         namespace = path.removeprefix("/api/v1/").removesuffix("pods").strip("/").split("/")[-1]
         node = fields.removeprefix("spec.nodeName=")
-        return [
+        return tuple(
             pod
             for pod in self.pods
             if pod["spec"]["nodeName"] == node
             and (not namespace or pod["metadata"]["namespace"] == namespace)
             and ("weir.dev/app" in pod["metadata"]["labels"] or "weir.dev/app" not in labels)
-        ]
+        )
 
 
 @pytest.fixture
