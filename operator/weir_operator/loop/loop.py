@@ -77,7 +77,7 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.skew import describe_skews, report_keys
+from weir_operator.loop.skew import describe_partitions, describe_skews, report_keys
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
@@ -522,6 +522,8 @@ class ApplicationController:
         self._notices.report_while("CostCapped", capped)
         keys = report_keys(tick.snapshot.keys, tick.observations)
         skewed = describe_skews(keys, tick.observations)
+        if tick.snapshot.app is not None:
+            skewed |= describe_partitions(tick.snapshot.app)
         self._notices.report_while("Skewed", ". ".join(skewed.values()))
         ruling = name_skews(ruling, proposals, skewed)
         tick = replace(

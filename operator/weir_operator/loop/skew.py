@@ -2,16 +2,18 @@
 
 The shares of the key groups say what each replica gets at any parallelism. Where they are not
 counted, for want of Weir's agent, the rates of the replicas say what one of them gets beyond its
-part. Scaling out helps until the heavy groups are parted; a heavy key cannot be.
+part. Scaling out helps until the heavy groups are parted; a heavy key cannot be. Nor can a
+partition of a source: what waits in one waits for its reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from weir_operator.metrics.values import AppMeasurement, PartitionMeasurement
 from weir_policies.model.keys import (
     UNEVEN,
     HeavyKey,
@@ -24,6 +26,12 @@ from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import Observation, OperatorModel
 
+MANY_WAIT = 1000
+"""Records that wait from which partitions are told of: a few are on their way."""
+LAGS = 1.5
+"""How many times its part of all that waits one reader has where it lags."""
+MOST_NAMED = 5
+"""Partitions that are named."""
 ONE_KEY = 0.5
 """Part of the fullest replica's records that the heaviest key brings where it alone is named."""
 
@@ -76,6 +84,56 @@ def describe_skews(
         if seen.model.is_skewed
     }
     return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def describe_partitions(app: AppMeasurement) -> dict[str, str]:
+    """Return a sentence for each source of which a partition stands still or one reader lags."""
+    found = {
+        name: _describe_standing(name, each.partitions) or _describe_lagging(name, each.partitions)
+        for name, each in app.operators.items()
+        if len(each.partitions) > 1
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def _describe_standing(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
+    """Return which partitions are not read though records wait for their reader; empty for none."""
+    moving = {each.reader for each in partitions if each.rate > 0}
+    standing = [each for each in partitions if each.rate == 0 and each.waiting >= MANY_WAIT]
+    if not standing or not moving:
+        return ""
+    # Where its reader's other partitions move, those may be what the records wait in.
+    alone = [each.name for each in standing if each.reader not in moving]
+    if not alone:
+        return ""
+    waiting = sum({each.reader: each.waiting for each in standing if each.name in alone}.values())
+    return (
+        f"Nothing is read of {_join(alone)} at {name}, where {waiting:,.0f} records wait, while "
+        "other partitions are read; more replicas do not help: look for a record that cannot be "
+        "read, or a broker that is gone"
+    )
+
+
+def _describe_lagging(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
+    """Return that most of what waits waits for one reader."""
+    waiting = {each.reader: each.waiting for each in partitions}
+    total = sum(waiting.values())
+    if len(waiting) < 2 or not total >= MANY_WAIT:  # NaN: a reader does not tell
+        return ""
+    reader = max(waiting, key=lambda each: waiting[each])
+    if waiting[reader] < LAGS * total / len(waiting) or waiting[reader] < total / 2:
+        return ""
+    own = [each.name for each in partitions if each.reader == reader]
+    return (
+        f"{waiting[reader] / total:.0%} of the records that wait at {name} wait in {_join(own)}, "
+        "which one replica reads; records that are spread over more partitions help"
+    )
+
+
+def _join(partitions: Sequence[str]) -> str:
+    names = ", ".join(partitions[:MOST_NAMED])
+    more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {names}{more}"
 
 
 def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:

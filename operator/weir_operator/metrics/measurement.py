@@ -49,6 +49,7 @@ from weir_operator.metrics.values import (
     Arrivals,
     JobLayout,
     OperatorMeasurement,
+    PartitionMeasurement,
     ReplicaMeasurement,
     ServiceFrom,
 )
@@ -224,6 +225,7 @@ def measure_operators(
             arrivals=arrived.get(name, ()),
             upstream_backlog=0.0 if layout.is_source(name) else waiting[name],
             splits=_splits(name, layout, series.operators[name]),
+            partitions=_partitions(layout.replicas[name], series.operators[name]),
         )
         for name in layout.flow.order
     }
@@ -308,6 +310,24 @@ def _splits(name: str, layout: JobLayout, scopes: Sequence[Scope]) -> float:
     replicas = layout.replicas[name]
     drained = sum(replica.id in layout.drained for replica in replicas)
     return max(1, len(replicas) - drained) if drained else math.nan
+
+
+def _partitions(
+    replicas: Sequence[Replica], scopes: Sequence[Scope]
+) -> tuple[PartitionMeasurement, ...]:
+    """Return the partitions that the replicas read, by name."""
+    found: dict[str, PartitionMeasurement] = {}
+    for replica, scope in zip(replicas, scopes, strict=True):
+        waiting = _total(map(last_value, _pending([scope])))
+        for series in scope.get(names.PARTITION_OFFSET, ()):
+            labels = series.labels
+            if {"topic", "partition"} <= labels.keys():
+                parts = (labels.get(names.GROUP), labels["topic"], labels["partition"])
+                name = "-".join(part for part in parts if part)
+                found[name] = PartitionMeasurement(
+                    name=name, reader=replica.id, rate=counter_rise(series).rate, waiting=waiting
+                )
+    return tuple(found[name] for name in sorted(found))
 
 
 def _total(values: Iterable[float]) -> float:

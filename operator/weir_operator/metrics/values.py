@@ -97,6 +97,21 @@ Arrivals = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionMeasurement:
+    """One partition of a source, and the reader that has it."""
+
+    name: str
+    """Topic and number, such as `orders-3`."""
+    reader: str
+    """`tm_id` of the replica that reads it."""
+    rate: float
+    """Records/s by which its offset rises; NaN where that is unknown."""
+    waiting: float
+    """Records that wait for the reader, those of its other partitions included; NaN where it
+    reports none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorMeasurement:
     """One operator, all its replicas together."""
 
@@ -138,6 +153,8 @@ class OperatorMeasurement:
     splits: float = math.nan
     """Parts of its input that a source shares among its replicas, such as partitions: more replicas
     would have nothing to read. NaN where it does not say, and at other operators."""
+    partitions: tuple[PartitionMeasurement, ...] = ()
+    """Of a source of Kafka."""
 
     @property
     def expected(self) -> int:

@@ -1,10 +1,16 @@
 """What Weir says of keys that bring many of the records, and what it then plans with."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.operator.metrics.builders import Load, a_layout_of, a_replica, a_window
 from weir_operator.cluster.status.conditions import judge_skew
-from weir_operator.loop.skew import describe_skews, report_keys
+from weir_operator.loop.skew import describe_partitions, describe_skews, report_keys
+from weir_operator.metrics.measurement import measure
+from weir_operator.metrics.values import PartitionMeasurement
 from weir_policies.model.keys import (
     HeavyKey,
     KeyShares,
@@ -12,7 +18,7 @@ from weir_policies.model.keys import (
     shares_of_groups,
 )
 from weir_policies.model.node_types import Deployment
-from weir_policies.testing import a_model, an_observation
+from weir_policies.testing import WIDE, a_model, an_observation
 
 HOT = np.array([0.38, *[0.62 / 9999] * 9999])
 KEYS = KeyShares(
@@ -99,3 +105,42 @@ async def test_a_job_with_even_keys_has_the_condition_false(stage_of):
 
     assert judge_skew(None).status == "Unknown"
     assert judge_skew(ticks[-1]).status == "False"
+
+
+def partitions(*readings):
+    """Return a job with a source whose partitions have these readers, rates and waiting records."""
+    found = tuple(
+        PartitionMeasurement(name=f"orders-{place}", reader=reader, rate=rate, waiting=waiting)
+        for place, (reader, rate, waiting) in enumerate(readings)
+    )
+    job = a_layout_of(a_replica("s", "source", WIDE.name))
+    app = measure(a_window(job, {"source": Load(rate=10.0)}), job)
+    source = replace(app.operators["source"], partitions=found)
+    return describe_partitions(replace(app, operators={"source": source})).get("source", "")
+
+
+def test_a_partition_that_is_not_read_while_others_are_is_named():
+    sentence = partitions(("a", 50.0, 0.0), ("b", 0.0, 5000.0), ("c", 40.0, 10.0))
+
+    assert "Nothing is read of partition orders-1" in sentence
+    assert "5,000 records wait" in sentence
+
+
+def test_partitions_without_records_are_no_news():
+    assert partitions(("a", 50.0, 0.0), ("b", 0.0, 0.0)) == ""
+    assert partitions(("a", 0.0, 5000.0), ("b", 0.0, 5000.0)) == ""
+    assert partitions(("a", 50.0, math.nan), ("b", 0.0, math.nan)) == ""
+
+
+def test_an_idle_partition_beside_one_that_is_behind_is_not_taken_for_a_broken_one():
+    assert "Nothing is read" not in partitions(
+        ("a", 0.0, 9000.0), ("a", 9.0, 9000.0), ("b", 9.0, 0)
+    )
+
+
+def test_the_reader_for_which_most_records_wait_is_told_with_its_partitions():
+    sentence = partitions(("a", 50.0, 9000.0), ("a", 50.0, 9000.0), ("b", 40.0, 1000.0))
+
+    assert sentence.startswith("90% of the records that wait at")
+    assert "partitions orders-0, orders-1, which one replica reads" in sentence
+    assert partitions(("a", 50.0, 5000.0), ("b", 40.0, 5000.0)) == ""

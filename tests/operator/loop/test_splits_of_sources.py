@@ -79,6 +79,16 @@ def test_partitions_of_all_topics_are_counted_once():
     assert a_source(False, False, partitions=given).splits == 3
 
 
+def test_each_partition_is_told_with_its_reader_and_rate():
+    app = measure_source(False, False, partitions=[("orders", "1"), ("orders", "0")])
+
+    found = app.operators["source"].partitions
+
+    assert [(each.name, each.reader) for each in found] == [("orders-0", "s0"), ("orders-1", "s0")]
+    assert all(math.isnan(each.rate) for each in found)  # of one sample
+    assert all(math.isnan(each.waiting) for each in found)
+
+
 def test_a_source_that_does_not_tell_has_as_many_splits_as_subtasks_that_did_not_end():
     assert a_source(False, True, True).splits == 1
     assert math.isnan(a_source(False, False).splits)

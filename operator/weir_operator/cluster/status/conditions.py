@@ -93,7 +93,7 @@ def judge_skew(tick: Tick | None) -> Aspect:
     if tick is None or not tick.observations:
         return Aspect("Skewed", "Unknown", "NotMeasured", "There is no measurement yet")
     if tick.skewed:
-        return Aspect("Skewed", "True", "UnevenKeys", ". ".join(tick.skewed.values()))
+        return Aspect("Skewed", "True", "UnevenLoad", ". ".join(tick.skewed.values()))
     sentence = "No replica gets many more records than the others of its operator"
     return Aspect("Skewed", "False", "EvenShares", sentence)
 
