@@ -146,7 +146,7 @@ def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
     useful = most_useful(shares)
     cause = f"the keys of {name} are uneven"
     if keys is not None and keys.heavy and keys.heavy[0].share >= ONE_KEY * min(shares):
-        cause = f"one key of {name} ({keys.heavy[0].name}) carries {keys.heavy[0].share:.0%}"
+        cause = f"one key of {name} ({keys.heavy[0].label}) carries {keys.heavy[0].share:.0%}"
         cause += " of its records"
     sentence = cause[:1].upper() + cause[1:]
     if size > 1:

@@ -23,7 +23,7 @@ def describe_shares(report: KeyReport) -> str:
         f"the fullest of {size} replicas gets {report.fullest:.1%} of the records, one part in "
         f"{size} is {1 / size:.1%}; key group {report.heaviest} has {report.heaviest_share:.1%}"
     )
-    keys = ", ".join(f"{each.name} {each.share:.1%}" for each in report.heavy)
+    keys = ", ".join(f"{each.label} {each.share:.1%}" for each in report.heavy)
     return f"{sentence}; heaviest keys: {keys}" if keys else sentence
 
 

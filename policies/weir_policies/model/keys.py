@@ -38,6 +38,11 @@ class HeavyKey:
     share: float
     """Part of the operator's records, in [0, 1]."""
 
+    @property
+    def label(self) -> str:
+        """The key for people: its text in quotes, or its hash."""
+        return repr(self.name[1:]) if self.name.startswith("=") else self.name
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyShares:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from weir_policies.errors import ParameterError
 from weir_policies.model.keys import (
+    HeavyKey,
     KeyShares,
     fullest_share,
     fullest_shares,
@@ -76,6 +77,11 @@ def test_few_records_are_uneven_by_chance():
 def test_more_replicas_than_part_the_heavy_groups_are_of_no_use():
     assert most_useful([1.0, 0.6, 0.45, 0.46, 0.44]) == 3
     assert most_useful([1.0]) == 1
+
+
+def test_a_key_is_shown_by_its_text_where_that_is_known():
+    assert HeavyKey(name="=hot key", group=1, share=0.3).label == "'hot key'"
+    assert HeavyKey(name="1a2b3c4d", group=1, share=0.3).label == "1a2b3c4d"
 
 
 def test_zipf_has_each_key_in_proportion_to_its_rank():
