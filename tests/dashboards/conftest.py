@@ -41,6 +41,9 @@ class PlannedJobs(JobsWithoutPlan):
     async def topology(self, job_id):
         return TOPOLOGY
 
+    async def key_texts(self, job_id, topology):
+        return ("match,count 4 rs 0 1 8w,5k,5k,5k 0a1b2c3d:0:5k",)
+
 
 class LoadedSource:
     """Samples of a job whose load rises after a while."""

@@ -221,6 +221,7 @@ async def adaptive_flink(request, tmp_path):
             "execution.buffer-timeout.interval": "5 ms",
             "execution.checkpointing.interval": getattr(request, "param", "1 s"),
             "execution.checkpointing.dir": f"file://{tmp_path}/checkpoints",
+            "execution.checkpointing.savepoint-dir": f"file://{tmp_path}/savepoints",
             "taskmanager.memory.managed.size": "0m",
             "taskmanager.cpu.cores": "2.0",
             "web.refresh-interval": "100",

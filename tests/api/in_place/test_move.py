@@ -98,8 +98,7 @@ class SuspendingOperator:
         job = found["spec"]["job"]
         if job["state"] == "suspended" and self.runs:
             trigger = uuid.uuid4().hex
-            folder = found["spec"]["flinkConfiguration"]["execution.checkpointing.savepoint-dir"]
-            await self.rest.stop_with_savepoint(self.job, trigger_id=trigger, directory=folder)
+            await self.rest.stop_with_savepoint(self.job, trigger_id=trigger)
 
             async def path():
                 kept = await self.rest.savepoint_status(self.job, trigger)

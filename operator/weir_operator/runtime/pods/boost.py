@@ -29,6 +29,8 @@ BOOSTED = "1"
 """CPU of a pod that starts. A start is mostly one thread."""
 START_LIMIT = 60.0
 """Seconds after the last pod was made for which pods that begin to run are boosted."""
+ROOM_LIMIT = 3.0
+"""Seconds that a node has to find room; meanwhile, nobody else gets it."""
 _POLL = 0.2
 
 log = structlog.get_logger()
@@ -107,7 +109,7 @@ class Boosts:
         try:
             await self._annotate(name, size)
             await ask_for_cpu(self._objects, name, BOOSTED)
-            await wait_for_cpu(self._objects, name, BOOSTED)
+            await wait_for_cpu(self._objects, name, BOOSTED, deferred=ROOM_LIMIT)
         except (ResizeRefusedError, TemporaryError, PermanentError) as error:
             log.info("not boosted", pod=name, reason=str(error))
             await self._take_back(name, size)

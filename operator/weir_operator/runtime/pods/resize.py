@@ -19,10 +19,11 @@ from weir_operator.runtime.pods.pods import SIZE, UNBOOSTED
 from weir_operator.streamapp.quantities import Cpu
 
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-RESIZE_LIMIT = 20.0
+RESIZE_LIMIT = 30.0
 """Seconds in which the node gives a size; measured 1-2."""
-DEFERRED_LIMIT = 5.0
-"""Seconds for which a node that has no room now is waited for."""
+DEFERRED_LIMIT = 20.0
+"""Seconds for which a node that has no room now is waited for: longer than pods that start beside
+it have more CPU."""
 _POLL = 0.1
 
 
@@ -72,22 +73,25 @@ async def ask_for_cpu(objects: AppObjects, name: str, size: str) -> None:
         raise ResizeRefusedError(f"{name} does not get {size}: {error}") from error
 
 
-async def wait_for_cpu(objects: AppObjects, name: str, size: str) -> None:
+async def wait_for_cpu(
+    objects: AppObjects, name: str, size: str, *, deferred: float | None = None
+) -> None:
     """Wait until a pod's node has given the CPU share that was asked for.
 
     Raises:
-        ResizeRefusedError: It cannot, or has no room now.
+        ResizeRefusedError: It cannot, or has had no room for `deferred` seconds (`DEFERRED_LIMIT`).
         TemporaryError: It does not say whether it does.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
+    limit = DEFERRED_LIMIT if deferred is None else deferred
     while True:
         pod = await _pod(objects, name)
         if Cpu(cpu_of(pod)).cores == Cpu(size).cores and not condition(pod, "PodResizeInProgress"):
             return
         pending, waited = condition(pod, "PodResizePending"), loop.time() - began
         reason = pending.get("reason", "")
-        if reason == "Infeasible" or (reason == "Deferred" and waited >= DEFERRED_LIMIT):
+        if reason == "Infeasible" or (reason == "Deferred" and waited >= limit):
             raise ResizeRefusedError(
                 f"{name} does not get {size}: {reason}, {pending.get('message', '')}"
             )

@@ -42,7 +42,7 @@ class Starting(Node):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(boost_module, "_POLL", 0.01)
-    monkeypatch.setattr(resize_module, "DEFERRED_LIMIT", 0.0)
+    monkeypatch.setattr(boost_module, "ROOM_LIMIT", 0.0)
     monkeypatch.setattr(resize_module, "RESIZE_LIMIT", 0.3)
 
 
