@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -90,7 +90,7 @@ async def test_of_many_nodes_only_those_of_a_page_are_in_memory_with_their_statu
                 page = [Node(metadata={"name": name}, spec={}, status={}) for name in names]
                 known.extend(map(weakref.ref, page))
                 most = max(most, sum(each() is not None for each in known))
-                yield cast(list[dict[str, Any]], page)
+                yield tuple[dict[str, Any], ...](page)
 
     await NodeNotices(LargeCluster()).going()
 
