@@ -207,14 +207,13 @@ class InPlace:
             TemporaryError: Flink did not answer.
         """
         reference, flink = self._watch.reference, self._watch.flink
-        if reference is None or flink is None:
+        now = self._clock.monotonic()
+        if reference is None or flink is None or now < self._triggered + TRIGGERED_AGAIN:
             return
-        job = await self._watch.run()
         if not flink_deployment.rescales_at_checkpoints(await flink.version()):
             return
-        now, pause = self._clock.monotonic(), await _cooldown_of(flink)
-        too_soon = self._clock.now() < job.runs_since + pause
-        if too_soon or now < self._triggered + TRIGGERED_AGAIN:
+        job = await self._watch.run()
+        if self._clock.now() < job.runs_since + await _cooldown_of(flink):
             return
         # A slot for each subtask of the widest vertex; how groups share slots, only Flink knows.
         slots = sum(each.slots for each in await flink.task_managers())
