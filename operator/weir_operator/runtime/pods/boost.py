@@ -20,9 +20,9 @@ import structlog
 from weir_operator.api.client import Body, ConflictError, NotFoundError
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.runtime.pods.objects import AppObjects
-from weir_operator.runtime.pods.pod_states import is_alive, runs
+from weir_operator.runtime.pods.pod_states import asked_cpu, is_alive, runs
 from weir_operator.runtime.pods.pods import UNBOOSTED
-from weir_operator.runtime.pods.resize import ask_for_cpu, asked_cpu, wait_for_cpu
+from weir_operator.runtime.pods.resize import ask_for_cpu, wait_for_cpu
 from weir_operator.streamapp.quantities import Cpu
 
 BOOSTED = "1"

@@ -97,8 +97,11 @@ def cpu_of(pod: Body) -> str:
     While a resize is under way the specification says what is wanted, the status what is had.
     """
     given = _main_status(pod).get("resources", {}).get("limits", {}).get("cpu")
-    if given is not None:
-        return str(given)
+    return asked_cpu(pod) if given is None else str(given)
+
+
+def asked_cpu(pod: Body) -> str:
+    """Return the CPU that the pod asks for."""
     for container in pod["spec"]["containers"]:
         limit = container.get("resources", {}).get("limits", {}).get("cpu")
         if container["name"] == CONTAINER and limit is not None:

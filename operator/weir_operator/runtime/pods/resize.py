@@ -14,7 +14,7 @@ from weir_operator.api.client import Body, NotFoundError, RefusedByKubernetesErr
 from weir_operator.errors import ResizeRefusedError, TemporaryError
 from weir_operator.runtime.pods.objects import AppObjects
 from weir_operator.runtime.pods.pod_spec import CONTAINER
-from weir_operator.runtime.pods.pod_states import condition, cpu_of, is_alive
+from weir_operator.runtime.pods.pod_states import asked_cpu, condition, cpu_of, is_alive
 from weir_operator.runtime.pods.pods import SIZE, UNBOOSTED
 from weir_operator.streamapp.quantities import Cpu
 
@@ -114,11 +114,3 @@ async def _pod(objects: AppObjects, name: str) -> Body:
     if pod is None or not is_alive(pod):
         raise ResizeRefusedError(f"Expected {name} to be running, got no such pod")
     return pod
-
-
-def asked_cpu(pod: Body) -> str:
-    """Return the CPU that a pod asks for."""
-    for container in pod["spec"]["containers"]:
-        if container["name"] == CONTAINER:
-            return str(container["resources"]["limits"]["cpu"])
-    return cpu_of(pod)
