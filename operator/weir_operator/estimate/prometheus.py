@@ -24,6 +24,7 @@ from weir_operator.metrics.prometheus_server import PrometheusServer, TooMuchAsk
 from weir_operator.metrics.source import Series
 from weir_simulator.bill.job import PROMETHEUS
 from weir_simulator.bill.metrics import (
+    GIVEN,
     JOB_LABELS,
     QUANTILE,
     SUBSTITUTES,
@@ -39,7 +40,6 @@ SHORTEST_PAGE = 60.0
 """Seconds below which a page that is refused is not halved any more."""
 MOST_LISTED = 20
 """Jobs that an error lists."""
-_OF_VERTICES = (Role.RECORDS_OUT, Role.RATE_OUT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +164,7 @@ async def _choose(
     matchers = dict(choice.matchers or {})
     found: dict[str, Sequence[str]] = {}
     for label in JOB_LABELS:
-        values = await server.label_values(label, _select(_OF_VERTICES, matchers), begin, end)
+        values = await server.label_values(label, _select(GIVEN, matchers), begin, end)
         if values:
             found[label] = values
     asked = choice.job or choice.job_id

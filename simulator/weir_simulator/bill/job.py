@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.estimation import ENOUGH_RECORDS, ServiceMeasurement
-from weir_simulator.bill.metrics import SUBSTITUTES, Role
+from weir_simulator.bill.metrics import GIVEN, SUBSTITUTES, Role
 from weir_simulator.bill.slots import LONGEST_STEP, SlotTable, Track, UnusableMetricsError
 from weir_simulator.bill.topology import Edges, find_edges, is_source
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample, Samples
@@ -412,7 +412,7 @@ def _find_restarts(tracks: Sequence[Track]) -> list[tuple[float, float]]:
     runs: dict[tuple[str, int], dict[tuple[str, ...], list[float]]] = defaultdict(dict)
     stops: list[tuple[float, float]] = []
     for track in tracks:
-        if track.metric.role in (Role.RECORDS_OUT, Role.RATE_OUT):
+        if track.metric.role in GIVEN:
             place = runs[track.metric.vertex, track.metric.subtask]
             span = place.setdefault(track.metric.run, [track.first, track.last])
             span[0], span[1] = min(span[0], track.first), max(span[1], track.last)
@@ -434,7 +434,7 @@ def _count_managers(table: SlotTable, tracks: Sequence[Track]) -> Counts:
     """Return how many TaskManagers report, slot by slot."""
     lives: dict[str, Flags] = {}
     for track in tracks:
-        if track.metric.role in (Role.RECORDS_OUT, Role.RATE_OUT):
+        if track.metric.role in GIVEN:
             flags = lives.setdefault(track.metric.task_manager, np.zeros(table.slots, dtype=bool))
             for first, _, covered in track.pieces:
                 flags[first : first + covered.size] |= covered >= LIVE * table.slot
@@ -445,7 +445,7 @@ def _slots_each(tracks: Sequence[Track], over: float) -> int:
     """Return the most subtasks of one vertex that a TaskManager has at the end."""
     found: dict[tuple[str, str], set[int]] = defaultdict(set)
     for track in tracks:
-        if track.last > over - TOGETHER and track.metric.role in (Role.RECORDS_OUT, Role.RATE_OUT):
+        if track.last > over - TOGETHER and track.metric.role in GIVEN:
             found[track.metric.task_manager, track.metric.vertex].add(track.metric.subtask)
     return max((len(each) for each in found.values()), default=1)
 

@@ -35,6 +35,8 @@ class Role(StrEnum):
     """Of latency markers, milliseconds since the source."""
 
 
+GIVEN = (Role.RECORDS_OUT, Role.RATE_OUT)
+"""Of every subtask that runs, whatever the reporter."""
 COUNTERS = frozenset({Role.RECORDS_IN, Role.RECORDS_OUT, Role.BUSY, Role.BLOCKED, Role.SOURCE_IN})
 SUBSTITUTES: Mapping[Role, Role] = {
     Role.RECORDS_IN: Role.RATE_IN,
