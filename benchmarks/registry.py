@@ -32,6 +32,8 @@ class Benchmark:
     folder: str
     about: str
     duration: str
+    deterministic: bool
+    """Whether each run of it comes to the same."""
     run: Callable[[], Sequence[Figure | Row]]
 
 
@@ -53,6 +55,7 @@ def find_benchmarks() -> dict[str, Benchmark]:
             folder=parts[0],
             about=module.ABOUT,
             duration=module.DURATION,
+            deterministic=getattr(module, "DETERMINISTIC", False),
             run=module.run,
         )
     return found

@@ -30,7 +30,7 @@ def main(names: Sequence[str]) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     known = find_benchmarks()
     status = 0
-    for name in names or [each.name for each in known.values() if is_deterministic(each.name)]:
+    for name in names or [each.name for each in known.values() if each.deterministic]:
         kept = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
         found = find_benchmark(name).run()
         differences = list(find_differences(kept, found))
@@ -40,12 +40,6 @@ def main(names: Sequence[str]) -> int:
             print(f"  {each}")
         status |= bool(differences)
     return status
-
-
-def is_deterministic(name: str) -> bool:
-    """Return whether a benchmark says that each run of it comes to the same."""
-    module = sys.modules[find_benchmark(name).run.__module__]
-    return bool(getattr(module, "DETERMINISTIC", False))
 
 
 def find_differences(kept: Mapping[str, Any], found: Sequence[Figure | Row]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weir_cli.options import find_records, is_file
+from weir_cli.options import DEFAULT_STATE, find_records, is_file
 
 
 def graph(
@@ -34,9 +34,9 @@ def graph(
             "then be the StreamApp, as NAME or NAMESPACE/NAME.",
         ),
     ] = False,
-    state: Annotated[Path, typer.Option(help="Folder of Weir's state, for --keys.")] = Path(
-        ".weir"
-    ),
+    state: Annotated[
+        Path, typer.Option(help="Folder of Weir's state, for --keys.")
+    ] = DEFAULT_STATE,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Print a job's operators, and the manifest's list of them.

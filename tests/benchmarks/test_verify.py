@@ -42,7 +42,7 @@ def test_each_difference_is_named(was, said):
 
 
 def test_what_is_deterministic_has_a_result():
-    names = [each for each in find_benchmarks() if verify.is_deterministic(each)]
+    names = [each.name for each in find_benchmarks().values() if each.deterministic]
 
     assert "planner" in names
     assert all((FOLDER / f"{name}.json").exists() for name in names)
