@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from benchmarks.figures import Figure
@@ -62,20 +63,17 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._ended.wait(EVERY):
-            for pid in self._task_managers():
-                self._note(read_native(_ask(pid, "VM.native_memory", "summary")))
-                self._note({"resident": _resident(pid)})
-                self._note({"live heap": _live_heap(pid)})
+            for process in self._task_managers():
+                self._note(read_native(_ask(process.pid, "VM.native_memory", "summary")))
+                self._note({"resident": process.info["memory_info"].rss // 1024})
+                self._note({"live heap": _live_heap(process.pid)})
 
-    def _task_managers(self) -> list[int]:
+    def _task_managers(self) -> list[psutil.Process]:
         found = []
-        for line in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                command = line.read_bytes().decode()
-            except OSError:
-                continue  # it has ended
+        for process in psutil.process_iter(["cmdline", "memory_info"]):
+            command = " ".join(process.info["cmdline"] or ())  # none of one that has ended
             if "TaskManagerRunner" in command and self._folder in command:
-                found.append(int(line.parent.name))
+                found.append(process)
         return found
 
     def _note(self, parts: Mapping[str, int]) -> None:
@@ -102,15 +100,6 @@ def _ask(pid: int, *command: str) -> str:
         ["jcmd", str(pid), *command], capture_output=True, text=True, check=False
     )
     return asked.stdout
-
-
-def _resident(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    return int(found[1]) if found else 0
 
 
 def _live_heap(pid: int) -> int:
