@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -171,20 +171,10 @@ async def _choose(
     for label, values in found.items():
         for value in (asked, mangle(asked)) if asked else ():
             if value in values:
-                is_id = "id" in label.lower()
-                return JobChoice(
-                    job="" if is_id else value,
-                    job_id=value if is_id else "",
-                    matchers=choice.matchers,
-                ), label
+                return _named_by(label, value, choice), label
     label, values = next(iter(found.items()), ("", ()))
     if not asked and len(values) == 1:
-        is_id = "id" in label.lower()
-        return JobChoice(
-            job="" if is_id else values[0],
-            job_id=values[0] if is_id else "",
-            matchers=choice.matchers,
-        ), label
+        return _named_by(label, values[0], choice), label
     if not asked and not found and matchers:
         return choice, ""
     if asked and any(f"_{asked}_" in name for name in names):
@@ -194,3 +184,10 @@ async def _choose(
         f"--job: expected {f'one of {listed}' if listed else 'a name that metrics have in theirs'}"
         f", got {asked or 'none'}"
     )
+
+
+def _named_by(label: str, value: str, choice: JobChoice) -> JobChoice:
+    """Return the choice of the job that has this value in a label, which has names or ids."""
+    if "id" in label.lower():
+        return replace(choice, job="", job_id=value)
+    return replace(choice, job=value, job_id="")
