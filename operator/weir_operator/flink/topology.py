@@ -52,8 +52,8 @@ class Topology:
     operator."""
     exits: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Ids of the vertices that give to other operators; at a sink, of those that give to none."""
-    dealers: tuple[Vertex, ...] = ()
-    """Vertices that deal records to others by key."""
+    keyed_senders: tuple[Vertex, ...] = ()
+    """Vertices that send records to others by key."""
     drained: frozenset[str] = frozenset()
     """TaskManagers on which the subtask that takes records in has come to its own end, as one of a
     source without splits does."""
@@ -166,7 +166,7 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
     entering = {edge.target for edge in between} | {v.id for v in job.vertices} - fed
     leaving = {edge.source for edge in between}
     ends = {v.id for v in job.vertices} - feeding
-    dealing = {edge.source for edge in job.edges if edge.ship_strategy == KEYED}
+    senders = {edge.source for edge in job.edges if edge.ship_strategy == KEYED}
     vertices: dict[str, list[Vertex]] = {operator: [] for operator in operators}
     for vertex in job.vertices:
         vertices[operator_of[vertex.id]].append(vertex)
@@ -179,7 +179,7 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
         edges=_edges_between(job, operator_of),
         sources=tuple(each for each in operators if own[each] - fed),
         sinks=tuple(each for each in operators if own[each] & ends),
-        dealers=tuple(vertex for vertex in job.vertices if vertex.id in dealing),
+        keyed_senders=tuple(vertex for vertex in job.vertices if vertex.id in senders),
     )
 
 

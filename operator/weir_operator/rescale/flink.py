@@ -402,7 +402,7 @@ class FlinkJobs:
         """
         rest = await self.rest()
         texts: list[str] = []
-        for vertex in topology.dealers:
+        for vertex in topology.keyed_senders:
             subtasks = range(min(vertex.parallelism, MAX_KEY_TASKS))
             for first in subtasks[::KEY_TASKS]:
                 some = subtasks[first : first + KEY_TASKS]

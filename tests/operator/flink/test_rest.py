@@ -544,7 +544,7 @@ async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flin
 
 async def test_counts_of_keys_are_those_of_all_tasks_that_deal_by_key(flink):
     job = answers.read_job(json.loads((RECORDED / "job.json").read_text()))
-    [vertex] = group_vertices(job, {each.id: each.name for each in job.vertices}).dealers
+    [vertex] = group_vertices(job, {each.id: each.name for each in job.vertices}).keyed_senders
     lines = ["work 2 a 0 1 3,7", "work 2 a 0 1 5,5 abcd0123:1:4"]
     flink.give(
         "GET",

@@ -63,7 +63,7 @@ def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
         OperatorEdge(source="work", target="out", keyed=False, balanced=False),
     )
     assert [vertex.name for vertex in topology.vertices["in"]] == ["read", "parse"]
-    assert [vertex.name for vertex in topology.dealers] == ["parse"]
+    assert [vertex.name for vertex in topology.keyed_senders] == ["parse"]
     assert topology.sinks == ("out",)
 
 
