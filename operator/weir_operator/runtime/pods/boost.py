@@ -19,6 +19,7 @@ import structlog
 
 from weir_operator.api.client import Body, ConflictError, NotFoundError
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
+from weir_operator.runtime.pods.changes import Mark
 from weir_operator.runtime.pods.objects import AppObjects
 from weir_operator.runtime.pods.pod_states import asked_cpu, is_alive, runs
 from weir_operator.runtime.pods.pods import UNBOOSTED
@@ -84,22 +85,29 @@ class Boosts:
 
     async def _boost_new(self) -> None:
         seen: set[str] | None = None
+        known: Mark | None = None
         async with asyncio.TaskGroup() as group:
             while _now() < self._until:
-                try:
-                    pods = await self._objects.pods({})
-                except (TemporaryError, PermanentError) as error:
-                    log.info("pods not seen", reason=str(error))
-                    pods = ()
-                running = {
-                    pod["metadata"]["name"]: pod for pod in pods if is_alive(pod) and runs(pod)
-                }
-                if seen is None:
-                    seen = {*running}  # they have started
-                for name in running.keys() - seen:
-                    seen.add(name)
-                    group.create_task(self._boost(running[name]), name=f"boost {name}")
+                mark = self._objects.mark()
+                # While no pod has changed, none is listed again.
+                running = await self._find_running() if mark is None or mark != known else None
+                if running is not None:
+                    known = mark
+                    if seen is None:
+                        seen = {*running}  # they have started
+                    for name in running.keys() - seen:
+                        seen.add(name)
+                        group.create_task(self._boost(running[name]), name=f"boost {name}")
                 await asyncio.sleep(_POLL)
+
+    async def _find_running(self) -> dict[str, Body] | None:
+        """Return the pods that run by their names; `None` where they cannot be seen now."""
+        try:
+            pods = await self._objects.pods({})
+        except (TemporaryError, PermanentError) as error:
+            log.info("pods not seen", reason=str(error))
+            return None
+        return {pod["metadata"]["name"]: pod for pod in pods if is_alive(pod) and runs(pod)}
 
     async def _boost(self, pod: Body) -> None:
         name, size = pod["metadata"]["name"], asked_cpu(pod)
