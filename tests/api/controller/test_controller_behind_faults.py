@@ -117,6 +117,29 @@ async def test_a_server_that_is_started_again_is_found_again(bench, control_plan
     assert jobs_of(bench) == before
 
 
+async def test_a_watch_from_a_version_that_the_server_forgot_misses_nothing(bench, control_plane):
+    await bench.bring_up()
+    before = jobs_of(bench)
+    path, known = bench.kube.stream_apps, (await bench.app())["metadata"]["resourceVersion"]
+
+    control_plane.stop_api_server()
+    control_plane.start_api_server()  # it knows no version before its start
+
+    async def answers_gone():
+        async for event in bench.kube.watch(path, known):
+            return event.get("object", event).get("code") == 410
+        return None
+
+    await bench.until(answers_gone, "expected the server to refuse the old version")
+    await bench.kube.merge(f"{path}/trips", {"spec": {"mode": "Advise"}})
+
+    async def seen():
+        return (await bench.app())["status"]["observedGeneration"] == 2
+
+    await bench.until(seen, "expected the change to be seen")
+    assert jobs_of(bench) == before
+
+
 async def test_a_deletion_comes_to_its_end_though_every_step_fails_once(far_bench, proxy):
     far_bench.start()
     await far_bench.create()
