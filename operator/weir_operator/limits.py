@@ -8,11 +8,11 @@ it is searched. Time is limited where something is asked, see the callers.
 Nothing else in the operator reads from outside; `tests/repository/test_readers.py` has the list of
 exceptions. Limits of a manifest are those of the CRD, and of `streamapp.rules`.
 
-What holds the interpreter's lock stops every thread. The answers of a job are small enough to be
-parsed in some 50 ms: measured with 100,000 keys in one object, which takes longest. Those of
-Prometheus are parsed in pieces, and pages of metrics in Python, which gives the lock away. Texts
-are searched in linear time. Some 200 ms remain for four MiB of such objects of the API server, and
-300 for such a result of a tuning.
+What holds the interpreter's lock stops every thread. The answers of a job and of the API server
+are small enough to be parsed in some 50 ms: measured with 100,000 keys in one object, which takes
+longest. Those of Prometheus are parsed in pieces, and pages of metrics in Python, which gives the
+lock away. Texts are searched in linear time. Some 300 ms remain for a result of a tuning that is
+made for this.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ PROMETHEUS_ANSWER = Limit(bytes=16 * 2**20, values=2_000_000)
 """Some 600,000 samples of three values each, which take 100 MB while they are read."""
 PROMETHEUS_ERROR = Limit(bytes=2**20, values=1000)
 """Why it refuses a query: an object of three texts, one of which may repeat the query."""
-KUBERNETES_ANSWER = Limit(bytes=4 * 2**20, values=1_000_000)
-"""Of the API server. An object has 1.5 MiB at most, in etcd, and so many values; of a list, fewer
-objects are then asked for at once."""
+KUBERNETES_ANSWER = Limit(bytes=2 * 2**20, values=100_000)
+"""Of the API server. An object has 1.5 MiB at most, in etcd; of a list, fewer objects are asked for
+at once where they are large. A StreamApp of four operators and its status have 350 values."""
 KUBERNETES_LIST = 32 * 2**20
 """Characters of all objects of a list that are kept at once: whoever may create an object may label
 a thousand as Weir's. A namespace of 500 StreamApps has that much of its ConfigMaps."""
