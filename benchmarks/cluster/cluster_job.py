@@ -21,7 +21,7 @@ from benchmarks.flink.steered_job import SteeredJob
 from weir_operator.flink.jars import HELPER, REPOSITORY, build_jar
 from weir_operator.loop.directives import Directives
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.rescale.journal import RescaleJournal, Step
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.rescale.status import FileStatusStore
 from weir_operator.runtime.pods.nodes import NodeNotices
 from weir_operator.runtime.pods.pods import FlinkPods, Owner
@@ -140,6 +140,19 @@ class ClusterJob(SteeredJob[KubernetesRuntime]):
             raise RuntimeError(
                 f"Expected the job to get to {target}, got {end.step}: {end.failure}"
             )
+        return end
+
+    async def upgrade(self, edit: str) -> RescaleJournal:
+        """Make the job anew with pods of an edited template, as after an edit of the manifest."""
+        flink = self._app.spec.flink
+        template = {**(flink.pod_template or {}), "metadata": {"annotations": {"bench/edit": edit}}}
+        flink = flink.model_copy(update={"pod_template": template})
+        spec = self._app.spec.model_copy(update={"flink": flink})
+        self._app = self._app.model_copy(update={"spec": spec})
+        await self.lifecycle.heal()
+        end = self.store.load().rescale
+        if end is None or end.kind is not Kind.UPGRADE or end.step is not Step.DONE:
+            raise RuntimeError(f"Expected the job to be upgraded, got {end}")
         return end
 
     async def replica(self, operator: str) -> Replica:

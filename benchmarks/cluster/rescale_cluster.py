@@ -1,7 +1,8 @@
-"""What a rescale costs on a real cluster, and two replicas more.
+"""What a rescale costs on a real cluster, two replicas more, and an upgrade.
 
 One replica of `match` is moved between two pools and back, ten times; each move starts a pod while
-the job runs, and stops the job once the new TaskManager is registered. Then two pods at once.
+the job runs, and stops the job once the new TaskManager is registered. Then two pods at once. An
+upgrade makes all pods anew, and the job stands still as long as they start.
 The runtime is steered by hand (see `cluster_job`).
 """
 
@@ -24,6 +25,7 @@ DURATION = "9 min"
 MOVES = 10
 PAIRS = 4
 TWO_MORE_TIMES = 5
+UPGRADES = 3
 RATE = 40.0
 """Records/s: a gap is known to some 25 ms."""
 WARM_UP = 20.0
@@ -60,13 +62,20 @@ async def _run() -> list[Figure]:
             *await _move(job, ONE_MOVED, times=MOVES),
             *await _move(job, TWO_MOVED, times=PAIRS),
         ]
+        upgrades = []
+        for number in range(UPGRADES):
+            upgrades.append(await job.upgrade(str(number)))
+            await asyncio.sleep(WARM_UP)
         ledger = await job.finish()
         arrivals = read_arrivals(job.out)
     more = await _two_more()
-    gaps = [
-        longest_gap(arrivals, end.times[str(Step.STOP)], end.times[str(Step.DONE)] + AFTERWARDS)
-        for end in moves
-    ]
+
+    def gap(end: RescaleJournal) -> float:
+        return longest_gap(
+            arrivals, end.times[str(Step.STOP)], end.times[str(Step.DONE)] + AFTERWARDS
+        )
+
+    gaps, of_upgrades = [*map(gap, moves)], [*map(gap, upgrades)]
     return [
         at_least(
             figure="rescales with TaskManagers registered", value=len(gaps), unit="", limit=10
@@ -74,6 +83,17 @@ async def _run() -> list[Figure]:
         at_most(figure="output gap, median", value=statistics.median(gaps), unit="s", limit=1.0),
         Figure(figure="output gap, shortest", value=min(gaps), unit="s"),
         Figure(figure="output gap, longest", value=max(gaps), unit="s"),
+        at_most(
+            figure=f"output gap of an upgrade, median of {UPGRADES}",
+            value=statistics.median(of_upgrades),
+            unit="s",
+            limit=15.0,
+        ),
+        Figure(figure="output gap of an upgrade, longest", value=max(of_upgrades), unit="s"),
+        *(
+            Figure(figure=f"an upgrade: {name}, median", value=seconds, unit="s")
+            for name, seconds in _median_steps(upgrades)
+        ),
         no_records("records lost", ledger.lost),
         no_records("records doubled", ledger.doubled),
         Figure(figure="records over them", value=ledger.emitted, unit="records"),
@@ -84,6 +104,20 @@ async def _run() -> list[Figure]:
             unit="",
         ),
         *more,
+    ]
+
+
+def _median_steps(ends: list[RescaleJournal]) -> list[tuple[str, float]]:
+    """Return what an upgrade does, and how many seconds that took."""
+    parts = (
+        ("stop with a savepoint", Step.STOP, Step.REMOVE),
+        ("old TaskManagers end, new ones are asked for", Step.REMOVE, Step.START),
+        ("JobManager and TaskManagers start", Step.START, Step.SUBMIT),
+        ("submission until all tasks run", Step.SUBMIT, Step.DONE),
+    )
+    return [
+        (name, statistics.median(end.times[str(to)] - end.times[str(begin)] for end in ends))
+        for name, begin, to in parts
     ]
 
 

@@ -34,6 +34,7 @@ from weir_operator.rescale.program import is_pinned_by_agent, refuse_script, wit
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
+    explain_wait,
     missing_replicas,
     size_changes,
     stale_replicas,
@@ -70,6 +71,9 @@ log = structlog.get_logger()
 OWN_END = "The job has finished"
 OLD_JOB_PERIOD = 1.0
 """Seconds between two questions whether the old job still runs while TaskManagers start."""
+TELL_WAIT_AFTER = 10.0
+"""Seconds from the start of TaskManagers until the status names those without a place: on most
+clusters, all have one by then."""
 SLOW_START = 3
 """Start deadlines after which TaskManagers that have a node and do not register are given up."""
 WARM_UP_DEADLINE = 10.0
@@ -175,8 +179,9 @@ class Rescaler:
                 self._runtime.use(_with_the_agent(revision, journal))
             try:
                 # Whatever the step asks, somebody must be there to answer; a submission sees to it
-                # at each attempt.
-                if journal.step is not Step.SUBMIT:
+                # at each attempt, and TaskManagers that are started early need nobody yet.
+                early = journal.step is Step.REMOVE and self._expected_revision(journal) is not None
+                if journal.step is not Step.SUBMIT and not early:
                     await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
@@ -249,6 +254,11 @@ class Rescaler:
         await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
         known = await with_graph(journal, jobs=self._jobs, spec=spec)
         if known is not journal and known.revision is not None:
+            expected = self._expected_revision(journal)
+            if expected is not None and known.revision.graph != expected.graph:
+                # They have the memory of another program.
+                early = await self._runtime.replicas()
+                await self._runtime.stop([each.id for each in early])
             journal = known
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
@@ -282,8 +292,10 @@ class Rescaler:
             alive = await self._runtime.replicas()
             await self._runtime.prepare_stop([each.id for each in alive if each.id not in stay])
 
+        began = self._clock.monotonic()
+
         async def lacking() -> bool | None:
-            nonlocal asked
+            nonlocal asked, journal
             self._withdraw_if_unasked(journal)
             now = self._clock.monotonic()
             if leave_job and journal.old_job is not None and now - asked >= OLD_JOB_PERIOD:
@@ -294,6 +306,10 @@ class Rescaler:
             present = await remaining()
             if missing_replicas(present, journal.wanted):
                 raise PermanentError("A TaskManager ended while it was starting: see its log")
+            waits_for = explain_wait(present) if now - began >= TELL_WAIT_AFTER else ""
+            if waits_for != journal.waits_for:
+                journal = journal.model_copy(update={"waits_for": waits_for})
+                await self._write(journal)
             ids = tuple(replica.id for replica in present)
             return True if not await self._jobs.unregistered(ids) else None
 
@@ -605,8 +621,14 @@ class Rescaler:
         )
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what is not wanted and give the rest its sizes, which a rescale did in its start."""
+        """End what is not wanted and give the rest its sizes, which a rescale did in its start.
+
+        TaskManagers of an upgrade are started at once, beside its JobManager.
+        """
         revision = journal.revision_of_processes(self._store.load().revision)
+        expected = self._expected_revision(journal)
+        if expected is not None:
+            self._runtime.use(_with_the_agent(expected, journal))
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
@@ -619,8 +641,29 @@ class Rescaler:
                 log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
+        if expected is not None:
+            missing = missing_replicas(await self._runtime.replicas(), journal.wanted)
+            added = await self._runtime.start(
+                [replace(each, avoid=journal.avoid) for each in missing]
+            )
+            journal = journal.model_copy(update={"started": journal.started + len(added)})
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
+
+    def _expected_revision(self, journal: RescaleJournal) -> Revision | None:
+        """Return an upgrade's revision as it is if its program builds what the running one does.
+
+        Its JobManager reads what it builds, and starts for that as long as TaskManagers do. `None`
+        where these are not started before.
+        """
+        running, revision = self._store.load().revision, journal.revision
+        if journal.kind is not Kind.UPGRADE or journal.is_back or revision is None:
+            return None
+        if running is None or running.graph is None or running.vertices != revision.vertices:
+            return None
+        if not revision.places:  # on one machine, they need the JobManager's address
+            return None
+        return revision.model_copy(update={"graph": running.graph})
 
     async def _give_sizes(self, replicas: Sequence[Replica], journal: RescaleJournal) -> None:
         sizes = size_changes(replicas, journal.wanted)

@@ -100,6 +100,8 @@ class RescaleJournal(BaseModel):
     """Trigger id of the savepoint."""
     step: Step
     direction: Direction = Direction.FORWARD
+    waits_for: str = ""
+    """Why TaskManagers that this step started have no place yet."""
     restore_path: str | None = None
     """Savepoint or checkpoint that the next submission starts from; never forgotten."""
     savepoint: str | None = None
@@ -187,7 +189,8 @@ class RescaleJournal(BaseModel):
         direction = changes.get("direction", self.direction)
         times = dict(self.times)
         times.setdefault(_name(step, direction), now)
-        return self.model_copy(update={**changes, "step": step, "times": times})
+        update = {"waits_for": "", **changes, "step": step, "times": times}
+        return self.model_copy(update=update)
 
 
 def _name(step: Step, direction: object) -> str:

@@ -92,14 +92,22 @@ def size_changes(alive: Iterable[Replica], wanted: Deployments) -> dict[str, str
 
 def explain_absence(remaining: Sequence[Replica], limit: float) -> TemporaryError:
     """Return why TaskManagers did not register in time: no place, or no registration."""
-    pending = [replica for replica in remaining if replica.pending]
-    if not pending:
+    groups = _without_place(remaining)
+    if not groups:
         return TemporaryError(f"TaskManagers did not register within {limit:g} s")
-    groups = tuple(sorted({(each.operator, each.pool) for each in pending}))
-    places = ", ".join(f"{operator} in pool {pool}" for operator, pool in groups)
     return PodsPendingError(
-        f"Kubernetes found no room within {limit:g} s for {places}: {pending[0].pending}", groups
+        f"Kubernetes found no room within {limit:g} s for {explain_wait(remaining)}", groups
     )
+
+
+def explain_wait(remaining: Sequence[Replica]) -> str:
+    """Return which TaskManagers have no place yet, and why; empty where all have one."""
+    groups = _without_place(remaining)
+    if not groups:
+        return ""
+    reason = next(replica.pending for replica in remaining if replica.pending)
+    places = ", ".join(f"{operator} in pool {pool}" for operator, pool in groups)
+    return f"{places}: {reason}"
 
 
 def deployments_of(alive: Iterable[Replica]) -> dict[str, dict[str, int]]:
@@ -117,6 +125,10 @@ def parallelism(deployments: Deployments) -> dict[str, int]:
 
 
 Group = tuple[str, str]  # operator, pool
+
+
+def _without_place(replicas: Iterable[Replica]) -> tuple[Group, ...]:
+    return tuple(sorted({(each.operator, each.pool) for each in replicas if each.pending}))
 
 
 def _is_made_of(replica: Replica, revision: Revision) -> bool:

@@ -8,6 +8,7 @@ from tests.operator.rescale.bench import Bench
 from tests.operator.rescale.fakes import (
     ControllerDied,
 )
+from weir_operator.cluster.status.conditions import judge_progress
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of, missing_replicas, stale_replicas
 from weir_operator.rescale.settings import RescaleSettings
@@ -142,6 +143,21 @@ async def test_a_node_that_an_autoscaler_adds_is_waited_for_as_long_as_the_pool_
     assert bench.store.load().full == ()
     assert bench.store.load().node_times == {"large": (pytest.approx(240.0, abs=2.0),)}
     assert bench.exact()
+
+
+async def test_the_status_names_who_waits_for_a_place_until_it_has_one():
+    bench = await Bench(provisioning={"large": 300.0}).started(TWO)
+    bench.world.full_pools = {"large": 0}
+    bench.world.nodes_added_at = bench.clock.now() + 60.0
+
+    end = await bench.change({"match": {"small/250m": 2, "large/1": 1}})
+
+    waits = [status.rescale.waits_for for status in bench.store.history if status.rescale]
+    [reason] = {each for each in waits if each}
+    assert reason == "match in pool large: 0/3 nodes are available"
+    assert waits[-1] == end.waits_for == ""
+    waiting = end.model_copy(update={"step": Step.START, "waits_for": reason})
+    assert judge_progress(waiting).message.endswith(f". Kubernetes has no room for {reason}")
 
 
 async def test_nodes_that_took_long_before_are_waited_for_longer_and_the_message_says_so():

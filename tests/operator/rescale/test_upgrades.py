@@ -7,12 +7,16 @@ from tests.operator.rescale.fakes import (
     ControllerDied,
 )
 from weir_operator.errors import NotInProgramError
+from weir_operator.flink.job_graph import JobGraph
 from weir_operator.rescale.journal import Kind, Step
 from weir_operator.runtime.places import Place
 from weir_operator.runtime.revision import AgentImage, Revision
 
 OLD = Revision(arguments=("--window", "5m"), parallelism_arguments=NAMES)
 NEW = Revision(arguments=("--window", "9m"), parallelism_arguments=NAMES)
+GRAPH = JobGraph(managed={"match": False})
+PLACED = {"places": {"small": Place(memory=1024)}}
+"""How a revision that runs in pods differs."""
 
 
 async def a_job_of_the_old_revision():
@@ -103,23 +107,79 @@ async def test_an_upgrade_whose_savepoint_fails_leaves_the_job_as_it_is():
     assert bench.store.load().refused_revision is None
 
 
+@pytest.mark.parametrize("placed", [{}, PLACED], ids=["on one machine", "in pods"])
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("step", range(1, 12))
-async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was_none(step, broken):
-    bench = await a_job_of_the_old_revision()
-    bench.world.broken_revisions = {NEW.id} if broken else set()
+async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was_none(
+    step, broken, placed
+):
+    old, new = (each.model_copy(update=placed) for each in (OLD, NEW))
+    bench = Bench(arguments=new.arguments)
+    bench.world.graph = GRAPH if placed else None
+    await bench.started(revision=old)
+    bench.world.broken_revisions = {new.id} if broken else set()
     bench.store.die_after = len(bench.store.history) + step
 
     try:
-        await bench.change(ONE, Kind.UPGRADE, revision=NEW)
+        await bench.change(ONE, Kind.UPGRADE, revision=new)
     except ControllerDied:
         bench.store.die_after = None
         journal = bench.store.load().rescale
         assert journal is not None
         await bench.engine().execute(journal)
 
-    assert bench.runs_with[:2] == (OLD if broken else NEW).arguments
-    assert revisions(bench) == {(OLD if broken else NEW).id}
+    assert bench.runs_with[:2] == (old if broken else new).arguments
+    assert revisions(bench) == {(old if broken else new).id}
+    assert len(bench.world.alive) == 1
+    assert bench.exact()
+
+
+async def a_job_whose_program_is_known(monkeypatch):
+    """Return a job that runs in pods, and what is done with its processes from now on."""
+    bench = Bench(arguments=NEW.arguments)
+    bench.world.graph = GRAPH
+    await bench.started(revision=OLD.model_copy(update=PLACED))
+    deeds = []
+
+    def note(name):
+        do = getattr(bench.world, name)
+
+        async def noted(*given):
+            if not given or given[0]:
+                deeds.append((name, bench.world.used.graph))
+            return await do(*given)
+
+        monkeypatch.setattr(bench.world, name, noted)
+
+    for name in ("start", "stop", "ensure_job_manager"):
+        note(name)
+    return bench, deeds
+
+
+async def test_task_managers_of_an_upgrade_start_before_its_job_manager_answers(monkeypatch):
+    bench, deeds = await a_job_whose_program_is_known(monkeypatch)
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=PLACED))
+
+    assert end.step is Step.DONE
+    first = deeds.index(("start", GRAPH))
+    assert [name for name, _ in deeds[first:]].count("start") == 1
+    assert deeds[first - 1][0] == "stop", "their nodes are free for them"
+    assert deeds[first + 1][0] == "ensure_job_manager"
+    assert end.started == 1
+    assert bench.exact()
+
+
+async def test_task_managers_of_an_upgrade_to_another_program_are_made_again(monkeypatch):
+    bench, deeds = await a_job_whose_program_is_known(monkeypatch)
+    bench.world.graph = other = JobGraph(managed={"match": True})
+
+    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=PLACED))
+
+    assert end.step is Step.DONE
+    starts = [graph for name, graph in deeds if name == "start"]
+    assert starts == [GRAPH, other]
+    assert len(bench.world.alive) == 1
     assert bench.exact()
 
 

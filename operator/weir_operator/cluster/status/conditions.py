@@ -153,7 +153,10 @@ def judge_progress(change: RescaleJournal | None) -> Aspect:
     """Return whether a change is under way."""
     if change is None or change.step.is_end:
         return Aspect("Progressing", "False", "Idle", "No change is in progress")
-    return Aspect("Progressing", "True", str(change.step), f"{change.kind}: {change.reason}")
+    message = f"{change.kind}: {change.reason}"
+    if change.waits_for:
+        message += f". Kubernetes has no room for {change.waits_for}"
+    return Aspect("Progressing", "True", str(change.step), message)
 
 
 def judge_pause(guards: Sequence[Guard]) -> Aspect:
