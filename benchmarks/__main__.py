@@ -11,6 +11,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import structlog
 from rich.console import Console
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from benchmarks.figures import NOT_SHOWN, Figure
 from benchmarks.registry import FOLDER, Benchmark, BenchmarkError, find_benchmark, find_benchmarks
+from benchmarks.results import FOLDER as RESULTS
 from benchmarks.results import begin, write_result
 
 VERDICTS = {True: "[green]yes[/green]", False: "[bold red]no[/bold red]", None: ""}
@@ -47,8 +49,8 @@ def run_benchmark(benchmark: Benchmark, console: Console) -> int:
     begun = begin()
     found = benchmark.run()
     module = sys.modules[benchmark.run.__module__]
-    name = getattr(module, "result_name", lambda: benchmark.name)()
-    path = write_result(name, begun, module, found)
+    path: Path = getattr(module, "result_path", lambda: RESULTS / f"{benchmark.name}.json")()
+    write_result(path, begun, module, found)
     figures = [each for each in found if isinstance(each, Figure)]
     console.print(figures_table(figures))
     console.print(f"Written to {path.relative_to(FOLDER.parent)}", markup=False)

@@ -1,18 +1,19 @@
 """What a run of a benchmark came to: `benchmarks/results/NAME.json`, shown in `docs/results`.
 
-A file holds the run's circumstances (date, commit, load of the machine), the constants and choices
-that it ran with, its figures, and its rows. Of results that are older than such files, `recorded`
-says where their numbers are from; nobody wrote down their circumstances.
+A file holds the run's circumstances (date, commit, load of the machine, git's trees of the code
+that it measured), the constants and choices that it ran with, its figures, and its rows.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ _MEASURED = {
     "cluster": ("operator", "policies", "java", "helm"),
 }
 """Folders of the code that the benchmarks of a folder measure."""
+REQUIRED = ("date", "commit", "load", "trees")
+"""What every result says of how it came about."""
 _CHOICES = ("CHAOS_", "LIVE_", "WEIR_")
 """Beginnings of the variables by which a caller chooses."""
 
@@ -58,23 +61,22 @@ def begin() -> Begun:
 
 
 def write_result(
-    name: str, begun: Begun, module: ModuleType, found: Sequence[Figure | Row]
-) -> Path:
-    """Write what a run that has just ended came to; return the path."""
+    path: Path, begun: Begun, module: ModuleType, found: Sequence[Figure | Row]
+) -> None:
+    """Write what a run that has just ended came to."""
     values = {
-        "benchmark": name,
+        "benchmark": path.stem,
         "date": begun.date,
         "commit": begun.commit,
         "load": [begun.load, round(os.getloadavg()[0], 1)],
+        "trees": measured_trees(module.__name__.split(".")[1]),
         "processors": os.cpu_count(),
         "settings": settings_of(module) | _chosen(),
         "figures": [asdict(each) for each in found if isinstance(each, Figure)],
         "rows": [asdict(each) for each in found if isinstance(each, Row)],
     }
-    path = FOLDER / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(format_values(values), encoding="utf-8")
-    return path
 
 
 def format_values(values: Mapping[str, Any]) -> str:
@@ -130,19 +132,36 @@ def find_commit() -> str | None:
     return f"{commit}-dirty" if changed else commit
 
 
-def describe_age(result: Mapping[str, Any], folder: str) -> str:
-    """Return how the code that a result measured has changed since; empty where it has not.
+def measured_trees(folder: str, commit: str = "HEAD") -> dict[str, str]:
+    """Return git's hash of each folder of code that the benchmarks of a folder measure."""
+    names = _MEASURED.get(folder, ())
+    found = _ask_git("rev-parse", *(f"{commit}:{each}" for each in names))
+    return dict(zip(names, found.split(), strict=True)) if found else {}
 
-    Args:
-        result: As its file has it.
-        folder: The folder of its benchmark, such as `papers`.
-    """
-    commit = str(result.get("commit") or "").removesuffix("-dirty")
-    if not commit or _ask_git("cat-file", "-e", commit) is None:
-        return "of code that is not known"
-    paths = [f"{each}/" for each in _MEASURED[folder]]
-    changed = _ask_git("diff", "--shortstat", commit, "HEAD", "--", *paths)
-    return f"of older code:{changed or ' not comparable'}" if changed != "" else ""
+
+def describe_age(result: Mapping[str, Any]) -> str:
+    """Return how the code that a result measured has changed since; empty where it has not."""
+    trees: Mapping[str, str] = result["trees"]
+    changed = [(was, f"HEAD:{each}") for each, was in trees.items() if was != _tree_now(each)]
+    if not changed:
+        return ""
+    counts = [_count_lines(was, now) for was, now in changed]
+    lines = "it is not known how many" if None in counts else f"{sum(filter(None, counts)):,}"
+    return f"of older code, {lines} lines changed"
+
+
+@cache
+def _tree_now(folder: str) -> str | None:
+    return _ask_git("rev-parse", f"HEAD:{folder}")
+
+
+@cache
+def _count_lines(was: str, now: str) -> int | None:
+    """Return how many lines differ between two trees; `None` where git does not have one."""
+    told = _ask_git("diff", "--shortstat", was, now)
+    if told is None:
+        return None
+    return sum(map(int, re.findall(r"(\d+) (?:insertion|deletion)", told)))
 
 
 def _ask_git(*arguments: str) -> str | None:

@@ -1,8 +1,12 @@
 """Write the results as Markdown: `benchmarks/results/NAME.json` to `docs/results/NAME.md`.
 
     python -m benchmarks.tables            write them
-    python -m benchmarks.tables --check    fail where one is stale, write nothing
+    python -m benchmarks.tables --check    fail where one is stale or a result does not say how it
+                                           came about, write nothing
     python -m benchmarks.tables --old      name results of older code, and fail where there is one
+
+A page says how the code that its result measured had changed when it was written; `--check` does
+not compare that, because it changes with every commit.
 
 The pages in `docs` are written by hand and link to these.
 """
@@ -17,9 +21,11 @@ from typing import Any
 
 from benchmarks.figures import NOT_SHOWN
 from benchmarks.registry import find_benchmarks
-from benchmarks.results import FOLDER, ROOT, describe_age
+from benchmarks.results import FOLDER, REQUIRED, ROOT, describe_age
 
 PAGES = ROOT / "docs" / "results"
+OLD = "*Of older code"
+"""Begins the line of a page that says so."""
 VERDICTS = {True: "yes", False: "**no**", None: ""}
 
 
@@ -27,13 +33,23 @@ def main(arguments: Sequence[str], results: Path = FOLDER, pages: Path = PAGES) 
     """Write or check the pages; return the exit status."""
     if "--old" in arguments:
         return print_old(results)
+    incomplete = list(find_incomplete(results))
+    for each in incomplete:
+        print(each, file=sys.stderr)
+    if incomplete:
+        return 1
     wanted = {
         pages / f"{path.stem}.md": render_result(json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(results.glob("*.json"))
     }
     kept = {path: path.read_text(encoding="utf-8") for path in pages.glob("*.md")}
-    stale = [path for path in wanted.keys() | kept.keys() if wanted.get(path) != kept.get(path)]
-    if "--check" in arguments:
+    check = "--check" in arguments
+    stale = [
+        path
+        for path in wanted.keys() | kept.keys()
+        if _comparable(wanted.get(path), check) != _comparable(kept.get(path), check)
+    ]
+    if check:
         for path in sorted(stale):
             print(f"{path.name} is not what the results say: make pages", file=sys.stderr)
         return 1 if stale else 0
@@ -46,15 +62,31 @@ def main(arguments: Sequence[str], results: Path = FOLDER, pages: Path = PAGES) 
     return 0
 
 
+def _comparable(page: str | None, without_age: bool) -> str | None:
+    if page is None or not without_age:
+        return page
+    return "\n".join(line for line in page.splitlines() if not line.startswith(OLD))
+
+
+def find_incomplete(results: Path) -> Iterator[str]:
+    """Yield a sentence for each result that does not say how it came about."""
+    for path in sorted(results.rglob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        missing = [each for each in REQUIRED if result.get(each) in (None, {})]
+        if missing or result["commit"].endswith("-dirty"):
+            wanted = ", ".join(missing) or "a commit without changes"
+            yield f"{path.name} lacks {wanted}: run it again on committed code, or delete it"
+
+
 def print_old(results: Path) -> int:
     """Print which results are of older code than this; return the exit status."""
-    folders = {name: each.folder for name, each in find_benchmarks().items()}
+    benchmarks = find_benchmarks()
     status = 0
     for path in sorted(results.glob("*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
-        # A benchmark may keep one of each seed or form: chaos-1, live-night.
-        name = max((each for each in folders if path.stem.startswith(each)), key=len, default="")
-        age = describe_age(result, folders[name]) if name else "of a benchmark that is gone"
+        # A benchmark may keep one of each seed or form: chaos-1, live-policies.
+        is_gone = not any(path.stem.startswith(each) for each in benchmarks)
+        age = "of a benchmark that is gone" if is_gone else describe_age(result)
         if age:
             print(f"{path.name}: {age}", file=sys.stderr)
             status = 1
@@ -75,15 +107,12 @@ def render_result(result: Mapping[str, Any]) -> str:
 
 
 def _describe_circumstances(result: Mapping[str, Any]) -> str:
-    if result.get("recorded"):
-        return f"*Recorded: {result['recorded']}.*"
     begin, end = result["load"]
-    commit = result["commit"] or "unknown"
-    dirty = " and uncommitted changes" if commit.endswith("-dirty") else ""
+    age = describe_age(result)
     return (
-        f"*Taken {result['date'][:10]} at commit {commit[:9]}{dirty}, load {begin:g} at the "
+        f"*Taken {result['date'][:10]} at commit {result['commit'][:9]}, load {begin:g} at the "
         f"beginning and {end:g} at the end on {result['processors']} processors.*"
-    )
+    ) + (f"\n{OLD}{age.removeprefix('of older code')}.*" if age else "")
 
 
 def _cells_of_figure(figure: Mapping[str, Any]) -> tuple[str, ...]:

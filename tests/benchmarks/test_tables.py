@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.figures import EQUAL, NEITHER, WITHIN, Row, count_matches
-from benchmarks.results import FOLDER
+from benchmarks.results import REQUIRED
 
 FIGURE = {"figure": "two and two", "value": 4.25, "unit": "s", "goal": None, "holds": None}
 ROW = {
@@ -20,7 +20,8 @@ ROW = {
 def a_result(**fields):
     values = {
         "benchmark": "sums", "date": "2026-01-02T03:04:05+00:00", "commit": "0" * 40,
-        "load": [1.0, 2.0], "processors": 2, "figures": [FIGURE], "rows": [],
+        "load": [1.0, 2.0], "trees": {"policies": "0" * 40}, "processors": 2,
+        "figures": [FIGURE], "rows": [],
     }  # fmt: skip
     return {**values, **fields}
 
@@ -61,11 +62,45 @@ def test_a_figure_has_a_line_with_its_goal_and_verdict(fields, line):
     assert line in tables.render_result(a_result(figures=[FIGURE | fields])).splitlines()
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_a_kept_result_is_of_committed_code_or_says_that_nobody_knows(path):
-    result = json.loads(path.read_text())
+@pytest.fixture
+def check(tmp_path, capsys):
+    """Check a result that is kept, with its page; return what is said."""
 
-    assert "recorded" in result or len(result["commit"]) == 40
+    def check_one(**fields):
+        (tmp_path / "sums.json").write_text(json.dumps(a_result(**fields)))
+        tables.main([], tmp_path, tmp_path)
+        status = tables.main(["--check"], tmp_path, tmp_path)
+        return status, capsys.readouterr().err.strip()
+
+    return check_one
+
+
+def test_a_result_that_says_how_it_came_about_passes_although_its_code_has_changed(check):
+    assert check() == (0, "")
+
+
+@pytest.mark.parametrize("lacking", REQUIRED)
+def test_a_result_that_does_not_say_how_it_came_about_fails(check, lacking):
+    status, said = check(**{lacking: None})
+
+    assert status == 1
+    assert f"sums.json lacks {lacking}: run it again on committed code, or delete it" in said
+
+
+def test_a_result_of_code_that_was_not_committed_fails(check):
+    status, said = check(commit="0" * 40 + "-dirty")
+
+    assert (status, said.split(":")[0]) == (1, "sums.json lacks a commit without changes")
+
+
+def test_a_page_says_that_the_code_has_changed_and_its_check_ignores_by_how_much(tmp_path):
+    (tmp_path / "sums.json").write_text(json.dumps(a_result()))
+    tables.main([], tmp_path, tmp_path)
+    page = tmp_path / "sums.md"
+
+    assert "*Of older code, it is not known how many lines changed.*" in page.read_text()
+    page.write_text(page.read_text().replace("it is not known how many", "1,234"))
+    assert tables.main(["--check"], tmp_path, tmp_path) == 0
 
 
 def test_each_way_to_match_is_counted_apart():

@@ -28,6 +28,7 @@ import math
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from benchmarks.cluster.chaos import faults, users
 from benchmarks.cluster.chaos.faults import CLOCK, LIMIT, Fault, restarts
@@ -50,6 +51,7 @@ from benchmarks.cluster.chaos.world import (
 from benchmarks.cluster.place import is_gone
 from benchmarks.figures import Figure
 from benchmarks.flink.ledger import read_arrivals, read_proof
+from benchmarks.results import FOLDER
 from weir_operator.api.objects import collection
 from weir_operator.clock import wait_until
 from weir_operator.errors import WeirError
@@ -98,9 +100,9 @@ MAX_DOWN = 60.0
 START_LIMIT = 600.0
 
 
-def result_name() -> str:
-    """Return under which name the result is kept: each seed has its own."""
-    return f"chaos-{_seed()}"
+def result_path() -> Path:
+    """Return where the result is kept: each seed has its own."""
+    return FOLDER / f"chaos-{_seed()}.json"
 
 
 def _seed() -> int:

@@ -1,4 +1,7 @@
-"""The three jobs and three traces of the match, and how either side is set up for them.
+"""The jobs and traces of the match, and how either side is set up for them.
+
+Three jobs and three traces are those of the judged pairs. Two other jobs and three other traces are
+for developing, and are never reported: whoever changes a policy looks at these alone.
 
 Time passes `FASTER` times faster than in the traces, for both sides alike: every period that Weir's
 manifest or Flink's autoscaler has by default is as much shorter, and neither has any other setting.
@@ -11,7 +14,7 @@ machine's own, and the quotas make it slow again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -29,8 +32,14 @@ from weir_operator.streamapp.quantities import Cpu, Duration
 from weir_simulator.traces import Trace, TraceKind, as_trace, cut, read_trace, synthesise
 
 SHARED = REPOSITORY.parent / "shared" / "traces"
-BEGIN: Mapping[str, int] = {"taxi": 14_340, "tweets": 60_480}
-"""Line of each published trace from which on runs are compared: late evening; a day of bursts."""
+PUBLISHED: Mapping[str, tuple[TraceKind, int]] = {
+    "taxi": (TraceKind.TAXI, 14_340),
+    "tweets": (TraceKind.TWEETS, 60_480),
+    "taxi-morning": (TraceKind.TAXI, 11_850),
+    "tweets-morning": (TraceKind.TWEETS, 30_600),
+}
+"""A published trace and the line of it from which on runs are compared: late evening, a day of
+bursts; two mornings for developing."""
 MEMORY_PRICE = 0.0044
 """Currency per GiB and hour: a ninth of a CPU's, as container services charge."""
 INTERVAL = 5
@@ -48,6 +57,8 @@ MAX_REPLICAS = 4
 POOL, SIZE = "std", "1"
 PRICE = 0.04
 """Currency per CPU and hour."""
+FETCHED_EVERY = 10.0
+"""Flink's default of the time between two fetches of what its REST interface shows, seconds."""
 MEMORY = 1024
 """MiB of a TaskManager and of the JobManager."""
 MANAGED = 128
@@ -125,28 +136,57 @@ APPS: Mapping[str, App] = MappingProxyType(
         ),
     }
 )
-CROWD = "crowd"
-TRACES = (*BEGIN, CROWD)
+# Their second operator is the slow one, and the bounds are others.
+_LATE: Mapping[str, Any] = {"work": {"match": 0.050, "aggregate": 0.120}, "most": 22}
+DEVELOPMENT: Mapping[str, App] = MappingProxyType(
+    {
+        "fares": replace(
+            _TRIPS,
+            name="fares",
+            arguments=(
+                *("--service.match-ms", f"{50 * CORE:g}"),
+                *("--service.aggregate-ms", f"{120 * CORE:g}", "--scv.aggregate", "1.0"),
+            ),
+            bound="1200ms",
+            **_LATE,
+        ),
+        "lookups": replace(
+            _TRIPS,
+            name="lookups",
+            arguments=(
+                *("--service.match-ms", f"{50 * CORE:g}"),
+                *("--work.aggregate", "wait", "--service.aggregate-ms", "120"),
+            ),
+            bound="2s",
+            **_LATE,
+        ),
+    }
+)
+CROWD, STEPS = "crowd", "steps"
+TRACES = ("taxi", "tweets", CROWD)
+DEVELOPMENT_TRACES = ("taxi-morning", "tweets-morning", STEPS)
 
 
 def make_rates(kind: str, lines: int) -> Trace:
     """Return rates as shares of the peak; a line, `INTERVAL` long, is a minute of the trace."""
+    line = np.arange(lines)
     if kind == CROWD:
-        line = np.arange(lines)
         rates = 0.3 + 0.12 * np.sin(2 * np.pi * line / lines)
         since = line - lines // 2
         rates *= 1 + np.where(since >= 0, np.exp(-np.maximum(since, 0) / 12), 0.0)
         rates *= np.where(line >= lines * 3 // 4, 0.5, 1.0)
+    elif kind == STEPS:
+        rates = np.array([0.25, 0.5, 1.0, 0.5, 0.25, 0.6])[6 * line // lines]
     else:
+        published, begin = PUBLISHED[kind]
         points = lines // MINUTES + 2
-        file, minutes = SHARED / f"{kind}.txt", points * MINUTES
+        file, minutes = SHARED / f"{published}.txt", points * MINUTES
         if file.exists():
             whole = read_trace(file)
         else:
-            rng = np.random.default_rng(5)
-            whole = synthesise(TraceKind(kind), slots=BEGIN[kind] + minutes, rng=rng)
-        means = cut(whole, start=BEGIN[kind], slots=minutes).reshape(points, MINUTES).mean(axis=1)
-        rates = np.interp(np.arange(lines), MINUTES * np.arange(points), means)
+            whole = synthesise(published, slots=begin + minutes, rng=np.random.default_rng(5))
+        means = cut(whole, start=begin, slots=minutes).reshape(points, MINUTES).mean(axis=1)
+        rates = np.interp(line, MINUTES * np.arange(points), means)
     return as_trace(np.maximum(rates / rates.max(), MIN_RATE))
 
 
@@ -170,21 +210,45 @@ def describe(app: App, *, arguments: list[str]) -> dict[str, Any]:
     for operator in operators:
         if operator["name"] in app.managed:
             operator["managedMemory"] = f"{MANAGED}Mi"
+    flink = {
+        "job": {
+            "jar": str(JARS / f"{app.example}.jar"),
+            "entryClass": app.entry_class,
+            "args": arguments,
+        },
+        "maxParallelism": MAX_PARALLELISM,
+        "config": {"env.java.opts.all": JVM, **app.config},
+    }
+    return _describe(app, flink=flink, operators=operators)
+
+
+def describe_in_place(app: App, names: Sequence[str]) -> dict[str, Any]:
+    """Return the StreamApp of the same job where a FlinkDeployment runs it.
+
+    Args:
+        app: The job.
+        names: Of its vertices, as Weir writes them.
+    """
+    most = [MAX_REPLICAS if each in app.work else 1 for each in names]
+    return _describe(
+        app,
+        flink={"ref": {"kind": "FlinkDeployment", "name": app.name}},
+        operators=[
+            {"name": name, "maxReplicas": count} for name, count in zip(names, most, strict=True)
+        ],
+    )
+
+
+def _describe(
+    app: App, *, flink: Mapping[str, Any], operators: list[dict[str, Any]]
+) -> dict[str, Any]:
     manager = ApplicationManager()
     return {
         "apiVersion": "weir.dev/v1alpha1",
         "kind": "StreamApp",
         "metadata": {"name": app.name},
         "spec": {
-            "flink": {
-                "job": {
-                    "jar": str(JARS / f"{app.example}.jar"),
-                    "entryClass": app.entry_class,
-                    "args": arguments,
-                },
-                "maxParallelism": MAX_PARALLELISM,
-                "config": {"env.java.opts.all": JVM, **app.config},
-            },
+            "flink": dict(flink),
             "objective": {"responseTime": app.bound, "catchUp": _shorter("5m")},
             "nodePools": [
                 {"name": POOL, "sizes": [SIZE], "memory": f"{MEMORY}Mi", "price": str(PRICE)}
@@ -207,9 +271,10 @@ def _shorter(duration: str) -> str:
 
 
 def flink_configuration(app: App, folder: Path) -> dict[str, str]:
-    """Return the keys of the Flink that the autoscaler scales."""
+    """Return the keys of the Flink on which a job is scaled in place, by either side."""
     return {
         **RECOMMENDED,
+        "metrics.fetcher.update-interval": f"{round(1000 * FETCHED_EVERY / FASTER)}",
         **adaptive_scheduler(FASTER),
         "pipeline.max-parallelism": str(MAX_PARALLELISM),
         "taskmanager.memory.managed.size": f"{MANAGED if app.managed else 0}m",

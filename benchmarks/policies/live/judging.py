@@ -10,7 +10,7 @@ Compares two sides in pairs of runs with equal arrivals. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -79,11 +79,11 @@ def mean_over_time(samples: Sequence[tuple[float, float]], *, begin: float, end:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ratio:
+class Compared:
     """Ours against theirs, over pairs."""
 
     value: float
-    """Sum of ours by sum of theirs; `inf` where theirs is zero and ours is not."""
+    """Of all pairs; `inf` for a ratio where theirs is zero and ours is not."""
     low: float | None
     """Lower end of the interval; `None` for fewer than two pairs."""
     high: float | None
@@ -95,19 +95,31 @@ class Ratio:
         return True if self.high <= limit else False if self.low > limit else None
 
 
-def compare(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Return the ratio of the sums over pairs, with 95 % of bootstrap resamples of the pairs."""
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Compared:
+    """Return the ratio of the sums over pairs, see `_compare`."""
+    return _compare(ours, theirs, _ratio_of_sums)
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> Compared:
+    """Return by how much our mean over pairs is greater, see `_compare`."""
+    return _compare(ours, theirs, lambda mine, other: (mine - other).mean(axis=-1))
+
+
+def _compare(
+    ours: Sequence[float], theirs: Sequence[float], measure: Callable[[Floats, Floats], Floats]
+) -> Compared:
+    """Return a measure of all pairs, with 95 % of bootstrap resamples of the pairs."""
     if not ours:
         raise ValueError("Expected at least one pair, got none")
     mine, other = np.array(ours, dtype=float), np.array(theirs, dtype=float)
-    value = float(_ratio_of_sums(mine, other))
+    value = float(measure(mine, other))
     if len(ours) < 2:
-        return Ratio(value=value, low=None, high=None)
+        return Compared(value=value, low=None, high=None)
     chosen = np.random.default_rng(SEED).integers(len(ours), size=(RESAMPLES, len(ours)))
-    resampled = _ratio_of_sums(mine[chosen], other[chosen])
+    resampled = measure(mine[chosen], other[chosen])
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
-    return Ratio(value=value, low=float(low), high=float(high))
+    return Compared(value=value, low=float(low), high=float(high))
 
 
 def _ratio_of_sums(ours: Floats, theirs: Floats) -> Floats:

@@ -3,24 +3,31 @@
 Three jobs: `trips`; `hotitems`, Nexmark's query 5 with its windows in RocksDB; and `calls`, which
 is `trips` with an operator that waits for a slow external service. What burns CPU does so under
 cgroup quotas. Three traces, from cold, with one replica of each operator. A pair is a job, a trace
-and a repeat, with equal arrivals for both sides:
+and a repeat, with equal arrivals for both sides. `LIVE_FORM` chooses Weir's:
 
-- Weir with its default policy and no settings (`weir local`). Its replicas are started when it asks
-  for them.
-- Flink's autoscaler as published, beside the adaptive scheduler of the same Flink, with all its
-  defaults. As many TaskManagers as Weir's pool may have run from the beginning on, under the same
-  quotas, so it never waits for a process.
+- `pools`: `weir local` with the default policy and no settings. Its replicas are started when it
+  asks for them.
+- `in-place`: the job runs as it does for the autoscaler, on the same adaptive scheduler and
+  TaskManagers, and Weir sets the parallelism of its vertices: no pools, no agent.
+
+Flink's autoscaler is as published, beside the adaptive scheduler of the same Flink, with all its
+defaults. It begins to scale when its first window of metrics is full, as it does anywhere. As many
+TaskManagers as Weir's pool may have run from the beginning on, under the same quotas, so it never
+waits for a process. Its runs serve both forms.
 
 Time passes `FASTER` times faster for both. Both are judged by the records at a plain sink
-(`judging.py`), also while the job is changed. Cost counts what is requested: of Weir, every
-TaskManager that lives, even one that does not serve yet or any more; of the autoscaler, only the
-slots that it asks Flink for, as if the others cost nothing; the JobManager on both sides, and on
-neither the process that decides.
+(`judging.py`), also while the job is changed. Cost counts what is requested: of Weir with pools,
+every TaskManager that lives, even one that does not serve yet or any more; in place and of the
+autoscaler, only the slots that Flink is asked for, as if the others cost nothing; the JobManager on
+both sides, and on neither the process that decides.
 
-A pair is run `REPEATS` times; which side runs first changes with the repeat. An interrupted run
-goes on where it was: `build/benchmarks/live-match` keeps the runs.
+Which side runs first changes from pair to pair. A call makes the runs that are missing, of at most
+`LIVE_PAIRS` pairs: every pair once before any is repeated. A run on a machine with a load above
+`MAX_LOAD` is made again. `benchmarks/results/live` keeps the runs of one policy, which begins with
+the first of them: another one is refused there.
 
-The autoscaler begins to scale when its first window of metrics is full, as it does anywhere.
+`LIVE_SERIES=development` runs other jobs and traces, for whoever changes a policy. Its runs and
+their figures are kept in `build/benchmarks/live-development`, and are never reported.
 """
 
 from __future__ import annotations
@@ -31,21 +38,25 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import groupby, product
+from itertools import pairwise, product
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
-from benchmarks.figures import Figure, at_most, no_records
+from benchmarks.figures import Figure, no_records
 from benchmarks.flink.flink_autoscaler import build_autoscaler, run_autoscaler
 from benchmarks.flink.ledger import read_arrivals, read_start
 from benchmarks.flink.plain_flink import PlainFlink
+from benchmarks.policies.live.in_place import run_weir_in_place
 from benchmarks.policies.live.jobs import (
     APPS,
+    DEVELOPMENT,
+    DEVELOPMENT_TRACES,
     ENDS,
     FASTER,
     INTERVAL,
@@ -60,7 +71,7 @@ from benchmarks.policies.live.jobs import (
     make_rates,
     price_of,
 )
-from benchmarks.policies.live.judging import compare, judge, mean_over_time
+from benchmarks.policies.live.judging import Compared, difference, judge, mean_over_time, ratio
 from benchmarks.policies.live.quotas import (
     Limited,
     call_repeatedly,
@@ -68,11 +79,21 @@ from benchmarks.policies.live.quotas import (
     keep_quotas,
 )
 from benchmarks.policies.live.weir_local import run_weir_local
-from benchmarks.results import BUILD, find_commit, load_outcomes, store_outcome
+from benchmarks.registry import BenchmarkError
+from benchmarks.results import (
+    BUILD,
+    begin,
+    find_commit,
+    load_outcomes,
+    measured_trees,
+    store_outcome,
+)
+from benchmarks.results import FOLDER as RESULTS
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.clock import SystemClock, wait_until
 from weir_operator.cluster.process.process import compile_default_policy
 from weir_operator.errors import TemporaryError, WeirError
+from weir_operator.flink.answers import JobDetails
 from weir_operator.flink.jars import build_example
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.loop.run_recorder import read_ledger
@@ -80,11 +101,11 @@ from weir_operator.runtime.processes.folders import AppFolder
 from weir_operator.streamapp.quantities import Duration
 from weir_simulator.traces import write_trace
 
-FOLDER = BUILD / "live-match"
-WEIR, AUTOSCALER = "Weir", "Flink's autoscaler"
-SIDES = (WEIR, AUTOSCALER)
+WEIR, IN_PLACE, AUTOSCALER = "Weir", "Weir in place", "Flink's autoscaler"
+SIDES = (WEIR, IN_PLACE, AUTOSCALER)
+FORMS = {"pools": WEIR, "in-place": IN_PLACE}
 REPEATS = 3
-SECONDS = 600
+SECONDS = 300
 AFTERWARDS = 15
 """Seconds after the last interval that is judged, in which its records may still come out."""
 SAMPLE_PERIOD = 0.5
@@ -93,8 +114,37 @@ LIMIT = 150.0
 """Seconds for a job to begin, and for it to stop."""
 VIOLATIONS, COST = 0.5, 1.0
 """Goals: at most so much of the autoscaler's."""
+LATER_VIOLATIONS, LATER_COST = 1.0, 0.95
+"""Goals of the second halves: at most so many points more, and so much of its cost."""
+RESTARTS = 1.0
+MAX_LOAD = 2.0 * (os.cpu_count() or 1)
+"""Processes that want the processors, mean over five minutes: above this, a run says what the
+machine does."""
+MAX_ATTEMPTS = 3
 JOB = "1" * 32
 STOP = "2" * 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """Pairs that belong together."""
+
+    folder: Path
+    """Where the outcomes are kept."""
+    apps: Mapping[str, App]
+    traces: Sequence[str]
+    repeats: int
+
+
+SERIES: Mapping[str, Series] = {
+    "judged": Series(folder=RESULTS / "live", apps=APPS, traces=TRACES, repeats=REPEATS),
+    "development": Series(
+        folder=BUILD / "live-development" / "outcomes",
+        apps=DEVELOPMENT,
+        traces=DEVELOPMENT_TRACES,
+        repeats=1,
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,12 +155,16 @@ class MatchOutcome:
     trace: str
     repeat: int
     side: str
-    violations: float
-    """Share of all intervals, in [0, 1]."""
-    replicas: float
-    """Requested on average, source and sink included."""
-    cost: float
-    """Currency per hour."""
+    date: str
+    commit: str | None
+    trees: Mapping[str, str]
+    """Git's, of the code that ran."""
+    load: float
+    """Processes that wanted the machine's processors, mean over the last five minutes."""
+    late: Sequence[bool]
+    """Of each interval, whether its mean response time was over the bound."""
+    replicas: Sequence[float]
+    """Of each interval, those requested on average, source and sink included."""
     restarts: int
     doubled: int
     """Records, or results of windows, that a plain sink got again."""
@@ -119,45 +173,122 @@ class MatchOutcome:
     wrong: int | None
     """Records lost or doubled by the job's own state; `None` where it keeps no ledger, or did not
     stop in order."""
-    load: float
-    """Processes that wanted the machine's processors, mean over the last five minutes."""
-    commit: str | None
 
     @property
     def pair(self) -> tuple[str, str, int]:
         return self.job, self.trace, self.repeat
 
+    def violations(self, *, later: bool = False) -> float:
+        """Return the share of all intervals that were late, or of the second half's, in [0, 1]."""
+        return statistics.fmean(_part(self.late, later=later))
+
+    def cost(self, *, later: bool = False) -> float:
+        """Return the currency per hour, or that of the second half."""
+        return price_of(statistics.fmean(_part(self.replicas, later=later)))
+
+
+Value = TypeVar("Value")
+
+
+def _part(values: Sequence[Value], *, later: bool) -> Sequence[Value]:
+    return values[len(values) // 2 :] if later else values
+
 
 def run() -> list[Figure]:
     """Make the runs that are missing; return the figures of all."""
-    autoscaler = build_autoscaler()
-    compile_default_policy()  # as a controller that is installed has
-    for app in APPS.values():
-        build_example(app.example)
-    for repeat, trace, job in product(range(1, REPEATS + 1), TRACES, APPS):
-        for side in SIDES if repeat % 2 else reversed(SIDES):
-            kept = FOLDER / "outcomes" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}.json"
-            if not kept.exists():
-                outcome = run_side(side, job, trace, repeat, autoscaler=autoscaler)
-                store_outcome(kept, asdict(outcome))
-    return list(figures_of(load_outcomes(FOLDER / "outcomes", MatchOutcome)))
+    series, ours = SERIES[chosen("LIVE_SERIES", SERIES)], FORMS[chosen("LIVE_FORM", FORMS)]
+    kept = load_outcomes(series.folder, MatchOutcome)
+    if series is SERIES["judged"]:
+        _require_one_policy(kept)
+    pairs = list(missing_pairs(series, ours, kept))[: int(os.environ.get("LIVE_PAIRS", "1000"))]
+    if pairs:
+        autoscaler = build_autoscaler()
+        compile_default_policy()  # as a controller that is installed has
+        for app in series.apps.values():
+            build_example(app.example)
+    for (job, trace, repeat), sides in pairs:
+        for side in sides:
+            outcome = run_on_a_quiet_machine(
+                partial(run_side, side, series.apps[job], trace, repeat, autoscaler=autoscaler)
+            )
+            path = series.folder / f"{job}-{trace}-{repeat}-{SIDES.index(side)}.json"
+            store_outcome(path, asdict(outcome))
+    return list(figures_of(load_outcomes(series.folder, MatchOutcome), ours))
 
 
-def run_side(side: str, job: str, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
-    app, intervals = APPS[job], SECONDS // INTERVAL
-    folder = FOLDER / "runs" / f"{job}-{trace}-{repeat}-{SIDES.index(side)}"
+def result_path() -> Path:
+    """Return where the figures are kept: each form has its own."""
+    name = f"live-match-{chosen('LIVE_FORM', FORMS)}.json"
+    if chosen("LIVE_SERIES", SERIES) == "judged":
+        return RESULTS / name
+    return BUILD / "live-development" / name
+
+
+def chosen(variable: str, known: Iterable[str]) -> str:
+    """Return what a variable names; the first of those that are known by default."""
+    names = list(known)
+    name = os.environ.get(variable, names[0])
+    if name not in names:
+        raise BenchmarkError(f"{variable}: expected one of {', '.join(names)}, got {name!r}")
+    return name
+
+
+def missing_pairs(
+    series: Series, ours: str, kept: Sequence[MatchOutcome]
+) -> Iterator[tuple[tuple[str, str, int], list[str]]]:
+    """Yield each pair that lacks a run, with the sides that lack it in the order to run them."""
+    done = {(*each.pair, each.side) for each in kept}
+    pairs = product(range(1, series.repeats + 1), series.traces, series.apps)
+    for number, (repeat, trace, job) in enumerate(pairs):
+        order = (ours, AUTOSCALER) if number % 2 == 0 else (AUTOSCALER, ours)
+        sides = [side for side in order if (job, trace, repeat, side) not in done]
+        if sides:
+            yield (job, trace, repeat), sides
+
+
+def _require_one_policy(kept: Sequence[MatchOutcome]) -> None:
+    """Refuse to mix runs of several policies, or of code that is in no commit."""
+    commit = find_commit()
+    if commit is None or commit.endswith("-dirty"):
+        raise BenchmarkError("Expected all code to be committed, got changes: commit them first")
+    now = measured_trees("policies")["policies"]
+    if any(each.trees["policies"] != now for each in kept):
+        raise BenchmarkError(
+            "Expected the policies with which the series was begun, got others: begin another "
+            "series, in a folder of its own"
+        )
+
+
+def run_on_a_quiet_machine(run_once: Callable[[], MatchOutcome]) -> MatchOutcome:
+    """Run until the machine was quiet enough; what ran on a busy one is not kept."""
+    for _ in range(MAX_ATTEMPTS):
+        outcome = run_once()
+        if outcome.load <= MAX_LOAD:
+            return outcome
+    raise BenchmarkError(
+        f"Expected a load of at most {MAX_LOAD:g}, got {outcome.load:.1f} in the last of "
+        f"{MAX_ATTEMPTS} attempts: run it while the machine does nothing else"
+    )
+
+
+def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) -> MatchOutcome:
+    intervals = SECONDS // INTERVAL
+    folder = BUILD / "live-match" / f"{app.name}-{trace}-{repeat}-{SIDES.index(side)}"
     shutil.rmtree(folder, ignore_errors=True)
     out, rates = folder / "out", folder / "trace.txt"
     out.mkdir(parents=True)
     write_trace(rates, make_rates(trace, intervals))
     arguments = job_arguments(app, trace=rates, out=out, seed=repeat)
+    begun = begin()
     if side == WEIR:
         samples = _run_weir(app, arguments, folder)
     else:
-        samples = asyncio.run(_run_autoscaler(app, arguments, folder, autoscaler))
+        samples = asyncio.run(
+            _run_in_place(app, arguments, folder, None if side == IN_PLACE else autoscaler)
+        )
     start = read_start(out)
     if start is None:
-        raise TemporaryError(f"Expected {job} to begin, got no record: see {folder}")
+        raise TemporaryError(f"Expected {app.name} to begin, got no record: see {folder}")
     judged = judge(
         read_arrivals(out),
         start=start,
@@ -165,23 +296,26 @@ def run_side(side: str, job: str, trace: str, repeat: int, *, autoscaler: Path) 
         intervals=intervals,
         bound=Duration(app.bound).seconds,
     )
-    replicas = mean_over_time(samples, begin=start, end=start + SECONDS)
+    edges = pairwise(start + INTERVAL * number for number in range(intervals + 1))
     _, _, lost, doubled = read_ledger(out)
     return MatchOutcome(
-        job=job,
+        job=app.name,
         trace=trace,
         repeat=repeat,
         side=side,
-        violations=statistics.fmean(judged.late),
-        replicas=replicas,
-        cost=price_of(replicas),
+        date=begun.date,
+        commit=begun.commit,
+        trees=measured_trees("policies"),
+        load=os.getloadavg()[1],
+        late=judged.late,
+        replicas=[
+            round(mean_over_time(samples, begin=first, end=last), 3) for first, last in edges
+        ],
         # A file for each attempt of the sink.
         restarts=len(list(out.glob("raw-*.csv"))) - 1,
         doubled=judged.doubled,
         missing=judged.missing,
         wrong=None if lost is None or doubled is None else lost + doubled,
-        load=os.getloadavg()[1],
-        commit=find_commit(),
     )
 
 
@@ -223,9 +357,10 @@ def _sample_replicas(app: AppFolder) -> Iterator[list[tuple[float, float]]]:
         yield samples
 
 
-async def _run_autoscaler(
-    app: App, arguments: list[str], folder: Path, autoscaler: Path
+async def _run_in_place(
+    app: App, arguments: list[str], folder: Path, autoscaler: Path | None
 ) -> Samples:
+    """Run the job on a Flink that has all slots, scaled by the autoscaler or, without it, Weir."""
     clock = SystemClock()
     samples: list[tuple[float, float]] = []
     flink = PlainFlink(
@@ -243,33 +378,36 @@ async def _run_autoscaler(
         jar = await rest.upload_jar(str(build_example(app.example)))
         await rest.run_jar(jar, job_id=JOB, entry_class=app.entry_class, arguments=arguments)
 
-        async def find_ends() -> list[str] | None:
-            job = await rest.job(JOB)
-            if job is None or not job.runs:
-                return None
-            return [each.id for each in job.vertices if not each.name.startswith(tuple(app.work))]
+        async def find_job() -> JobDetails | None:
+            found = await rest.job(JOB)
+            return found if found is not None and found.runs else None
 
         async def find_start() -> float | None:
             return read_start(folder / "out")
 
-        not_scaled = await wait_until(find_ends, clock=clock, timeout=LIMIT)
+        job = await wait_until(find_job, clock=clock, timeout=LIMIT)
         begun = await wait_until(find_start, clock=clock, timeout=LIMIT)
-        if not_scaled is None or begun is None:
+        if job is None or begun is None:
             raise TemporaryError(f"Expected {app.name} to run within {LIMIT:g} s: see {folder}")
-        async with run_autoscaler(
-            autoscaler,
-            folder / "autoscaler",
-            port=flink.ports[0],
-            job_id=JOB,
-            faster=FASTER,
-            settings=autoscaler_settings(not_scaled),
-        ) as check_autoscaler:
+        if autoscaler is None:
+            beside = run_weir_in_place(app, job, folder / "weir", port=flink.ports[0])
+        else:
+            ends = [each.id for each in job.vertices if not each.name.startswith(tuple(app.work))]
+            beside = run_autoscaler(
+                autoscaler,
+                folder / "autoscaler",
+                port=flink.ports[0],
+                job_id=JOB,
+                faster=FASTER,
+                settings=autoscaler_settings(ends),
+            )
+        async with beside as check:
             while clock.now() < begun + SECONDS + AFTERWARDS:
                 with suppress(TemporaryError):  # no answer in time: what was asked for last holds
                     wanted = await external.requirements(JOB)
                     samples.append((clock.now(), sum(wanted.values())))
                 await clock.sleep(SAMPLE_PERIOD)
-                check_autoscaler()
+                check()
 
         async def is_stopped() -> bool | None:
             status = await rest.savepoint_status(JOB, STOP)
@@ -292,99 +430,78 @@ Pair = tuple[MatchOutcome, MatchOutcome]
 """Weir's and the autoscaler's."""
 
 
-def pairs_by_job(outcomes: Sequence[MatchOutcome]) -> dict[str, list[Pair]]:
-    """Return the pairs of each job; a run without its other side is left out."""
-    ours, theirs = ([each for each in outcomes if each.side == side] for side in SIDES)
-    ours.sort(key=lambda each: (tuple(APPS).index(each.job), each.pair))
-    others = {each.pair: each for each in theirs}
-    pairs = [(each, others[each.pair]) for each in ours if each.pair in others]
-    return {job: list(of_job) for job, of_job in groupby(pairs, key=lambda pair: pair[0].job)}
+def pairs_of(outcomes: Sequence[MatchOutcome], ours: str) -> list[Pair]:
+    """Return the pairs, in order; a run without its other side is left out."""
+    sides = [
+        {each.pair: each for each in outcomes if each.side == side} for side in (ours, AUTOSCALER)
+    ]
+    return [(sides[0][pair], sides[1][pair]) for pair in sorted(sides[0].keys() & sides[1].keys())]
 
 
-def figures_of(outcomes: Sequence[MatchOutcome]) -> Iterator[Figure]:
-    of_jobs = pairs_by_job(outcomes)
-    if not of_jobs:
+def figures_of(outcomes: Sequence[MatchOutcome], ours: str) -> Iterator[Figure]:
+    """Yield the goals over all pairs, then what each side came to, by job."""
+    pairs = pairs_of(outcomes, ours)
+    if not pairs:
         return
-    verdicts = [_verdict(pairs) for pairs in of_jobs.values()]
-    shown, refuted = verdicts.count(True), verdicts.count(False)
-    yield Figure(
-        figure="jobs in which both goals are shown with 95 % confidence",
-        value=shown,
-        unit=f"of {len(verdicts)}",
-        goal="most",
-        holds=True
-        if 2 * shown > len(verdicts)
-        else False
-        if 2 * refuted >= len(verdicts)
-        else None,
-    )
-    for job, pairs in of_jobs.items():
-        yield from _compare(job, pairs)
-    every = [each for pairs in of_jobs.values() for each in pairs]
-    yield at_most(
-        figure="load of the machine, worst run: above this the runs tell of the machine",
-        value=max(each.load for pair in every for each in pair),
-        unit="processes",
-        limit=2.0 * (os.cpu_count() or 1),
-    )
-
-
-_MEASURED = (
-    ("violations", "intervals over the bound", VIOLATIONS),
-    ("cost", "cost of what is requested", COST),
-)
-
-
-def _verdict(pairs: Sequence[Pair]) -> bool | None:
-    """Return whether the pairs show both goals, or that one is missed; `None` for neither."""
-    holds = [compare(*_both(pairs, field)).is_at_most(limit) for field, _, limit in _MEASURED]
-    return False if False in holds else None if None in holds else True
-
-
-def _both(pairs: Sequence[Pair], field: str) -> tuple[list[float], list[float]]:
-    ours, theirs = ([float(getattr(pair[place], field)) for pair in pairs] for place in (0, 1))
-    return ours, theirs
-
-
-def _compare(job: str, pairs: Sequence[Pair]) -> Iterator[Figure]:
-    """Yield the ratios with their goals, then what each side came to."""
-    for field, measured, limit in _MEASURED:
-        ratio = compare(*_both(pairs, field))
-        name = f"{job}: {measured}, Weir's of the autoscaler's"
-        holds = ratio.is_at_most(limit)
-        yield Figure(
-            figure=f"{name}, {len(pairs)} pairs",
-            value=_finite(ratio.value),
-            unit="",
-            goal=f"at most {limit:g}, with 95 % confidence",
-            holds=holds,
-        )
-        for end, value in (("lower", ratio.low), ("upper", ratio.high)):
-            yield Figure(figure=f"{name}: {end} end of 95 %", value=_finite(value), unit="")
-    for place, side in enumerate(SIDES):
-        mine = [pair[place] for pair in pairs]
-        for name, unit, values in (
-            ("intervals over the bound", "%", [100 * each.violations for each in mine]),
-            ("cost", "currency/h", [each.cost for each in mine]),
-            ("replicas requested", "", [each.replicas for each in mine]),
-            ("restarts", "", [float(each.restarts) for each in mine]),
+    for name, values, compare, limit, unit in (
+        ("intervals over the bound", MatchOutcome.violations, ratio, VIOLATIONS, ""),
+        ("cost of what is requested", MatchOutcome.cost, ratio, COST, ""),
+        (
+            "intervals over the bound in second halves",
+            lambda each: 100 * each.violations(later=True),
+            difference,
+            LATER_VIOLATIONS,
+            "points",
+        ),
+        (
+            "cost of what is requested in second halves",
+            lambda each: each.cost(later=True),
+            ratio,
+            LATER_COST,
+            "",
+        ),
+        ("restarts", lambda each: float(each.restarts), ratio, RESTARTS, ""),
+    ):
+        found = compare(*([values(pair[place]) for pair in pairs] for place in (0, 1)))
+        yield from _compared(f"{name}, {len(pairs)} pairs", found, limit, unit)
+    for place, side in enumerate((ours, AUTOSCALER)):
+        runs = [pair[place] for pair in pairs]
+        wrong = [each.wrong for each in runs if each.wrong is not None]
+        for figure, count in (
+            (f"{side}: lost at a plain sink", sum(each.missing for each in runs)),
+            (f"{side}: lost or doubled by its state, {len(wrong)} runs with a ledger", sum(wrong)),
         ):
-            yield Figure(
-                figure=f"{job}, {side}: {name}, mean", value=statistics.fmean(values), unit=unit
-            )
-        doubled = sum(each.doubled for each in mine)
-        lost = sum(each.missing for each in mine)
-        wrong = [each.wrong for each in mine if each.wrong is not None]
-        counts = (
-            (f"{job}, {side}: doubled at a plain sink", doubled),
-            (f"{job}, {side}: lost at a plain sink", lost),
-            *([(f"{job}, {side}: lost or doubled by its state", sum(wrong))] if wrong else []),
-        )
-        for figure, count in counts:
-            if side == WEIR:
+            if side == ours:
                 yield no_records(figure, count)
             else:
                 yield Figure(figure=figure, value=count, unit="records")
+        for job in dict.fromkeys(each.job for each in runs):
+            mine = [each for each in runs if each.job == job]
+            for figure, unit, values in (
+                ("intervals over the bound", "%", [100 * each.violations() for each in mine]),
+                ("cost", "currency/h", [each.cost() for each in mine]),
+                ("restarts", "", [float(each.restarts) for each in mine]),
+                ("doubled at a plain sink", "records", [float(each.doubled) for each in mine]),
+            ):
+                yield Figure(
+                    figure=f"{job}, {side}: {figure}, mean",
+                    value=statistics.fmean(values),
+                    unit=unit,
+                )
+
+
+def _compared(name: str, found: Compared, limit: float, unit: str) -> Iterator[Figure]:
+    """Yield a comparison with its goal, and the ends of its interval."""
+    relation = "Weir's less the autoscaler's" if unit else "Weir's of the autoscaler's"
+    yield Figure(
+        figure=f"{name}: {relation}",
+        value=_finite(found.value),
+        unit=unit,
+        goal=f"at most {limit:g} {unit}".rstrip() + ", with 95 % confidence",
+        holds=found.is_at_most(limit),
+    )
+    for end, value in (("lower", found.low), ("upper", found.high)):
+        yield Figure(figure=f"{name}: {end} end of 95 %", value=_finite(value), unit=unit)
 
 
 def _finite(value: float | None) -> float | None:
