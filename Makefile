@@ -147,7 +147,7 @@ check-generated: $(READY_DEV)
 	$(BIN)/python scripts/chart.py --check
 	$(BIN)/python -m dashboards --check
 	$(BIN)/python scripts/references.py --check
-	$(BIN)/python -m benchmarks.tables --check
+	$(BIN)/python -m benchmarks.pages --check
 
 .PHONY: docs
 docs: $(READY_DEV) ## Build the site of the documentation into build/site, strict about its links
@@ -186,8 +186,8 @@ references: $(READY) ## Write the reference pages of the StreamApp and the comma
 	$(BIN)/python scripts/references.py
 
 .PHONY: pages
-pages: $(READY_DEV) ## Write docs/results from the results of the benchmarks
-	$(BIN)/python -m benchmarks.tables
+pages: $(READY_DEV) ## Write docs/evidence.md and docs/results from the results of the benchmarks
+	$(BIN)/python -m benchmarks.pages
 
 .PHONY: chart
 chart: $(READY) ## Write what the chart takes from crds/ and from its values

@@ -62,7 +62,13 @@ NAVIGATION = {
         "versions",
     ],
     "Run": ["dashboards", "runbooks", "security", "/SECURITY"],
-    "Judge": ["reproduction", "figures"],
+    "Judge": [
+        "evidence",
+        "results/taas2023",
+        "results/fgcs2018-edf",
+        "results/zeus2018-mdp",
+        "results/tpds2024-autrascale",
+    ],
     "Change": [
         "architecture",
         "/CONTRIBUTING",

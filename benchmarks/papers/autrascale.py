@@ -5,7 +5,7 @@ comes out: the results show what the algorithms do, not what the paper measured.
 counts as a run of the job: a restart, and minutes to settle. The solvers and baselines do not know
 how the model is made.
 
-Source: Zhang et al., IEEE TPDS 2024. Where this departs from the paper: docs/reproduction.md.
+Source: Zhang et al., IEEE TPDS 2024. Where this departs from the paper: benchmarks/templates.
 """
 
 from __future__ import annotations

@@ -82,9 +82,11 @@ public final class Trips {
                                 .uid("aggregate"),
                         "aggregate",
                         args);
+        // One sink keeps one ledger: one to one, Flink would scale it together with what is before it.
         DataStream<Trip> arrived =
                 Weir.pin(
-                        counted.process(Weir.latency(new LedgerSink(directory)))
+                        counted.rebalance()
+                                .process(Weir.latency(new LedgerSink(directory)))
                                 .name("sink")
                                 .uid("sink"),
                         "sink",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import pages
 from benchmarks.figures import EQUAL, NEITHER, WITHIN, Row, count_matches
 from benchmarks.results import REQUIRED
 
@@ -27,39 +27,67 @@ def a_result(**fields):
 
 
 def test_a_page_that_differs_and_one_of_no_result_fail_and_are_written_anew(tmp_path, capsys):
-    results, pages = tmp_path / "results", tmp_path / "pages"
+    results, docs = tmp_path / "kept", tmp_path / "docs"
     results.mkdir()
-    pages.mkdir()
+    (docs / "results").mkdir(parents=True)
     (results / "sums.json").write_text(json.dumps(a_result()))
-    (pages / "gone.md").write_text("")
+    (docs / "results" / "gone.md").write_text("")
 
-    before = tables.main(["--check"], results, pages)
+    before = pages.main(["--check"], results, docs)
     told = capsys.readouterr().err
-    tables.main([], results, pages)
+    pages.main([], results, docs)
 
     assert before == 1
     assert "gone.md is not" in told
     assert "sums.md is not" in told
-    assert tables.main(["--check"], results, pages) == 0
-    assert [path.name for path in pages.iterdir()] == ["sums.md"]
+    assert pages.main(["--check"], results, docs) == 0
+    assert [path.name for path in (docs / "results").iterdir()] == ["sums.md"]
 
 
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({}, "| two and two | 4.25 s |  |  |"),
-        ({"value": None}, "| two and two | not measured |  |  |"),
-        ({"value": 12345.6}, "| two and two | 12,346 s |  |  |"),
+        (
+            {"value": None, "goal": "at most 4 s", "holds": False},
+            "| **no** | not measured | at most 4 s | two and two |",
+        ),
+        (
+            {"value": 12345.6, "goal": "at most 4 s", "holds": False},
+            "| **no** | 12,346 s | at most 4 s | two and two |",
+        ),
         (
             {"goal": "at most 4 s", "holds": False},
-            "| two and two | 4.25 s | at most 4 s | **no** |",
+            "| **no** | 4.25 s | at most 4 s | two and two |",
         ),
-        ({"goal": "at most 5 s", "holds": True}, "| two and two | 4.25 s | at most 5 s | yes |"),
-        ({"goal": "at most 4 s"}, "| two and two | 4.25 s | at most 4 s | not shown |"),
+        ({"goal": "at most 5 s", "holds": True}, "| yes | 4.25 s | at most 5 s | two and two |"),
+        ({"goal": "at most 4 s"}, "| not shown | 4.25 s | at most 4 s | two and two |"),
     ],
 )
 def test_a_figure_has_a_line_with_its_goal_and_verdict(fields, line):
-    assert line in tables.render_result(a_result(figures=[FIGURE | fields])).splitlines()
+    assert line in page_of(a_result(figures=[FIGURE | fields])).splitlines()
+
+
+def page_of(result):
+    return pages.render_all({"sums": result})["results/sums.md"]
+
+
+def test_what_nobody_promised_is_in_the_result_alone():
+    shown, hidden = ROW, ROW | {"row": "b", "match": None}
+
+    page = page_of(a_result(rows=[shown, hidden]))
+
+    assert "two and two" not in page
+    assert "| a | equal | 3 | 1 | 2 |" in page
+    assert "| b |" not in page
+    assert "benchmarks/results/sums.json" in page
+
+
+def test_a_quote_is_rounded_and_has_its_unit_and_one_that_is_wrong_fails():
+    quotes = pages.Quotes({"sums": a_result()})
+
+    assert quotes.value("sums", "two and two", 2) == "4.2 s"
+    with pytest.raises(KeyError, match="Expected sums to have the figure 'three'"):
+        quotes.value("sums", "three")
 
 
 @pytest.fixture
@@ -67,9 +95,11 @@ def check(tmp_path, capsys):
     """Check a result that is kept, with its page; return what is said."""
 
     def check_one(**fields):
-        (tmp_path / "sums.json").write_text(json.dumps(a_result(**fields)))
-        tables.main([], tmp_path, tmp_path)
-        status = tables.main(["--check"], tmp_path, tmp_path)
+        results = tmp_path / "kept"
+        results.mkdir()
+        (results / "sums.json").write_text(json.dumps(a_result(**fields)))
+        pages.main([], results, tmp_path)
+        status = pages.main(["--check"], results, tmp_path)
         return status, capsys.readouterr().err.strip()
 
     return check_one
@@ -94,13 +124,15 @@ def test_a_result_of_code_that_was_not_committed_fails(check):
 
 
 def test_a_page_says_that_the_code_has_changed_and_its_check_ignores_by_how_much(tmp_path):
-    (tmp_path / "sums.json").write_text(json.dumps(a_result()))
-    tables.main([], tmp_path, tmp_path)
-    page = tmp_path / "sums.md"
+    results = tmp_path / "kept"
+    results.mkdir()
+    (results / "sums.json").write_text(json.dumps(a_result()))
+    pages.main([], results, tmp_path)
+    page = tmp_path / "results" / "sums.md"
 
     assert "*Of older code, it is not known how many lines changed.*" in page.read_text()
     page.write_text(page.read_text().replace("it is not known how many", "1,234"))
-    assert tables.main(["--check"], tmp_path, tmp_path) == 0
+    assert pages.main(["--check"], results, tmp_path) == 0
 
 
 def test_each_way_to_match_is_counted_apart():
