@@ -95,6 +95,8 @@ class Row:
     """Heading of `beside`, the same throughout a table."""
     claim: str = "holds"
     """Heading of `holds` or `match`, the same throughout a table."""
+    printed: str | None = None
+    """What we get with the settings as the paper prints them; `None` where that was not run."""
     match: str | None = None
     """`EQUAL`, `WITHIN` or `NEITHER`; `None` where the row is not compared number by number."""
 

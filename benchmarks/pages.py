@@ -35,7 +35,13 @@ from benchmarks.results import FOLDER, REQUIRED, ROOT, describe_age
 DOCS = ROOT / "docs"
 TEMPLATES = FOLDER.parent / "templates"
 PAPERS: Mapping[str, Sequence[str]] = {
-    "taas2023": ("reproduce-tables", "reproduce-deep", "reproduce-figures", "reproduce-am"),
+    "taas2023": (
+        "reproduce-tables",
+        "reproduce-deep",
+        "reproduce-figures",
+        "reproduce-am",
+        "reproduce-am-beside",
+    ),
     "fgcs2018-edf": ("edf", "edf-more"),
     "zeus2018-mdp": ("reproduce-mdp18",),
     "tpds2024-autrascale": ("autrascale",),
@@ -336,6 +342,9 @@ def _render_rows(rows: Sequence[Mapping[str, Any]]) -> str:
         [row["row"], verdict, str(row["seeds"]), row["beside"], row["ours"]]
         for row, verdict in zip(rows, verdicts, strict=True)
     ]
+    if any(row.get("printed") for row in rows):
+        columns.append("with the settings as printed")
+        cells = [[*cell, row["printed"] or ""] for cell, row in zip(cells, rows, strict=True)]
     if not any(verdicts):
         columns, *cells = [[each[0], *each[2:]] for each in (columns, *cells)]
     return _render_table(columns, cells)

@@ -48,9 +48,9 @@ from weir_simulator.tuning.order import Constraints, TuningRequest, TuningResult
 from weir_simulator.tuning.tune import naive_tuning, tune
 
 ABOUT = "the paper's Application Manager: naive rows, and Figures 20, 21 and 22"
-DURATION = "30 min"
+DURATION = "90 min"
 
-SEEDS = (1, 2, 3)
+SEEDS = tuple(range(1, 11))
 TUNED_ON = (0, 50_001)
 """First slot and number of slots."""
 JUDGED_ON = (50_001, 237_766)

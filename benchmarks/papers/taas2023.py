@@ -37,6 +37,8 @@ TYPES = (3, 6, 10)
 TAXI_SLOTS = 400_001
 SERVICE_RATE = {"taxi": 180, "tweets": 1620}
 """Records/s of a replica."""
+PRINTED_RATE = {"taxi": 180, "tweets": 1600}
+"""The same as the paper prints it."""
 LEVELS = 30
 MAX_RATE = {"taxi": 650, "tweets": 9000}
 """Records/s of the highest rate level."""
@@ -202,6 +204,32 @@ def describe_for(policy: str, setting: Setting) -> Experiment:
         believed = {"serviceError": [0.05, 0.10], "speedupError": 0.2, "scv": 1.0}
         return describe(setting, believed=believed)
     return describe(setting)
+
+
+def describe_printed(policy: str, setting: Setting) -> Experiment:
+    """Return the experiment of a setting with what the paper prints, where it prints anything.
+
+    The whole year, the printed speedups, costs by the greatest of the node types that there are,
+    and a first replica of the cheapest type.
+    """
+    speedups = SPEEDUPS[setting.infrastructure][: setting.types]
+    power = PRICE_POWER[setting.infrastructure]
+    usual = describe_for(policy, setting)
+    (operator,) = usual.operators
+    return usual.model_copy(
+        update={
+            "operators": (
+                operator.model_copy(update={"service_rate": PRINTED_RATE[setting.workload]}),
+            ),
+            "node_types": tuple(
+                each.model_copy(update={"speedup": speedup, "price": speedup**power})
+                for each, speedup in zip(usual.node_types, speedups, strict=True)
+            ),
+            "cost_normaliser": max(speedups) ** power,
+            "trace": usual.trace.model_copy(update={"slots": None}),
+            "initial": {usual.node_types[speedups.index(min(speedups))].name: 1},
+        }
+    )
 
 
 def describe_with_java_errors(setting: Setting, seed: int) -> Experiment:
