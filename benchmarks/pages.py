@@ -27,7 +27,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks.evidence import draw_pictures
+from benchmarks.evidence import count_cheaper_fixed, draw_pictures
 from benchmarks.figures import NOT_SHOWN
 from benchmarks.registry import find_benchmarks
 from benchmarks.results import FOLDER, REQUIRED, ROOT, describe_age
@@ -287,6 +287,10 @@ class Quotes:
             for each in result["figures"]
             if each["goal"] and each["holds"] is False
         ]
+
+    def cheaper_fixed(self) -> str:
+        """Return in how many settings of Figure 21 a fixed deployment costs less than a tuned."""
+        return "{} of {}".format(*count_cheaper_fixed(self.results))
 
     def goals(self, result: str) -> str:
         """Return the circumstances of a result, and its figures that have a goal."""
