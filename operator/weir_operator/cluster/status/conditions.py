@@ -24,13 +24,29 @@ LONGEST_MESSAGE = 512
 """Characters of a message in the status, which must stay small."""
 
 Truth = Literal["True", "False", "Unknown"]
+AspectType = Literal[
+    "Ready",
+    "Deciding",
+    "MetricsHealthy",
+    "ModelFitted",
+    "Tuned",
+    "ObjectiveMet",
+    "CostCapped",
+    "Skewed",
+    "Progressing",
+    "Paused",
+    "Degraded",
+    "WithinLimits",
+    "RecordsKept",
+]
+"""All that there are, in the order of the pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
     """What is known of one aspect."""
 
-    type: str
+    type: AspectType
     status: Truth
     reason: str
     message: str

@@ -7,10 +7,11 @@ import math
 import uuid
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import cast, get_args
 
 import pytest
 
+from tests.docs.blocks import ROOT
 from tests.operator.api.memory_api import MemoryApi
 from tests.operator.loop.test_decision_records import a_record
 from tests.operator.rescale.fakes import FakeClock
@@ -18,7 +19,7 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.api.client import RefusedByKubernetesError
 from weir_operator.api.objects import Resource
 from weir_operator.cluster.app.reporter import REFRESH, StatusWriter
-from weir_operator.cluster.status.conditions import Aspect, judge_tuning
+from weir_operator.cluster.status.conditions import Aspect, AspectType, judge_tuning
 from weir_operator.cluster.status.store import StatusClient
 from weir_operator.cluster.status.view import (
     Facts,
@@ -464,3 +465,16 @@ def test_decisions_of_operators_that_the_job_has_no_more_are_forgotten(facts):
         facts = note_tick(facts, tick)
 
     assert [*facts.decisions] == ["renamed-19"]
+
+
+def test_definition_and_operating_page_name_every_condition():
+    described = StreamAppStatus.model_json_schema()["$defs"]["Condition"]["properties"]["type"]
+    page = (ROOT / "docs/operating.md").read_text()
+
+    missing = [
+        name
+        for name in get_args(AspectType)
+        if name not in described["description"] or f"\n| `{name}` | " not in page
+    ]
+
+    assert missing == []
