@@ -30,8 +30,8 @@ class Condition(Section):
     """One aspect of the state, with every field of a Kubernetes condition."""
 
     type: str = Field(min_length=1, max_length=64)
-    """Aspect: Ready, Deciding, MetricsHealthy, ModelFitted, Tuned, ObjectiveMet, CostCapped, Skewed,
-    Progressing, Paused, Degraded, WithinLimits or RecordsKept."""
+    """Aspect: Ready, Deciding, MetricsHealthy, ModelFitted, Tuned, ObjectiveMet, CostCapped,
+    Skewed, Progressing, Paused, Degraded, WithinLimits or RecordsKept."""
 
     status: Literal["True", "False", "Unknown"]
     """Whether it is true."""
