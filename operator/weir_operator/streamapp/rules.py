@@ -330,6 +330,10 @@ def floors_can_be_kept(
             yield from _floors_beyond_pools(here, together, known, node_pools)
 
 
+_DECIMALS = 9
+"""Of a price times a size. Three times 0.1 is above 0.3 as a float, and not for whoever pays it."""
+
+
 def cost_can_be_kept(
     objective: Objective,
     flink: Flink,
@@ -349,12 +353,13 @@ def cost_can_be_kept(
 
     def add_up(floors: Mapping[str, int]) -> float:
         """Return what the floors cost at least, the JobManager included."""
-        return first + sum(
+        cost = first + sum(
             _price_written(node_pools, each.fixed)
             if each.fixed is not None
             else floors.get(name, 1) * (cheapest[name] or 0.0)
             for name, each in known.items()
         )
+        return round(cost, _DECIMALS)
 
     fewest, own = add_up({}), {name: each.min_replicas for name, each in known.items()}
     if fewest > limit:
@@ -374,7 +379,7 @@ def cost_can_be_kept(
         for name, each in known.items()
         if each.initial is not None
     )
-    if initial > limit:
+    if round(initial, _DECIMALS) > limit:
         yield Mistake(
             ("operators",), write_number(initial),
             f"initial that costs at most maxCostPerHour = {write_number(limit)}",

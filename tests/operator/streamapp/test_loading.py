@@ -284,3 +284,14 @@ def test_of_thousands_of_mistakes_the_first_are_told_soon():
     assert raised.value.mistakes[0].startswith("spec.")
     assert any("more mistakes" in each for each in raised.value.mistakes)
     assert time.thread_time() - began < 1.0
+
+
+def test_floors_may_cost_just_the_limit_although_floats_add_up_to_more():
+    floors = [{"name": "match", "minReplicas": 3}]
+    pools = [{"name": "small", "price": "0.1"}]
+    objective = {"responseTime": "200ms", "maxCostPerHour": "0.35"}  # 0.05 is the JobManager's
+    assert 0.05 + 3 * 0.1 > 0.35
+
+    app = parse_manifest(a_manifest(objective=objective, nodePools=pools, operators=floors))
+
+    assert app.spec.objective.max_cost_per_hour == 0.35
