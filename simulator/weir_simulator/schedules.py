@@ -81,8 +81,8 @@ def find_last_period(schedule: str, zone: str, duration: float, until: float) ->
     clocks = ZoneInfo(zone)
     local = datetime.fromtimestamp(until // 1, clocks)
     wall = local.replace(tzinfo=None)
-    if local.fold:  # these times were shown before: all of them have begun
-        while _seconds_between_readings(wall, clocks) < 0:
+    if local.fold:  # these times were shown before: all of them have begun, and no other
+        while _seconds_between_readings(wall + _MINUTE, clocks) < 0:
             wall += _MINUTE
     try:
         # croniter looks strictly before, and takes a time without a zone as it stands.

@@ -88,6 +88,20 @@ def test_a_beginning_that_the_clocks_show_twice_counts_once(zone, day, time, fol
 
 
 @pytest.mark.parametrize(
+    ("zone", "day", "before"),
+    [(BERLIN, "2026-10-25", "2026-10-24"), (SYDNEY, "2026-04-05", "2026-04-04")],
+)
+def test_a_beginning_after_the_hour_that_clocks_show_twice_does_not_come_before(zone, day, before):
+    early = find_last_period("0 3 * * *", zone, 3600.0, at(f"{day}T02:59", zone, fold=1))
+    begun = find_last_period("0 3 * * *", zone, 3600.0, at(f"{day}T03:00", zone))
+
+    assert early is not None
+    assert begun is not None
+    assert early.begin == at(f"{before}T03:00", zone)
+    assert begun.begin == at(f"{day}T03:00", zone)
+
+
+@pytest.mark.parametrize(
     ("zone", "night"), [(BERLIN, "2026-03-28T23:00"), (SYDNEY, "2026-10-03T23:00")]
 )
 def test_a_period_over_a_change_lasts_as_long_as_any(zone, night):
