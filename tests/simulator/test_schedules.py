@@ -121,3 +121,8 @@ def test_a_schedule_without_a_day_never_begins():
 def test_an_unknown_time_zone_is_refused_with_the_nearest_one():
     with pytest.raises(PydanticCustomError, match="did you mean 'Europe/Berlin'"):
         check_time_zone("Europe/Berln")
+
+
+def test_the_time_zone_of_a_machine_is_no_time_zone():
+    with pytest.raises(PydanticCustomError, match="the name of a time zone"):
+        check_time_zone("localtime")
