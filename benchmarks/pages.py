@@ -42,7 +42,7 @@ PAPERS: Mapping[str, Sequence[str]] = {
         "reproduce-am",
         "reproduce-am-beside",
     ),
-    "fgcs2018-edf": ("edf", "edf-more"),
+    "fgcs2018-edf": ("edf",),
     "zeus2018-mdp": ("reproduce-mdp18",),
     "tpds2024-autrascale": ("autrascale",),
 }
