@@ -22,7 +22,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import structlog
@@ -248,8 +248,10 @@ def _partition_offset(metric: str) -> _Extra | None:
     )
 
 
-PrometheusFor = Callable[[Mapping[str, str]], MetricsSource]
-"""Makes a Prometheus source for the series that have this one label."""
+PrometheusFor = Callable[[str, str], MetricsSource]
+"""Makes a Prometheus source for the series of a job, by its id and namespace."""
+_SHARED_ID = "0" * 32
+"""The id of every job of Flink's application mode with high availability (FLINK-19358)."""
 
 _KEPT_LABELS = frozenset(names.LABELS) - {names.APP_LABEL, "weir_operator", "weir_pool", "tm_id"}
 """Labels that tell the series of one replica apart."""
@@ -290,15 +292,15 @@ class ExternalMetrics:
         job = self._watch.job
         if job is None:
             return Window(start=start, end=end, series=())
-        if self._prometheus is not None:
+        if self._prometheus is not None and job.id != _SHARED_ID:
             asked = await self._prometheus_of(job.id, self._prometheus)
             found = await asked.window(start=start, end=end)
-            window = relabel(_leave_out_foreign(found, self._watch.namespace), job)
+            window = relabel(found, job)
             if any("task_id" in series.labels for series in window.series):
                 return window
-            # Nobody scrapes this job's reporters, or it has none: Flink's own REST interface is
-            # enough.
-            self._flink.start()
+        # Nobody scrapes this job's reporters, it has none, or others have its id: Flink's own REST
+        # interface is enough.
+        self._flink.start()
         return self._flink.window(start=start, end=end)
 
     async def close(self) -> None:
@@ -312,18 +314,8 @@ class ExternalMetrics:
         if self._asked is None or self._asked_of != job_id:
             if self._asked is not None:
                 await self._asked.close()
-            self._asked, self._asked_of = make({"job_id": job_id}), job_id
+            self._asked, self._asked_of = make(job_id, self._watch.namespace), job_id
         return self._asked
-
-
-def _leave_out_foreign(window: Window, namespace: str) -> Window:
-    """Return the series without those of other namespaces, whose pods may claim any job."""
-    return replace(
-        window,
-        series=tuple(
-            each for each in window.series if each.labels.get("namespace", namespace) == namespace
-        ),
-    )
 
 
 def relabel(window: Window, job: ExternalJob) -> Window:

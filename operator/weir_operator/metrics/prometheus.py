@@ -42,7 +42,13 @@ class PrometheusSource:
     """Reads the samples of one StreamApp from a server that others may ask, too."""
 
     def __init__(
-        self, server: PrometheusServer, *, label: str, value: str, closes: bool = False
+        self,
+        server: PrometheusServer,
+        *,
+        label: str,
+        value: str,
+        namespace: str | None = None,
+        closes: bool = False,
     ) -> None:
         """Create the source for one StreamApp.
 
@@ -50,12 +56,15 @@ class PrometheusSource:
             server: Which one.
             label: Name of a label; empty takes all series.
             value: What it is on this StreamApp's series.
+            namespace: Of its pods, where pods of others could claim this label; `None` does not
+                look at it. Series without a namespace are the StreamApp's.
             closes: Whether the server's connections are released with it, because nobody else asks.
         """
         self._server = server
         self._account = current_account()
         self._label = label
         self._value = value
+        self._namespace = namespace
         self._on_page = mangle(value)
         self._closes = closes
 
@@ -79,6 +88,8 @@ class PrometheusSource:
         for low, high in _pieces(start, end, CHUNK):
             for found in await self._server.series(self._label, self._value, low, high):
                 if found.labels.get(PAGE_LABEL, self._on_page) != self._on_page:
+                    continue
+                if self._namespace not in (None, found.labels.get("namespace", self._namespace)):
                     continue
                 # Servers of a pair, or monitors of the same pods, add labels of their own.
                 kept = (*LABELS, "instance") if found.name == UP else LABELS

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -340,12 +341,12 @@ class Prometheus:
 
 
 async def test_prometheus_is_asked_for_the_run_that_is_there_now(watch, clock):
-    asked: list[dict[str, str]] = []
+    asked: list[tuple[str, str]] = []
     closed: list[Prometheus] = []
     series = stock_series(names.RECORDS_IN, 20.0, **task_labels(SCORE, "0"))
 
-    def prometheus(matchers):
-        asked.append(matchers)
+    def prometheus(job_id, namespace):
+        asked.append((job_id, namespace))
         return Prometheus((series,), closed)
 
     metrics = ExternalMetrics(watch=watch, prometheus=prometheus, clock=clock)
@@ -354,27 +355,26 @@ async def test_prometheus_is_asked_for_the_run_that_is_there_now(watch, clock):
     await metrics.close()
 
     assert [each.labels["tm_id"] for each in window.series] == ["score_slow_0"]
-    assert asked == [{"job_id": JOB.id}]
+    assert asked == [(JOB.id, watch.namespace)]
     assert len(closed) == 1
 
 
-async def test_a_pod_of_another_namespace_does_not_get_in_by_claiming_the_job(watch, clock):
-    task = task_labels(SCORE, "0")
-    ours = stock_series(names.RECORDS_IN, 20.0, **task, namespace=watch.namespace)
-    forged = stock_series(names.RECORDS_IN, 9000.0, **task, namespace="thieves")
+async def test_an_id_that_several_jobs_have_is_not_asked_of_prometheus(watch, clock):
+    watch.job = replace(watch.job, id="0" * 32)
 
-    metrics = ExternalMetrics(
-        watch=watch, prometheus=lambda matchers: Prometheus((forged, ours), []), clock=clock
-    )
+    def prometheus(job_id, namespace):
+        raise AssertionError(f"Expected no question for {job_id}")
+
+    metrics = ExternalMetrics(watch=watch, prometheus=prometheus, clock=clock)
     window = await metrics.window(start=0.0, end=60.0)
     await metrics.close()
 
-    assert [each.values[-1] for each in window.series] == [60 * 20.0]
+    assert window.series == ()
 
 
 async def test_flink_itself_is_asked_where_prometheus_has_nothing_of_the_job(watch, clock):
     metrics = ExternalMetrics(
-        watch=watch, prometheus=lambda matchers: Prometheus((), []), clock=clock
+        watch=watch, prometheus=lambda job_id, namespace: Prometheus((), []), clock=clock
     )
     start = clock.now()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from weir_operator.advise.metrics import PrometheusFor
@@ -67,9 +67,8 @@ class ClusterDependencies:
         if server is None:
             return None
 
-        def ask(labels: Mapping[str, str]) -> MetricsSource:
-            [(label, value)] = labels.items()
-            return PrometheusSource(server, label=label, value=value)
+        def ask(job_id: str, namespace: str) -> MetricsSource:
+            return PrometheusSource(server, label="job_id", value=job_id, namespace=namespace)
 
         return ask
 
