@@ -75,6 +75,9 @@ _PLAIN = "remove it, because Weir uses plain HTTP for Flink's REST interface"
 _SESSION = "remove it, because Weir restarts a lost JobManager and its job itself"
 _FOLDERS = "remove it, because Weir finds the state of a job by its folder"
 _REST = "remove it, because Weir submits, stops and cancels jobs through it"
+_PODS = "write what the pods need into spec.flink.podTemplate, because Weir makes them"
+_MEMORY_OF_JOB_MANAGER = "set spec.flink.jobManager.memory instead"
+_MEMORY_OF_TASK_MANAGER = "set spec.nodePools[].memory instead"
 
 OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -114,8 +117,8 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "jobstore.expiration-time": _ANSWERS,
         "jobstore.max-capacity": _ANSWERS,
         "high-availability.*": _SESSION,
-        "kubernetes.cluster-id": _SESSION,
-        "kubernetes.namespace": _SESSION,
+        "kubernetes.*": _PODS,
+        "containerized.*": _PODS,
         "resourcemanager.standalone.start-up-time": (
             "remove it, because Weir lets a job wait for its TaskManagers"
         ),
@@ -123,8 +126,10 @@ OWNED_FLINK_KEYS: Mapping[str, str] = MappingProxyType(
         "parallelism.default": _SCALER,
         "pipeline.jobvertex-parallelism-overrides": _SCALER,
         "pipeline.max-parallelism": "set spec.flink.maxParallelism instead",
-        "jobmanager.memory.process.size": "set spec.flink.jobManager.memory instead",
-        "taskmanager.memory.process.size": "set spec.nodePools[].memory instead",
+        "jobmanager.memory.process.size": _MEMORY_OF_JOB_MANAGER,
+        "jobmanager.heap.*": _MEMORY_OF_JOB_MANAGER,
+        "taskmanager.memory.process.size": _MEMORY_OF_TASK_MANAGER,
+        "taskmanager.heap.*": _MEMORY_OF_TASK_MANAGER,
     }
 )
 """What to do instead of setting a key under its own name; one that ends in `*` stands for all that

@@ -34,18 +34,18 @@ from weir_operator.flink.memory import (
 from weir_operator.flink.options import find_refused_values
 from weir_operator.flink.scripts import CLIENT, PYTHON, WORKER
 from weir_operator.flink.versions import read_version
-from weir_operator.flink_keys import remedy_for_owned
+from weir_operator.flink_keys import OTHER_NAMES, remedy_for_owned
 from weir_operator.runtime.pods.pod_spec import CONTAINER, merge
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.models import API_VERSION, KIND
 
 FIRST_RUN_BY_WEIR = (1, 20)
 """The first version of Flink with which Weir's agent and its engine were tested."""
-_LOCAL = "local://"
-_SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
-_CHECKPOINTS = ("execution.checkpointing.dir", "state.checkpoints.dir")
-_OF_THE_OPERATOR = ("kubernetes.", "job.autoscaler.", "scheduler-mode", "$internal.")
-"""Beginnings of keys that only the operator, or Flink's own way of starting pods, reads."""
+_LOCAL = "local:"
+_SAVEPOINTS = (_OWN := "execution.checkpointing.savepoint-dir", *OTHER_NAMES[_OWN])
+_CHECKPOINTS = (_OWN := "execution.checkpointing.dir", *OTHER_NAMES[_OWN])
+_ARTIFACTS = "user.artifacts.artifact-list"
+_INTERNAL = "$internal."
 _TOTALS = frozenset(
     f"{role}.memory.{name}"
     for role, names in (
@@ -87,7 +87,7 @@ _KEPT_OF_RUN = frozenset(
 )  # fmt: skip
 """Keys that Weir reads although it sets them itself, or leaves them out."""
 _MADE_FOR_A_RUN = (
-    *_OF_THE_OPERATOR, "execution.attached", "execution.job-listeners", "execution.savepoint",
+    _INTERNAL, "execution.attached", "execution.job-listeners", "execution.savepoint",
     "execution.shutdown-on-application-finish", "execution.state-recovery.path",
     "execution.submit-failed-job-on-application-error", "execution.target", "internal.",
     "job-result-store.", "jobmanager.memory.", "pipeline.jars", "pipeline.name",
@@ -200,7 +200,7 @@ def _program(job: Body) -> tuple[Body, dict[str, str]]:
     else:
         uri = str(job.get("jarURI") or "")
         if uri.startswith(_LOCAL):
-            program["jar"] = uri.removeprefix(_LOCAL)
+            program["jar"] = "/" + uri.removeprefix(_LOCAL).lstrip("/")
         if job.get("entryClass"):
             program["entryClass"] = job["entryClass"]
     if args:
@@ -211,17 +211,18 @@ def _program(job: Body) -> tuple[Body, dict[str, str]]:
 def _split_options_of_python(args: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return the arguments of a Python program, and what Flink's `PythonDriver` takes for itself.
 
-    The second is by key of Flink's configuration; the path of the program has none.
+    The second is by key of Flink's configuration; the path of the program has none. As in Flink,
+    all is the program's from the first argument on that is no option of the driver.
     """
     keys = {name: key for names, key in _OPTIONS_OF_PYTHON.items() for name in names}
-    rest, options = list[str](), dict[str, str]()
-    left = iter(args)
-    for each in left:
-        if each in keys:
-            options[keys[each]] = next(left, "")
-        else:
-            rest.append(each)
-    return rest, options
+    rest, options = list(args), dict[str, str]()
+    while rest:
+        name, equals, value = rest[0].partition("=")
+        if name not in keys:
+            break
+        options[keys[name]] = value if equals else "".join(rest[1:2])
+        del rest[: 1 if equals else 2]
+    return rest[1:] if rest[:1] == ["--"] else rest, options
 
 
 def _image(deployment: FlinkDeployment) -> str:
@@ -257,7 +258,7 @@ def _config(deployment: FlinkDeployment) -> dict[str, str]:
         for key, value in given.items()
         if remedy_for_owned(key) is None
         and key not in _TOTALS
-        and not key.startswith((*_OF_THE_OPERATOR, *reporters))
+        and not key.startswith((_INTERNAL, *reporters))
     }
 
 
@@ -412,6 +413,17 @@ def _unknown_parts(deployment: FlinkDeployment) -> Iterator[str]:
             f"such as local:///opt/flink/usrlib/trips.jar, got {uri or 'nothing'}; put the jar "
             "into the image, because Weir does not download jars"
         )
+    if _ARTIFACTS in deployment.configuration:
+        yield (
+            f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no "
+            f"{_ARTIFACTS}; put the files into the image, because Weir does not download them"
+        )
+    for section, name in deployment.other_resources:
+        yield (
+            f"spec.{section}.resources of FlinkDeployment {deployment.name}: expected cpu and "
+            f"memory, got {name}; save the StreamApp in a file, write it into the resources of a "
+            "container in spec.flink.podTemplate, and use --filename"
+        )
     for key in translate(deployment.configuration).unknown:
         yield (
             f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no {key}, got "
@@ -482,6 +494,12 @@ def _remarks(
         )
     if taken := sorted(defaults.keys() & config.keys()):
         yield f"The operator's defaults set these keys, too: {', '.join(taken)}"
+    if (most := deployment.most_cores or 0) > deployment.cores:
+        yield (
+            f"A TaskManager may use {most:g} cores today (its limit), and its replicas will use "
+            f"only what it asks for, {deployment.cores:g} for all slots: give sizes more where the "
+            "job uses more"
+        )
     memory = _memory_of_slot(deployment)
     if deployment.slots > 1 and (memory or any(key in _OF_ALL_SLOTS for key in config)):
         yield (

@@ -92,6 +92,29 @@ class FlinkDeployment:
         return self._cores("taskManager") or float(self.slots)
 
     @property
+    def most_cores(self) -> float | None:
+        """CPU that one TaskManager may use, its limit; `None` where nothing says."""
+        factor = _number(self.configuration.get("kubernetes.taskmanager.cpu.limit-factor", "1"))
+        limit = _number(str(self._resources("taskManager", "limits").get("cpu", "")))
+        return limit or (None if factor is None else self.cores * factor)
+
+    @property
+    def other_resources(self) -> tuple[tuple[str, str], ...]:
+        """Resources other than CPU and memory that pods ask for, each with its section."""
+        return tuple(
+            (section, name)
+            for section in ("jobManager", "taskManager")
+            for name in sorted(
+                {
+                    *self._resources(section, "requests"),
+                    *self._resources(section, "limits"),
+                    *((self.spec.get(section) or {}).get("resource") or {}),
+                }
+                - {"cpu", "memory"}
+            )
+        )
+
+    @property
     def job_manager_cores(self) -> float | None:
         """CPU of the JobManager; `None` where nothing says."""
         return self._cores("jobManager")
@@ -128,29 +151,34 @@ class FlinkDeployment:
 
     def _asked(self, section: str, name: str) -> str:
         """Return an amount as the resource has it, in its form of today or the older one."""
+        requests, limits = (self._resources(section, each) for each in ("requests", "limits"))
+        found = requests.get(name) or limits.get(name)
+        older = (self.spec.get(section) or {}).get("resource") or {}
+        return str(found or older.get(name) or "")
+
+    def _resources(self, section: str, kind: str) -> Json:
         part = self.spec.get(section) or {}
-        today = part.get("resources") or {}
-        found = (today.get("requests") or {}).get(name) or (today.get("limits") or {}).get(name)
-        return str(found or (part.get("resource") or {}).get(name) or "")
+        return (part.get("resources") or {}).get(kind) or {}
 
     def _cores(self, section: str) -> float | None:
         prefix = f"kubernetes.{section.lower()}.cpu"
         keys = (f"{prefix}.amount", prefix, f"{section.lower()}.cpu.cores")
         amounts = (self._asked(section, "cpu"), *(self.configuration.get(each) for each in keys))
-        return next((float(parse_quantity(each)) for each in amounts if each), None)
+        return next((_number(each) for each in amounts if each), None)
 
     def _memory(self, section: str) -> int | None:
         prefix = f"{section.lower()}.memory."
-        whole = self._asked(section, "memory") or self.configuration.get(f"{prefix}process.size")
+        config = self.configuration
+        older = config.get(f"{section.lower()}.heap.size")  # of the whole, in spite of its name
+        whole = self._asked(section, "memory") or config.get(f"{prefix}process.size") or older
         if whole:
             return read_memory(whole)
-        config = self.configuration
         flink = read_memory(config.get(f"{prefix}flink.size", ""))
         if flink is None:
             return None
         # As Flink does: what the JVM needs besides comes on top.
         inner = flink + (read_memory(config.get(f"{prefix}jvm-metaspace.size", "")) or 256 * MIB)
-        fraction = float(config.get(f"{prefix}jvm-overhead.fraction", "0.1"))
+        fraction = _number(config.get(f"{prefix}jvm-overhead.fraction")) or 0.1
         low = read_memory(config.get(f"{prefix}jvm-overhead.min", "")) or 192 * MIB
         high = read_memory(config.get(f"{prefix}jvm-overhead.max", "")) or 1024 * MIB
         return inner + min(max(int(inner * fraction / (1 - fraction)), low), high)
@@ -374,6 +402,14 @@ def read_memory(text: str) -> int | None:
     if found is None or found[2].lower() not in _BYTES:
         return None
     return int(float(found[1]) * _BYTES[found[2].lower()])
+
+
+def _number(text: str | None) -> float | None:
+    """Return a quantity; `None` of another text, with which no new pod would start."""
+    try:
+        return float(parse_quantity(text)) if text else None
+    except ValueError:
+        return None
 
 
 def _whole(text: str | None) -> int | None:

@@ -1,15 +1,16 @@
 """Keys of Flink's configuration that describe pods, as a StreamApp says the same. Pure.
 
 Flink's own way of starting pods, and so the Flink Kubernetes Operator, reads secrets, tolerations
-and more from keys `kubernetes.*`. A StreamApp has a pod template for all pods of a job, and node
-pools. What has no counterpart there is named, because a job without its secret or its volume would
-not run.
+and more from keys `kubernetes.*`, and variables from `containerized.*`. A StreamApp has a pod
+template for all pods of a job, and node pools. What has no counterpart there is named, because a
+job without its secret or its volume would not run.
 
 Source: `KubernetesConfigOptions` and the decorators of Flink 2.3.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,19 +47,21 @@ class PodKeys:
 
 def is_of_pods(key: str) -> bool:
     """Return whether a key is about pods, and translated here."""
-    return key in _TRANSLATED or key in _OF_A_ROLE
+    return key in _TRANSLATED or key in _OF_A_ROLE or _VARIABLE.fullmatch(key) is not None
 
 
 def translate(config: Mapping[str, str]) -> PodKeys:
-    """Return what the keys `kubernetes.*` of a configuration say."""
+    """Return what the keys `kubernetes.*` and `containerized.*` of a configuration say."""
     template: Body = {}
     pool: Body = {}
     unknown = []
     for key, value in config.items():
-        if not key.startswith("kubernetes."):
+        if not key.startswith(("kubernetes.", "containerized.")):
             continue
         try:
-            if key in _TRANSLATED:
+            if found := _VARIABLE.fullmatch(key):
+                _variable(template, found[1], value)
+            elif key in _TRANSLATED:
                 _TRANSLATED[key](template, value)
             elif key in _OF_A_ROLE:
                 _, role, name = key.split(".", 2)
@@ -116,6 +119,20 @@ def _variables(template: Body, value: str) -> None:
         _container(template).setdefault("env", []).append(variable)
 
 
+def _variable(template: Body, name: str, value: str) -> None:
+    """Set a variable of all pods; Flink has one for either role.
+
+    Raises:
+        ValueError: It has another value already.
+    """
+    variable = {"name": name, "value": value}
+    known = _container(template).setdefault("env", [])
+    if any(each["name"] == name and each != variable for each in known):
+        raise ValueError(name)
+    if variable not in known:
+        known.append(variable)
+
+
 def _pull_secrets(template: Body, value: str) -> None:
     names = [each.strip() for each in value.split(";") if each.strip()]
     _spec(template)["imagePullSecrets"] = [{"name": name} for name in names]
@@ -137,6 +154,7 @@ _TRANSLATED: Mapping[str, Callable[[Body, str], None]] = {
     "kubernetes.container.image.pull-policy": _pull_policy,
     "kubernetes.service-account": _account,
 }
+_VARIABLE = re.compile(r"containerized\.(?:master|taskmanager)\.env\.(.+)")
 _OF_A_ROLE = frozenset(
     f"kubernetes.{role}.{name}"
     for role in _ROLES

@@ -22,6 +22,8 @@ SECRETS = {
     "kubernetes.service-account": "trips",
     "kubernetes.taskmanager.labels": "team:streams",
     "kubernetes.jobmanager.annotations": "a.b/c:'x,y'",
+    "containerized.master.env.ENABLE_BUILT_IN_PLUGINS": "flink-s3-fs-presto.jar",
+    "containerized.taskmanager.env.ENABLE_BUILT_IN_PLUGINS": "flink-s3-fs-presto.jar",
 }
 PLACES = {
     "kubernetes.taskmanager.tolerations": "key:dedicated,operator:Equal,value:streams,"
@@ -91,6 +93,7 @@ def sizes_of(spec):
             {},
             "2 4096Mi 2 4096Mi",
         ),
+        ({"taskmanager.heap.size": "8g", "jobmanager.heap.size": "2g"}, {}, "1 4096Mi 500m 2048Mi"),
         # 7 GiB for Flink, 256 MiB of metaspace, a tenth of the whole for the JVM.
         ({"taskmanager.memory.flink.size": "7g"}, {}, "1 4124Mi 500m 1Gi"),
         ({"jobmanager.memory.flink.size": "1g"}, {}, "1 2Gi 500m 1472Mi"),
@@ -123,6 +126,57 @@ def test_memory_below_what_processes_need_is_raised_and_told():
 
 
 @pytest.mark.parametrize(
+    ("configuration", "spec"),
+    [
+        ({}, {"taskManager": {"resources": {**TODAY, "limits": {"cpu": "8"}}}}),
+        (
+            {"kubernetes.taskmanager.cpu.limit-factor": "2.0"},
+            {"taskManager": {"resource": {"cpu": 4}}},
+        ),
+    ],
+)
+def test_cpu_that_a_task_manager_has_beyond_what_it_asks_for_is_told(configuration, spec):
+    told = remarks_of(a_deployment(configuration, **spec))
+
+    assert "A TaskManager may use 8 cores today (its limit)" in told
+    assert "only what it asks for, 4 for all slots" in told
+
+
+def test_no_limit_is_told_where_it_is_what_a_task_manager_asks_for():
+    assert "limit" not in remarks_of(a_deployment(taskManager={"resources": TODAY}))
+
+
+def test_numbers_that_cannot_be_read_are_as_if_not_there():
+    unreadable = {
+        "kubernetes.taskmanager.cpu": "two", "taskmanager.memory.flink.size": "1g",
+        "taskmanager.memory.jvm-overhead.fraction": "a tenth",
+    }  # fmt: skip
+    deployment = a_deployment(unreadable)
+
+    assert deployment.cores == 2
+    assert deployment.memory == (1024 + 256 + 192) * 2**20
+
+
+@pytest.mark.parametrize(
+    "key", ["state.savepoints.dir", "savepoints.state.backend.fs.dir", "state.checkpoints.dir"]
+)
+def test_the_storage_may_have_any_of_its_names(key):
+    deployment = a_deployment({"state.savepoints.dir": "", key: "s3://bucket/a"})
+
+    found = plan_adoption(deployment, an_external_job(), version="2.2.0", objective="1s")
+
+    assert found.manifest["spec"]["flink"]["storage"] == {"uri": "s3://bucket/a"}
+
+
+@pytest.mark.parametrize("uri", ["local:///opt/a.jar", "local:/opt/a.jar"])
+def test_a_jar_in_the_image_is_taken_over(uri):
+    job = adopted(a_deployment(job={"jarURI": uri})).flink.job
+
+    assert job is not None
+    assert job.jar == "/opt/a.jar"
+
+
+@pytest.mark.parametrize(
     ("args", "rest", "config"),
     [
         (["-py", "/opt/flink/usrlib/job.py"], [], {}),
@@ -133,6 +187,13 @@ def test_memory_below_what_processes_need_is_raised_and_told():
             {"python.client.executable": "/venv/bin/python", "python.executable": "python3",
              "python.files": "/a,/b"},
         ),
+        # Flink's options end at the first argument that is none; the rest is the program's.
+        (
+            ["-py", "/opt/flink/usrlib/job.py", "--pyFiles=/a", "--rate", "5", "--python", "3"],
+            ["--rate", "5", "--python", "3"],
+            {"python.files": "/a"},
+        ),
+        (["-py", "/opt/flink/usrlib/job.py", "--", "-pyfs", "/a"], ["-pyfs", "/a"], {}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("uri", ["local:///opt/flink/opt/flink-python-2.2.0.jar", None])
@@ -228,6 +289,9 @@ def test_keys_of_pods_become_the_pod_template():
         "name": "PASSWORD",
         "valueFrom": {"secretKeyRef": {"name": "keys", "key": "password"}},
     }
+    assert container["env"][2:] == [
+        {"name": "ENABLE_BUILT_IN_PLUGINS", "value": "flink-s3-fs-presto.jar"}
+    ]
 
 
 def test_fields_of_pods_join_the_pod_template():
@@ -245,7 +309,9 @@ def test_fields_of_pods_join_the_pod_template():
     [container] = template["spec"]["containers"]
     assert template["spec"]["serviceAccountName"] == "flink"
     assert container["imagePullPolicy"] == "Always"
-    assert [each["name"] for each in container["env"]] == ["A", "PASSWORD", "USER"]
+    assert [each["name"] for each in container["env"]] == [
+        *("A", "PASSWORD", "USER", "ENABLE_BUILT_IN_PLUGINS"),
+    ]
 
 
 def test_places_of_task_managers_become_the_pools():
@@ -286,6 +352,19 @@ def test_a_reporter_on_the_port_of_weirs_is_left_out():
         ({"kubernetes.taskmanager.tolerations": "x"}, {}, {}, "expected no kubernetes.taskm"),
         ({"kubernetes.jobmanager.tolerations": "key:a"}, {}, {}, "expected no kubernetes.jobm"),
         ({"kubernetes.something.new": "1"}, {}, {}, "expected no kubernetes.something.new"),
+        (
+            {"containerized.master.env.A": "1", "containerized.taskmanager.env.A": "2"}, {}, {},
+            "expected no containerized.taskmanager.env.A",
+        ),
+        ({"user.artifacts.artifact-list": "s3://b/a.jar"}, {}, {}, "no user.artifacts.artifact-l"),
+        (
+            {}, {"taskManager": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}, {},
+            "spec.taskManager.resources of FlinkDeployment trips: expected cpu and memory, got nv",
+        ),
+        (
+            {}, {"jobManager": {"resource": {"cpu": 1, "ephemeralStorage": "2G"}}}, {},
+            "spec.jobManager.resources of FlinkDeployment trips: expected cpu and memory, got eph",
+        ),
         ({}, {"taskManager": {"podTemplate": {"spec": {}}}}, {}, "one template for all pods"),
         ({}, {}, {"s3.secret-key": "******"}, "defaults have s3.secret-key"),
         ({}, {"image": None}, {}, "expected the image of the job"),
