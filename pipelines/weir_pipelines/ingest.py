@@ -209,7 +209,7 @@ def read_openmetrics(file: Path) -> Iterator[Scraped]:
         InputError: The file cannot be read, or a line holds no sample with a time.
     """
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:  # editors put marks
             for number, line in enumerate(lines, start=1):
                 if line.strip() and not line.startswith("#"):
                     yield _sample(file, number, line)

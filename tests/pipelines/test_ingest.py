@@ -33,6 +33,13 @@ def test_openmetrics_lines_become_samples_in_their_order(tmp_path):
     assert read[0].labels["weir_operator"] == "match"
 
 
+def test_a_mark_that_an_editor_put_before_a_file_hides_no_sample(tmp_path):
+    file = text(tmp_path, LINE)
+    file.write_text(f"\ufeff{file.read_text()}")
+
+    assert [each.name for each in read_openmetrics(file)] == [NAME]
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     {
