@@ -10,6 +10,7 @@ import math
 
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.tick import Tick
+from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_policies.kernels.wording import format_share, format_time
 from weir_policies.model.estimation import WRONG
@@ -68,6 +69,12 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
         changing or tick.proposals,
         key=lambda each: _pressure(app.operators[each], tick.budgets.get(each)),
     )
+    slow = {
+        each.operator: each.sentence.removesuffix(".")
+        for each in tick.snapshot.problems
+        if each.kind is ProblemKind.SOURCE_BUSY_TIME and each.operator in tick.proposals
+    }
+    name = next(iter(slow), name) or name  # what waits at a source is not the fault of another
     operator, proposal = app.operators[name], tick.proposals[name]
     said.append(_describe_operator(operator, tick.budgets.get(name, math.nan)))
     busy = _known_shares(operator)
@@ -79,7 +86,7 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
     stays = proposal.kind is ChangeKind.NOTHING
     expected = proposal.decision.expectation.response_time
     if max(each.source_wait for each in app.operators.values()) > bound:
-        said.append(f"{app.backlog:,.0f} records wait at the sources")
+        said += [f"{app.backlog:,.0f} records wait at the sources", *slow.values()]
     elif stays and operator.response_time > WRONG * expected:
         said.append(f"The model expects {format_time(expected)}, so it is wrong here")
     said.append(_describe_action(proposal, tick.verdicts.get(name, "")))
@@ -98,15 +105,14 @@ def _known_shares(operator: OperatorMeasurement) -> list[float]:
 
 
 def _describe_operator(operator: OperatorMeasurement, budget: float) -> str:
-    takes = (
-        "has no measured response time"
-        if math.isnan(operator.response_time)
-        else f"takes {format_time(operator.response_time)}"
-    )
-    of = "" if math.isnan(budget) else f" of a budget of {format_time(budget)}"
+    if math.isnan(operator.response_time):
+        takes = "has no measured response time"
+    else:
+        of = "" if math.isnan(budget) else f" of a budget of {format_time(budget)}"
+        takes = f"takes {format_time(operator.response_time)}{of}"
     shares = _known_shares(operator)
     busy = f", and a replica is {format_share(max(shares))} busy" if shares else ""
-    return f"{operator.name} {takes}{of}{busy}"
+    return f"{operator.name} {takes}{busy}"
 
 
 def _describe_action(proposal: Proposal, verdict: str) -> str:

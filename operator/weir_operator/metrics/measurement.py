@@ -11,12 +11,19 @@ that arrived, so the one that is read next came when what arrived since then was
 now. Little's law, the backlog over the rate at which it is read, would be the wait of a record that
 comes now: in a backlog that grows much more, and in one that is worked off less. It stands in for
 the time before the first measurement.
+
+A source may be slow without being busy: its readers wait for other threads or for a broker. One
+that falls behind with time to spare reads what it can, so its service time is a replica's time per
+record, and stays that until a replica reads more (as the autoscaler of the Flink Kubernetes
+Operator does, FLINK-33306). The first that is seen counts: where more replicas read no more, it
+does not rise with them, and Weir asks for no more.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from weir_operator.metrics import names
@@ -81,6 +88,9 @@ def measure(
     if len(sources) == len(arrivals) == 1:  # the source may have left its operator since
         arrivals = {sources[0]: next(iter(arrivals.values()))}
     operators = measure_operators(layout, series, window, arrivals)
+    for name in sources:
+        before = None if previous is None else previous.operators.get(name)
+        operators[name] = _bound_by_reading(operators[name], before, window.end - window.start)
     missed = Flow(
         dataflow=layout.flow,
         service_means={name: each.service_mean for name, each in operators.items()},
@@ -229,6 +239,50 @@ def measure_operators(
         )
         for name in layout.flow.order
     }
+
+
+BUSY = 0.5
+"""Utilisation from which an operator counts as busy."""
+MOMENT = 1.0
+"""Seconds of what a source reads by which its backlog may grow in an interval. There are always
+some records that arrived since it last asked for any, and their number varies."""
+BEHIND_FOR = 3
+"""Intervals in a row after which a source that falls behind with time to spare is called slow."""
+
+
+def falls_behind_idle(source: OperatorMeasurement, seconds: float) -> bool:
+    """Return whether a source falls behind though it has time, in an interval of so many seconds.
+
+    One that waits for room downstream is idle for a good reason.
+    """
+    return (
+        source.backlog_growth * seconds > MOMENT * source.processed_rate
+        and max(source.utilisation, default=math.nan) < BUSY
+        and not source.back_pressure > BUSY
+    )
+
+
+def _bound_by_reading(
+    source: OperatorMeasurement, before: OperatorMeasurement | None, seconds: float
+) -> OperatorMeasurement:
+    """Return a source with the service time that its reading shows, where busy time does not."""
+    behind, known = (0, math.nan) if before is None else (before.behind, before.reads_at_most)
+    behind = behind + 1 if falls_behind_idle(source, seconds) else 0
+    reads = source.processed_rate / source.expected if source.replicas else math.nan
+    if behind < BEHIND_FOR and math.isnan(known):
+        return replace(source, behind=behind)
+    most = max((each for each in (known, reads) if each > 0), default=math.nan)
+    replicas = tuple(
+        replace(each, service_mean=1 / most, service_variance=most**-2)
+        if most > 0 and not each.service_mean >= 1 / most
+        else each
+        for each in source.replicas
+    )
+    mean, variance = _pooled_service(replicas)
+    return replace(
+        source, replicas=replicas, service_mean=mean, service_variance=variance, behind=behind,
+        reads_at_most=most,
+    )  # fmt: skip
 
 
 def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:

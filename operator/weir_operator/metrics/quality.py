@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from weir_operator.metrics.measurement import BEHIND_FOR, BUSY, falls_behind_idle
 from weir_operator.metrics.rates import source_demand
 from weir_operator.metrics.values import AppMeasurement, JobLayout, OperatorMeasurement, ServiceFrom
 from weir_policies.kernels.wording import format_rate
@@ -65,11 +66,6 @@ MAX_UTILISATION = 1.2
 millisecond."""
 MAX_GC_SHARE = 0.3
 """Share of time in garbage collection from which a replica's speed is not its own."""
-BUSY = 0.5
-"""Utilisation from which an operator counts as busy."""
-MOMENT = 1.0
-"""Seconds of what a source reads by which its backlog may grow in an interval. There are always
-some records that arrived since it last asked for any, and their number varies."""
 
 
 def judge(
@@ -288,17 +284,13 @@ def _garbage_collection(case: _Case) -> Iterator[Problem]:
 
 def _source_busy_time(case: _Case) -> Iterator[Problem]:
     operator = case.operator
-    length = case.app.end - case.app.start
-    usual = MOMENT * operator.processed_rate
-    if not case.is_source or not operator.backlog_growth * length > usual:
-        return
-    busiest = max(operator.utilisation, default=math.nan)
-    # A source that waits for room downstream is idle for a good reason.
-    if busiest < BUSY and not operator.back_pressure > BUSY:
+    if case.is_source and falls_behind_idle(operator, case.app.end - case.app.start):
+        busiest = max(operator.utilisation)
         yield case.problem(
             ProblemKind.SOURCE_BUSY_TIME,
             f"falls behind by {format_rate(operator.backlog_growth)} while {busiest:.0%} "
-            "busy, so its busy time cannot be right",
+            f"busy, so its busy time cannot be right; after {BEHIND_FOR} such intervals, Weir "
+            "takes what a replica reads for all that it can read",
         )
 
 

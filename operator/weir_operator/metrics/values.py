@@ -155,6 +155,10 @@ class OperatorMeasurement:
     would have nothing to read. NaN where it does not say, and at other operators."""
     partitions: tuple[PartitionMeasurement, ...] = ()
     """Of a source of Kafka."""
+    behind: int = 0
+    """Intervals in a row in which a source fell behind with time to spare."""
+    reads_at_most: float = math.nan
+    """Records/s that one replica of such a source reads; NaN until it is known."""
 
     @property
     def expected(self) -> int:

@@ -8,6 +8,7 @@ from tests.operator.metrics.builders import Load, changed, is_of
 from weir_operator.loop.missed_objective import describe_missed
 from weir_operator.metrics import names
 
+TAKES = {"gen": 0.001, "match": 0.003, "count": 0.003, "out": 0.001}
 LATE = {"busy": 0.1, "latency": 2.0}
 """A job that is over its bound though no replica has much to do."""
 
@@ -115,6 +116,26 @@ async def test_a_model_that_was_wrong_for_three_intervals_is_planned_with_no_mor
     assert max(expected[:2]) < measured / 3
     assert expected[2:] == pytest.approx([measured] * 3, rel=0.05)
     assert stage.reasons.count("ModelCorrected") == 1
+
+
+async def test_a_source_that_reads_slowly_is_named_and_gets_replicas(stage_of):
+    stage = await stage_of(
+        operators=[{"name": name, "maxReplicas": 4, "initial": {"small/1": 1}} for name in TAKES],
+        operatorManager={"interval": "5s", "policy": {"name": "queueing"}},
+    ).started()
+    slow = Load(rate=100, busy=0.1, helper=False, pending=1e5, pending_growth=80.0)
+    stage.loads = {
+        name: Load(rate=100, busy=100 * takes, service_mean=takes, helper=False, agent=True,
+                   marker=0.01)
+        for name, takes in TAKES.items()
+    } | {"gen": slow}  # fmt: skip
+
+    ticks = await stage.ticks(12)
+
+    missed = next(tick.missed for tick in ticks if tick.missed)
+    assert "gen has no measured response time, and a replica is 10 % busy" in missed
+    assert "Operator gen: falls behind by 80 records/s while 10% busy" in missed
+    assert any(tick.proposals["gen"].decision.target.size > 1 for tick in ticks if tick.proposals)
 
 
 async def test_what_waits_at_the_sources_is_told_and_no_fault_of_the_model(stage_of):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -336,6 +337,57 @@ def test_what_arrived_is_known_of_a_source_that_left_its_operator():
 
 def test_what_came_before_the_first_measurement_has_waited_as_long_as_it_takes_to_read():
     assert waited(1000, 60, ((0, 10),), read=100) == pytest.approx(60 + (1000 - 600) / 100)
+
+
+def read_slowly(previous, *, replicas=1, rate=100.0, growth=80.0, busy=0.1, back_pressure=0.0):
+    """Measure the next minute of a source that is hardly busy."""
+    layout = a_layout(replicas={"gen": replicas})
+    gen = Load(
+        rate=rate, busy=busy, back_pressure=back_pressure, pending=1e6, pending_growth=growth
+    )
+    loads = {"gen": gen, **{name: Load(rate=rate) for name in ("match", "count", "out")}}
+    start = 1000.0 if previous is None else previous.end
+    return measure(a_window(layout, loads, start=start, end=start + 60), layout, previous)
+
+
+def services_of(rounds):
+    measured, found = None, []
+    for each in rounds:
+        measured = read_slowly(measured, **each)
+        found.append(round(1000 * measured.operators["gen"].service_mean, 2))
+    return found
+
+
+BEHIND: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "milliseconds"),
+    {
+        "slow from the third interval on": ([BEHIND] * 4, [1, 1, 10, 10]),
+        "and when it has caught up": (
+            [*[BEHIND] * 3, {"replicas": 2, "rate": 180.0, "growth": 0.0}],
+            [1, 1, 10, 10],
+        ),
+        "until a replica reads more": (
+            [*[BEHIND] * 3, {"rate": 500.0, "growth": -400.0}, {"growth": 0.0}],
+            [1, 1, 10, 2, 2],
+        ),
+        "as slow as at first where more replicas read no more": (
+            [*[BEHIND] * 3, *[{"replicas": 2}] * 3],
+            [1, 1, 10, 10, 10, 10],
+        ),
+        "not where it kept up between": (
+            [*[BEHIND] * 2, {"growth": 0.0}, *[BEHIND] * 2],
+            [1, 1, 1, 1, 1],
+        ),
+        "not where it is busy": ([{"busy": 0.9}] * 4, [9, 9, 9, 9]),
+        "not where it waits for room": ([{"back_pressure": 0.6}] * 4, [1, 1, 1, 1]),
+    }.values(),
+    ids=str,
+)
+def test_a_source_that_falls_behind_with_time_to_spare_is_as_slow_as_it_reads(rounds, milliseconds):
+    assert services_of(rounds) == milliseconds
 
 
 def test_a_job_of_one_operator_has_the_wait_at_its_source():
