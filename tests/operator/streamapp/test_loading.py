@@ -180,6 +180,15 @@ def test_another_kind_is_refused_for_its_kind_alone(tmp_path):
     )
 
 
+def test_a_flink_deployment_is_refused_with_the_command_that_adopts_it(tmp_path):
+    text = "apiVersion: flink.apache.org/v1beta1\nkind: FlinkDeployment\nspec: {image: a}\n"
+
+    assert refusal(tmp_path / "app.yaml", text) == (
+        "kind: expected StreamApp, got 'FlinkDeployment'; `weir adopt NAME` prints the StreamApp "
+        "for a FlinkDeployment whose job runs"
+    )
+
+
 def test_a_jar_is_found_beside_the_manifest(tmp_path):
     app = a_stream_app(flink={"job": {"jar": "build/trips.jar"}})
     (tmp_path / "build").mkdir()
