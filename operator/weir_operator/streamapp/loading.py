@@ -190,8 +190,8 @@ def _check_kind(manifest: Mapping[Any, object]) -> None:
     """Refuse another kind of resource before its fields are judged: none would be right."""
     if manifest.get("kind") == "FlinkDeployment":
         raise _invalid(
-            "kind: expected StreamApp, got 'FlinkDeployment'; `weir adopt NAME` prints the StreamApp "
-            "for a FlinkDeployment whose job runs"
+            "kind: expected StreamApp, got 'FlinkDeployment'; `weir adopt NAME` prints the "
+            "StreamApp for a FlinkDeployment whose job runs"
         )
     expected = {"apiVersion": API_VERSION, "kind": KIND}
     wrong = [

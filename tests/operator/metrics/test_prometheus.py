@@ -82,7 +82,7 @@ async def test_a_pod_of_another_namespace_does_not_get_in_by_claiming_the_job(a_
     async def answer(_):
         series = [
             {
-                "metric": {"__name__": BUSY_MS, "tm_id": tm_id, **namespace},
+                "metric": {"__name__": BUSY_MS, "tm_id": tm_id} | namespace,
                 "values": [[105.0, value], [115.0, value]],
             }
             for tm_id, namespace, value in (
