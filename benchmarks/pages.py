@@ -197,7 +197,8 @@ def _render_benchmark(page: Page, quotes: Quotes) -> str:
         module = sys.modules[benchmarks[page.name].run.__module__]
         parts += [inspect.getdoc(module) or "", f"Measured by `make bench NAME={page.name}`."]
     for name in page.results:
-        if len(page.results) > 1:
+        alone = page.results == [page.name]
+        if not alone:
             parts.append(f"## {name}")
         parts.append(quotes.goals(name))
         rows = [
@@ -205,7 +206,7 @@ def _render_benchmark(page: Page, quotes: Quotes) -> str:
             for each in quotes.results[name]["rows"]
             if each["holds"] is not None or each["match"] is not None
         ]
-        level = "###" if len(page.results) > 1 else "##"
+        level = "##" if alone else "###"
         parts += [
             f"{level} {title}\n\n{_render_rows(of_title)}" for title, of_title in _group(rows)
         ]

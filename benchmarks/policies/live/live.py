@@ -2,7 +2,8 @@
 
 - `night` (25 min): a night of taxi trips by the example as it is, each policy on its own Flink.
 - `policies` (1 h): policies of the papers, those that learn trained before.
-- `match` (12 min for a pair): Weir out of the box against Flink's own autoscaler (`match.py`).
+- `match` (12 min for a pair): Weir out of the box against Flink's own autoscaler; how they are
+  judged is in [match.py](../../benchmarks/policies/live/match.py).
 
 Each has a result of its own.
 """
