@@ -246,6 +246,15 @@ class Quotes:
             raise KeyError(f"Expected {result} to have the figure {figure!r}")
         return float(found[0]["value"])
 
+    def goal(self, result: str, beginning: str) -> str:
+        """Return the one figure with a goal whose name begins so, which may name how many pairs."""
+        (found,) = [
+            each["figure"]
+            for each in self.results[result]["figures"]
+            if each["goal"] and each["figure"].startswith(beginning)
+        ]
+        return self.value(result, found)
+
     def total(self, results: Sequence[str], figure: str) -> str:
         """Return the sum of a figure over several results."""
         return format_number(sum(self.number(each, figure) for each in results))

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import pages
 from benchmarks.figures import EQUAL, NEITHER, WITHIN, Row, count_matches
-from benchmarks.results import REQUIRED
+from benchmarks.results import FOLDER, REQUIRED
 
 FIGURE = {"figure": "two and two", "value": 4.25, "unit": "s", "goal": None, "holds": None}
 ROW = {
@@ -146,3 +146,33 @@ def test_each_way_to_match_is_counted_apart():
     assert [(each.value, each.unit, each.goal) for each in counted] == [
         (1, "of 4", None), (2, "of 4", None), (1, "of 4", None),
     ]  # fmt: skip
+
+
+def test_the_page_of_evidence_shows_the_match_and_the_night_once_they_are_measured():
+    kept = dict(pages.load_results(FOLDER))
+    match = [
+        {"figure": name, "value": value, "unit": unit, "goal": "at most 1", "holds": True}
+        for name, value, unit in (
+            ("intervals over the bound, 9 pairs", 0.25, ""),
+            ("cost of what is requested, 9 pairs", 0.75, ""),
+            ("intervals over the bound in second halves, 9 pairs", 0.5, "points"),
+            ("cost of what is requested in second halves, 9 pairs", 0.875, ""),
+        )
+    ]
+    night = [
+        FIGURE | {"figure": "planner: cost per hour"},
+        FIGURE | {"figure": "planner: intervals over the bound"},
+    ]
+    kept |= {
+        "live-match-pools": a_result(figures=match),
+        "live-night": a_result(figures=night),
+    }
+
+    page = pages.render_all(kept)["evidence.md"]
+
+    assert (
+        "over the bound 0.25 times as often, at 0.75 times the cost; in second halves 0.5" in page
+    )
+    assert "(pictures/evidence-match.svg)" in page
+    assert "(pictures/evidence-night.svg)" in page
+    assert "Not measured" not in page

@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import TypeVar
 
@@ -200,7 +200,7 @@ def run() -> list[Figure]:
     kept = load_outcomes(series.folder, MatchOutcome)
     if series is SERIES["judged"]:
         _require_one_policy(kept)
-    pairs = list(missing_pairs(series, ours, kept))[: int(os.environ.get("LIVE_PAIRS", "1000"))]
+    pairs = list(islice(missing_pairs(series, ours, kept), _most_pairs()))
     if pairs:
         autoscaler = build_autoscaler()
         compile_default_policy()  # as a controller that is installed has
@@ -222,6 +222,14 @@ def result_path() -> Path:
     if chosen("LIVE_SERIES", SERIES) == "judged":
         return RESULTS / name
     return BUILD / "live-development" / name
+
+
+def _most_pairs() -> int | None:
+    """Return how many pairs a call may make; `None` is all that are missing."""
+    text = os.environ.get("LIVE_PAIRS")
+    if text is not None and not text.isdecimal():
+        raise BenchmarkError(f"LIVE_PAIRS: expected a number of pairs, got {text!r}")
+    return None if text is None else int(text)
 
 
 def chosen(variable: str, known: Iterable[str]) -> str:

@@ -29,6 +29,7 @@ from benchmarks.policies.live.match import (
     figures_of,
     missing_pairs,
     pairs_of,
+    run,
     run_on_a_quiet_machine,
 )
 from benchmarks.policies.live.quotas import (
@@ -217,6 +218,14 @@ def test_every_pair_comes_once_before_any_comes_again_and_the_first_side_changes
     assert {first.count(WEIR), first.count(AUTOSCALER)} == {4, 5}
     for place in range(9):  # and of one pair, from repeat to repeat
         assert pairs[place][1] == pairs[place + 9][1][::-1]
+
+
+def test_a_number_of_pairs_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("LIVE_PAIRS", "few")
+    monkeypatch.setenv("LIVE_SERIES", "development")
+
+    with pytest.raises(BenchmarkError, match="LIVE_PAIRS: expected a number of pairs, got 'few'"):
+        run()
 
 
 def test_a_call_goes_on_where_the_last_one_ended():
