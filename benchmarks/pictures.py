@@ -92,10 +92,11 @@ def draw_beside(
     """Write a picture of values along a line for each group, with a band where they should lie."""
     canvas, plot = _begin(axes)
     plot.axvspan(*band, color="green", alpha=0.12, linewidth=0)
-    for place, values in enumerate(reversed(groups.values())):
+    upwards = list(groups.items())[::-1]
+    for place, (_, values) in enumerate(upwards):
         spread = place + np.linspace(-0.25, 0.25, len(values)) if len(values) > 1 else [place]
         plot.plot(values, spread, "o", color="tab:blue", markersize=4, alpha=0.7)
-    plot.set_yticks(np.arange(len(groups)), list(reversed(groups)))
+    plot.set_yticks(np.arange(len(groups)), [label for label, _ in upwards])
     plot.grid(axis="x", linewidth=0.3)
     if axes.log_across:
         plot.xaxis.set_major_formatter("{x:g}")

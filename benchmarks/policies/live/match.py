@@ -446,31 +446,37 @@ def pairs_of(outcomes: Sequence[MatchOutcome], ours: str) -> list[Pair]:
     return [(sides[0][pair], sides[1][pair]) for pair in sorted(sides[0].keys() & sides[1].keys())]
 
 
+GOALS: Sequence[
+    tuple[str, Callable[[MatchOutcome], float], Callable[..., Compared], float, str]
+] = (
+    ("intervals over the bound", lambda each: each.violations(), ratio, VIOLATIONS, ""),
+    ("cost of what is requested", lambda each: each.cost(), ratio, COST, ""),
+    (
+        "intervals over the bound in second halves",
+        lambda each: 100 * each.violations(later=True),
+        difference,
+        LATER_VIOLATIONS,
+        "points",
+    ),
+    (
+        "cost of what is requested in second halves",
+        lambda each: each.cost(later=True),
+        ratio,
+        LATER_COST,
+        "",
+    ),
+    ("restarts", lambda each: float(each.restarts), ratio, RESTARTS, ""),
+)
+"""Each with how a run is measured, how sides are compared, the limit, and the unit."""
+
+
 def figures_of(outcomes: Sequence[MatchOutcome], ours: str) -> Iterator[Figure]:
     """Yield the goals over all pairs, then what each side came to, by job."""
     pairs = pairs_of(outcomes, ours)
     if not pairs:
         return
-    for name, values, compare, limit, unit in (
-        ("intervals over the bound", MatchOutcome.violations, ratio, VIOLATIONS, ""),
-        ("cost of what is requested", MatchOutcome.cost, ratio, COST, ""),
-        (
-            "intervals over the bound in second halves",
-            lambda each: 100 * each.violations(later=True),
-            difference,
-            LATER_VIOLATIONS,
-            "points",
-        ),
-        (
-            "cost of what is requested in second halves",
-            lambda each: each.cost(later=True),
-            ratio,
-            LATER_COST,
-            "",
-        ),
-        ("restarts", lambda each: float(each.restarts), ratio, RESTARTS, ""),
-    ):
-        found = compare(*([values(pair[place]) for pair in pairs] for place in (0, 1)))
+    for name, measure, compare, limit, unit in GOALS:
+        found = compare(*([measure(pair[place]) for pair in pairs] for place in (0, 1)))
         yield from _compared(f"{name}, {len(pairs)} pairs", found, limit, unit)
     for place, side in enumerate((ours, AUTOSCALER)):
         runs = [pair[place] for pair in pairs]
