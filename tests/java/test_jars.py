@@ -87,6 +87,15 @@ def test_a_missing_source_is_named(tmp_path):
         jars.build_jar([tmp_path / "Absent.java"], tmp_path / "absent.jar")
 
 
+def test_a_program_that_hangs_is_named_without_its_many_arguments(monkeypatch, fake_java, tmp_path):
+    java = fake_java("openjdk 21")
+    java.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(jars, "_TIME_LIMIT", 0.1)
+
+    with pytest.raises(PermanentError, match=rf"^{java} did not end in 0\.1 s$"):
+        jars.find_java()
+
+
 def test_without_flink_the_extra_to_install_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 

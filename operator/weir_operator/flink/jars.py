@@ -68,7 +68,7 @@ KEYS: Mapping[str, bytes] = MappingProxyType(
 """What `RunScript` knows of the keys that a script may set."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _DIGEST = "META-INF/weir-sources.sha256"
-_TIME_LIMIT = 120.0  # seconds; a cold javac on a busy machine takes ten
+_TIME_LIMIT = 900.0  # seconds; a cold javac takes ten, on a machine with ten times its load 200
 
 
 def flink_home() -> Path:
@@ -235,7 +235,9 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise PermanentError(f"{command[0]} did not end in {_TIME_LIMIT:g} s") from error
+    except OSError as error:
         raise PermanentError(f"Cannot run {command[0]}: {error}") from error
 
 
