@@ -16,7 +16,7 @@ from weir_policies.application_manager.edf import (
 )
 from weir_policies.errors import ParameterError
 
-RULES = MigrationRules(least_speed=0.5)
+RULES = MigrationRules(min_speed=0.5)
 HOSTED = tuple(HostedReplica(name=f"rank-{n}", operator="rank") for n in range(3))
 
 
@@ -39,7 +39,7 @@ def ask(node, seed=1):
         "what was not measured is no reason",
     ],
 )
-def test_a_node_is_one_to_leave_by_its_distance_from_the_least_speed(speed, score):
+def test_a_node_is_one_to_leave_by_its_distance_from_the_minimum(speed, score):
     assert RULES.score(a_node(speed=speed)) == pytest.approx(score)
 
 
@@ -96,7 +96,7 @@ def test_work_that_one_node_does_alone_says_nothing_about_it():
     assert relative_speeds([("n1", "rank", 0.1), ("n1", "rank", 0.4)]) == {}
 
 
-@pytest.mark.parametrize("wrong", [{"least_speed": 1.1}, {"least_speed": -0.1}], ids=str)
+@pytest.mark.parametrize("wrong", [{"min_speed": 1.1}, {"min_speed": -0.1}], ids=str)
 def test_rules_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ParameterError, match="Expected"):
         MigrationRules(**wrong)

@@ -29,10 +29,10 @@ from weir_policies.application_manager.edf import (
 
 IN_A_ROW = 5
 """Intervals. By chance a node that is as fast as the others seems slow in 0.6% of them (1.3% where
-`least_speed` is 0.9, see `STANDARD_ERRORS`), in five in a row about once in 10^11 (10^9). Five
+`min_speed` is 0.9, see `STANDARD_ERRORS`), in five in a row about once in 10^11 (10^9). Five
 also outlast most of what passes by itself, such as a noisy neighbour's start."""
 STANDARD_ERRORS = 3.0
-"""How many standard errors of a replica's mean service time must fit between 1 and `least_speed`:
+"""How many standard errors of a replica's mean service time must fit between 1 and `min_speed`:
 at 0.7 an interval must have 100 records of exponential times, fewer of steadier ones."""
 WARM_AFTER = 300.0
 """Seconds from a replica's start in which its JVM still compiles, and its times say nothing."""
@@ -139,7 +139,7 @@ class NodeWatch:
                 replica = placed.get(measured.tm_id)
                 if replica is None or now - replica.started < WARM_AFTER:
                     continue
-                if STANDARD_ERRORS * _standard_error(measured) <= 1 - self._rules.least_speed:
+                if STANDARD_ERRORS * _standard_error(measured) <= 1 - self._rules.min_speed:
                     yield replica.node, f"{name} on {replica.node_type}", measured.service_mean
 
     def _may_leave(self, replica: Replica, now: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.types import JsonValue
 
-from weir_operator.streamapp.quantities import Duration, LeastSpeed, Level
+from weir_operator.streamapp.quantities import Duration, Level, MinSpeed
 from weir_operator.streamapp.section import Deployment, Name, Rule, validations
 from weir_simulator.schedules import EXPECTED, FIELDS, UTC, check_schedule, check_time_zone
 from weir_simulator.validation import Mistake, Section, refuse
@@ -147,9 +147,7 @@ class Migration(Section):
     replicas of the same operator and size on other nodes of the pool.
     """
 
-    least_speed: LeastSpeed = Field(
-        default=0.7, examples=["0.7"], json_schema_extra={"default": "0.7"}
-    )
+    min_speed: MinSpeed = Field(default=0.7, examples=["0.7"], json_schema_extra={"default": "0.7"})
     """Speed below which a node is slow, as a share of the speed of the other nodes. If unset,
     defaults to "0.7". Above zero, and at most 0.9, because smaller differences occur by chance.
     Format: decimal number in quotes."""

@@ -290,5 +290,5 @@ Speedup = Annotated[float, _Number(most="1000", example="1.6")]
 """Speed relative to another one, above zero."""
 Level = Annotated[float, _Number(most="10", with_zero=True, example="0.9")]
 """Part of the objective, from 0 to 10."""
-LeastSpeed = Annotated[float, _Number(most="0.9", example="0.7")]
+MinSpeed = Annotated[float, _Number(most="0.9", example="0.7")]
 """Part of the usual speed, above zero and at most 0.9."""

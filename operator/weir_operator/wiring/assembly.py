@@ -477,7 +477,7 @@ def _node_watch(app: StreamApp) -> NodeWatch | None:
     migration = app.spec.application_manager.arbitration.migration
     if migration is None:
         return None
-    rules = MigrationRules(least_speed=migration.least_speed)
+    rules = MigrationRules(min_speed=migration.min_speed)
     return NodeWatch(rules, np.random.default_rng(len(app.spec.operators)))
 
 

@@ -122,18 +122,18 @@ def drop_conflicts(
 class MigrationRules:
     """When a node is one to leave."""
 
-    least_speed: float = 0.7
+    min_speed: float = 0.7
     """Speed relative to its pool below which a node is slow, V_min; in [0, 1], and 0 is never."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("least_speed", self.least_speed, low=0, high=1)
+        refuse_outside("min_speed", self.min_speed, low=0, high=1)
 
     def score(self, node: Node) -> float:
         """Return how much a node is one to leave, at most 1; 0 where it is none."""
         # A speed that was not measured is NaN, which is below nothing.
-        slow = node.speed < self.least_speed
-        return (self.least_speed - node.speed) / self.least_speed if slow else 0.0
+        slow = node.speed < self.min_speed
+        return (self.min_speed - node.speed) / self.min_speed if slow else 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
