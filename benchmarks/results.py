@@ -36,6 +36,8 @@ _MEASURED = {
     "cluster": ("operator", "policies", "java", "helm"),
 }
 """Folders of the code that the benchmarks of a folder measure."""
+_SIMULATED = ("policies", "simulator")
+"""Those that a deterministic benchmark measures."""
 REQUIRED = ("date", "commit", "load", "trees")
 """What every result says of how it came about."""
 _CHOICES = ("CHAOS_", "LIVE_", "WEIR_")
@@ -69,7 +71,7 @@ def write_result(
         "date": begun.date,
         "commit": begun.commit,
         "load": [begun.load, round(os.getloadavg()[0], 1)],
-        "trees": measured_trees(module.__name__.split(".")[1]),
+        "trees": measured_trees(*_measured_by(module)),
         "processors": os.cpu_count(),
         "settings": settings_of(module) | _chosen(),
         "figures": [asdict(each) for each in found if isinstance(each, Figure)],
@@ -132,11 +134,16 @@ def find_commit() -> str | None:
     return f"{commit}-dirty" if changed else commit
 
 
-def measured_trees(folder: str, commit: str = "HEAD") -> dict[str, str]:
-    """Return git's hash of each folder of code that the benchmarks of a folder measure."""
-    names = _MEASURED.get(folder, ())
-    found = _ask_git("rev-parse", *(f"{commit}:{each}" for each in names))
-    return dict(zip(names, found.split(), strict=True)) if found else {}
+def _measured_by(module: ModuleType) -> Sequence[str]:
+    if getattr(module, "DETERMINISTIC", False):
+        return _SIMULATED
+    return _MEASURED.get(module.__name__.split(".")[1], ())
+
+
+def measured_trees(*folders: str) -> dict[str, str]:
+    """Return git's hash of each folder of code."""
+    found = _ask_git("rev-parse", *(f"HEAD:{each}" for each in folders))
+    return dict(zip(folders, found.split(), strict=True)) if found else {}
 
 
 def describe_age(result: Mapping[str, Any]) -> str:

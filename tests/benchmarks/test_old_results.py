@@ -7,7 +7,7 @@ from benchmarks.results import describe_age, measured_trees
 
 
 def test_a_result_of_the_same_trees_is_new_whatever_its_commit(capsys):
-    trees = measured_trees("papers")
+    trees = measured_trees("policies", "simulator")
     assert trees.keys() == {"policies", "simulator"}
 
     status = print_old({"chaos-3": {"trees": trees}})
@@ -16,7 +16,7 @@ def test_a_result_of_the_same_trees_is_new_whatever_its_commit(capsys):
 
 
 def test_the_lines_that_differ_between_two_trees_are_counted():
-    trees = measured_trees("papers") | {"simulator": measured_trees("pipelines")["pipelines"]}
+    trees = {"simulator": measured_trees("pipelines")["pipelines"]}
 
     age = describe_age({"trees": trees})
 

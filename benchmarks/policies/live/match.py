@@ -314,7 +314,7 @@ def run_side(side: str, app: App, trace: str, repeat: int, *, autoscaler: Path) 
         side=side,
         date=begun.date,
         commit=begun.commit,
-        trees=measured_trees("policies"),
+        trees=measured_trees("policies", "simulator", "operator", "java"),
         load=os.getloadavg()[1],
         late=judged.late,
         replicas=[
