@@ -6,8 +6,8 @@ The compiled functions go to `policies/weir_policies/kernels/built`, from where 
 the images and the source tree take them (`weir_policies.kernels.caching`). They are the functions
 that Python calls: what these call is part of them.
 
-Each policy lives through a few intervals, live and in the simulator that tunings run, because a
-function is compiled when it is first called. Everything that is compiled is stored in
+Each policy lives through a few intervals, live and in the simulator that tunings and trainings run,
+because a function is compiled when it is first called. Everything that is compiled is stored in
 `build/kernels`, so that a second run compiles only what has changed.
 """
 
@@ -31,6 +31,7 @@ from weir_policies.kernels.caching import BUILT, OURS, find_files
 from weir_policies.testing import a_transition, an_observation
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate
+from weir_simulator.training import train_policies
 
 USUAL = ("planner", "queueing", "ql-pds-plus", "threshold-cheapest")
 """The default policy, the one that it is compared with, and those of the first steps."""
@@ -63,6 +64,7 @@ def compile_kernels(name: str) -> float:
         observation = following
     experiment = Experiment.model_validate({**EXPERIMENT, "policy": {"name": name}}, strict=False)
     simulate(experiment, seed=0)
+    train_policies(experiment, slots=INTERVALS, seed=0)
     return time.monotonic() - began
 
 

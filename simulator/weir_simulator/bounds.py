@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
 from weir_policies.application_manager.cost_cap import share_cap
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.arrays import Counts
 from weir_policies.policy import OperatorModel
 from weir_simulator.experiment import Experiment
 from weir_simulator.schedules import find_last_period
+from weir_simulator.state import Bounds
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
 """Slot 0, a Monday."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the decisions of each slot must keep."""
-
-    floors: Counts
-    """Replicas that each operator must have, `(slots, o)`."""
-    prices: Floats
-    """Currency per hour that each may cost, `inf` without a limit, `(slots, o)`."""
 
 
 def find_bounds(

@@ -12,7 +12,7 @@ from weir_policies.kernels.policy import fill_model
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.policy import OperatorModel
 from weir_simulator.beliefs import believed_models, true_models
-from weir_simulator.bounds import Bounds, find_bounds
+from weir_simulator.bounds import find_bounds
 from weir_simulator.dynamics import find_speeds, first_replicas
 from weir_simulator.experiment import Bound, Experiment
 from weir_simulator.state import (
@@ -25,6 +25,7 @@ from weir_simulator.state import (
     RATE_FACTOR,
     REACHED,
     SPEEDUP,
+    Bounds,
     Changes,
     Goals,
     Rules,
@@ -45,6 +46,8 @@ class Scene:
     """The operators as they are."""
     view: View
     """The operators as the policy believes them to be."""
+    believed: Sequence[OperatorModel]
+    """The same, in the order of the operators."""
     state: WorldState
     changes: Changes
     goals: Goals
@@ -79,7 +82,7 @@ def compile_experiment(experiment: Experiment, *, seed: int, policy: str, slots:
     view.counts_before[:] = truth.counts
     changes, goals = _list_changes(experiment), _list_goals(experiment)
     bounds = find_bounds(experiment, slots, believed, budgets)
-    return Scene(rules, truth, view, state, changes, goals, bounds)
+    return Scene(rules, truth, view, believed, state, changes, goals, bounds)
 
 
 def make_rules(experiment: Experiment, *, seed: int) -> Rules:

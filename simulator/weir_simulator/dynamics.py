@@ -54,6 +54,8 @@ def flow_steadily(rate: float, truth: View, state: WorldState) -> None:
         state.rate[below] += state.passed[above] * truth.selectivity[edge]
         state.offered[below] += state.offered[above] * truth.selectivity[edge]
     for o in range(operators):
+        if state.passed[o] < 0:  # no edge leaves it
+            state.passed[o] = min(state.rate[o], capacity_of(o, truth, truth.counts[o]))
         time, _ = predict_one(o, truth, truth.counts[o], state.rate[o])
         state.response[o] = time
         if state.offered[o] != state.rate[o]:

@@ -1,7 +1,7 @@
 """Pseudo-random numbers as a function of the place where they are used.
 
 Numbers depend on (seed, slot, operator, purpose), not on a stream: the draws of one feature do not
-shift those of another, and the compiled loop and the reference draw the same.
+shift those of another, and the tests' oracle draws the same.
 
 Source of the mixing: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
 2014 (SplitMix64).

@@ -16,11 +16,8 @@ from weir_simulator.arrivals import arrival_rates, training_rates
 from weir_simulator.compile import compile_experiment
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import pass_seasons, policy_generator, settings_of
-from weir_simulator.reference import run_reference
 from weir_simulator.result import Result, new_outcome, summarise
-from weir_simulator.state import (
-    SimulationOutcome,
-)
+from weir_simulator.state import SimulationOutcome
 from weir_simulator.traces import Trace
 
 
@@ -67,8 +64,10 @@ def simulate(
     algorithm = registry.define(name, settings)
     # A decision's urgency, which arbitration ranks by, is in no compiled kernel.
     if algorithm is None or not experiment.arbitration.grants_all:
+        from weir_simulator.plain_loop import run_policies  # compiles when it is first imported
+
         began = time.perf_counter()
-        run_reference(experiment, trace, name, settings, outcome, seed=seed)
+        run_policies(experiment, trace, name, settings, outcome, seed=seed)
         seconds = time.perf_counter() - began
     else:
         seconds, _ = run_compiled(experiment, trace, name, algorithm, outcome, seed=seed)
@@ -112,8 +111,7 @@ def run_compiled(
         view,
         memory,
         draws,
-        compiled.bounds.floors,
-        compiled.bounds.prices,
+        compiled.bounds,
     )
     return time.perf_counter() - began, memory
 

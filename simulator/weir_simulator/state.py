@@ -5,11 +5,12 @@ Shapes: `o` operators, `t` node types, `k` the largest `k_max`, `c` points of a 
 
 from __future__ import annotations
 
-from typing import NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
-from numba import types
+from numba import from_dtype, types
 
+from weir_policies.kernels.view import Records
 from weir_policies.model.arrays import Counts, Floats
 
 WEEK = 604_800.0
@@ -77,9 +78,45 @@ class Rules(NamedTuple):
     seed: int
 
 
+class Bounds(NamedTuple):
+    """What the decisions of each slot must keep."""
+
+    floors: Counts
+    """Replicas that each operator must have, `(slots, o)`."""
+    prices: Floats
+    """Currency per hour that each may cost, `inf` without a limit, `(slots, o)`."""
+
+
+class Now:
+    """What a slot leaves to the next one, and what the whole application does in it."""
+
+    rate_factor: float
+    """Times the trace's rate."""
+    standstill: float
+    """Seconds for which the job is still stopped."""
+    provisioned_at: int
+    """Slot in which the replicas are there that are being provisioned; -1 before the first."""
+    change: int
+    """Changes of the world that have happened."""
+    point: int
+    """Points of the curve that are noted."""
+    rate: float
+    """Records/s that enter the dataflow."""
+    time: float
+    """Response time from source to sink, as it is bounded, s."""
+    sinks_late: bool
+    """A bound of a single sink is exceeded."""
+    violated: bool
+    """That, or the bound of the objective."""
+    price: float
+    """Currency per hour of what is paid for."""
+
+
 class WorldState(NamedTuple):
     """What is carried from slot to slot, and scratch space."""
 
+    now: Records[Now]
+    """One record."""
     rate: Floats
     """Records/s that arrive at each operator, `(o,)`, no more than those before it pass on."""
     offered: Floats
@@ -171,15 +208,19 @@ _F1, _F2, _I1, _I2 = (
     types.int64[:, ::1],
 )
 RULES_TYPE = types.NamedTuple([_NUMBA[hint] for hint in get_type_hints(Rules).values()], Rules)
+_NOW = np.dtype((np.record, np.dtype(list(get_type_hints(Now).items()), align=True)))
 STATE_TYPE = types.NamedTuple(
     [
-        (_I2 if hint == Counts else _F2)
+        types.Array(from_dtype(_NOW), 1, "C")
+        if name == "now"
+        else (_I2 if hint == Counts else _F2)
         if name in ("pending", "factor", "pool_room")
         else (_I1 if hint == Counts else _F1)
         for name, hint in get_type_hints(WorldState).items()
     ],
     WorldState,
 )
+BOUNDS_TYPE = types.NamedTuple([_I2, _F2], Bounds)
 GOALS_TYPE = types.NamedTuple([_F2, _F1, _F2], Goals)
 CHANGES_TYPE = types.NamedTuple([_I1, _I1, _I1, _F1], Changes)
 OUTCOME_TYPE = types.NamedTuple([_F1, _F1, _I1, _F1, _F2], SimulationOutcome)
@@ -194,7 +235,10 @@ def new_state(*, operators: int, node_types: int, max_replicas: int, pools: int)
     def counts(*shape: int) -> Counts:
         return np.zeros(shape, dtype=np.int64)
 
+    now: Any = np.zeros(1, dtype=_NOW)  # for NumPy a record is of no class
+    now["rate_factor"], now["provisioned_at"] = 1.0, -1
     return WorldState(
+        now=now,
         rate=floats(operators),
         offered=floats(operators),
         passed=floats(operators),

@@ -15,7 +15,6 @@ import numpy as np
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import settings_of
-from weir_simulator.reference import run_reference
 from weir_simulator.result import new_outcome
 
 
@@ -41,11 +40,13 @@ def train_policies(experiment: Experiment, *, slots: int, seed: int) -> Trained:
         ParameterError: The policy cannot take the experiment.
         TraceError: The trace cannot be read.
     """
+    from weir_simulator.plain_loop import run_policies  # compiles when it is first imported
+
     trace = np.resize(arrival_rates(experiment.trace), slots)
     outcome = new_outcome(slots, len(experiment.node_types), history=False)
     choice = experiment.policy
     settings = settings_of(experiment, choice.parameters)
-    policies = run_reference(experiment, trace, choice.name, settings, outcome, seed=seed)
+    policies = run_policies(experiment, trace, choice.name, settings, outcome, seed=seed)
     application = policies.application
     return Trained(
         {name: policy.state_dict() for name, policy in policies.operators.items()},

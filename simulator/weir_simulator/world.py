@@ -1,4 +1,4 @@
-"""The compiled loop: a policy scales a dataflow through a trace, slot by slot.
+"""The simulated world: what happens in a slot, and the compiled loop over the slots of a trace.
 
 In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023, section 6):
 
@@ -12,7 +12,10 @@ In every slot, in this order (Russo Russo, Cardellini, Lo Presti, ACM TAAS 2023,
    and the policies are not asked until then.
 
 What goes beyond the paper (queues, downtime, provisioning, resizes, limits, losses, noise) is off
-unless `Rules` enable it. `reference` is the same world, written to be read.
+unless `Rules` enable it.
+
+`run_world` asks a compiled policy's kernels; `plain_loop` takes the same steps, `open_slot`,
+`agree` and `close_slot`, and asks any policy in between.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from weir_policies.kernels.compiled import compiled, compiled_as
 from weir_policies.kernels.prediction import price_of
 from weir_policies.kernels.steps import step_towards
 from weir_policies.kernels.view import KERNEL_TYPE, MEMORY_TYPE, VIEW_TYPE, Kernel, Memory, View
-from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.arrays import Floats
 from weir_simulator.dynamics import (
     fill_busy,
     find_speeds,
@@ -53,6 +56,7 @@ from weir_simulator.state import (
     AT_SINKS,
     AT_TIME,
     BACKLOGGED,
+    BOUNDS_TYPE,
     CHANGES_TYPE,
     COST,
     GOALS_TYPE,
@@ -70,8 +74,10 @@ from weir_simulator.state import (
     STATE_TYPE,
     VIOLATIONS,
     WEEK,
+    Bounds,
     Changes,
     Goals,
+    Now,
     Rules,
     SimulationOutcome,
     WorldState,
@@ -145,7 +151,7 @@ def _observe(
     view.before[o] = seen
     seen.rate = state.rate[o]
     seen.response_time = state.response[o]
-    seen.processed = state.rate[o] if state.passed[o] < 0 else state.passed[o]
+    seen.processed = state.passed[o]
     seen.backlog = state.backlog[o]
     seen.time = t * rules.slot
     weeks = t * rules.slot / WEEK
@@ -297,10 +303,19 @@ def _join_restart(
 
 
 @compiled
-def _agree(rules: Rules, state: WorldState, view: View) -> int:
-    """Cut all targets to what can be; return what going there takes."""
+def agree(t: int, rules: Rules, state: WorldState, view: View) -> int:
+    """Cut all targets to what can be; return what going there takes.
+
+    A change that is under way is not to be touched.
+    """
     kind = NOTHING
+    waiting = state.now[0].provisioned_at > t
     for o in range(view.counts.shape[0]):
+        if waiting:
+            view.cost[o].reconfiguration = 0.0
+            for place in range(view.counts.shape[1]):
+                view.proposed[o, place] = view.counts[o, place]
+            continue
         moved = 0
         for place in range(view.counts.shape[1]):
             view.proposed[o, place] = view.target[o, place]
@@ -318,12 +333,10 @@ def _agree(rules: Rules, state: WorldState, view: View) -> int:
 
 
 @compiled
-def _account(
-    price: float, violated: bool, kind: int, rules: Rules, outcome: SimulationOutcome
-) -> None:
+def _account(kind: int, now: Now, rules: Rules, outcome: SimulationOutcome) -> None:
     """Add what a slot cost."""
-    cost = rules.weight_resources * price / rules.top_cost
-    if violated:
+    cost = rules.weight_resources * now.price / rules.top_cost
+    if now.violated:
         cost += rules.weight_violation
         outcome.totals[VIOLATIONS] += 1
     if kind == RESTART:
@@ -332,25 +345,24 @@ def _account(
     elif kind == RESIZE:
         outcome.totals[RESIZES] += 1
     outcome.totals[COST] += cost
-    outcome.totals[SPENT] += price
+    outcome.totals[SPENT] += now.price
 
 
 @compiled
-def _apply(kind: int, rules: Rules, truth: View, state: WorldState, view: View) -> bool:
-    """Put the targets in force; return whether they have to wait for replicas instead."""
+def _apply(t: int, kind: int, rules: Rules, truth: View, state: WorldState, view: View) -> None:
+    """Put the targets in force, or begin to provision the replicas that they have to wait for."""
+    grows = False
     for o in range(truth.counts.shape[0]):
         for place in range(truth.counts.shape[1]):
             view.counts_before[o, place] = truth.counts[o, place]
             state.pending[o, place] = view.target[o, place]
-    if kind == NOTHING:
-        return False
-    if kind == RESTART and rules.provisioning > 0:
-        for o in range(truth.counts.shape[0]):
-            for place in range(truth.counts.shape[1]):
-                if state.pending[o, place] > truth.counts[o, place]:
-                    return True
-    _install_all(rules, truth, state)
-    return False
+            grows = grows or view.target[o, place] > truth.counts[o, place]
+    if kind == RESTART and rules.provisioning > 0 and grows:
+        state.now[0].provisioned_at = t + 1 + rules.provisioning
+    elif kind != NOTHING:
+        _install_all(rules, truth, state)
+        if kind == RESTART:
+            state.now[0].standstill += rules.downtime
 
 
 @compiled
@@ -373,6 +385,84 @@ def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) 
     return replicas
 
 
+@compiled
+def open_slot(
+    t: int,
+    rate: float,
+    rules: Rules,
+    truth: View,
+    state: WorldState,
+    changes: Changes,
+    goals: Goals,
+    outcome: SimulationOutcome,
+    view: View,
+    bounds: Bounds,
+) -> bool:
+    """Let a slot's records flow, and fill all views; return whether all measurements exist.
+
+    `rate` is the trace's; other arguments are those of `run_world`.
+    """
+    now = state.now[0]
+    while now.change < changes.slot.size and changes.slot[now.change] == t:
+        if changes.place[now.change] < 0:
+            now.rate_factor = changes.factor[now.change]
+        else:
+            _change(now.change, changes, state, truth)
+        now.change += 1
+    if now.provisioned_at == t:
+        _install_all(rules, truth, state)
+        now.standstill += rules.downtime
+    if rules.loss > 0:
+        now.standstill += _lose_replicas(t, rules, truth, state, outcome)
+
+    now.rate = rate * now.rate_factor
+    if rules.queues:
+        gap = min(now.standstill, rules.slot)
+        now.standstill -= gap
+        flow_with_queues(now.rate, gap, rules, truth, state, goals)
+    else:
+        flow_steadily(now.rate, truth, state)
+    now.sinks_late = False
+    if rules.ends == 0:
+        now.time = respond(state.offered_response, truth, state)
+    else:
+        now.time, now.sinks_late = judge(rules, truth, state, goals)
+    now.violated = now.time > rules.bound or now.sinks_late
+    now.price = _price(now.provisioned_at > t, truth, state)
+
+    measured = _observe_all(t, now.violated, rules, truth, state, view)
+    for o in range(truth.counts.shape[0]):
+        view.seen[o].min_replicas = bounds.floors[t, o]
+        view.seen[o].max_price = bounds.prices[t, o]
+    return measured
+
+
+@compiled
+def close_slot(
+    t: int,
+    kind: int,
+    rules: Rules,
+    truth: View,
+    state: WorldState,
+    outcome: SimulationOutcome,
+    view: View,
+) -> None:
+    """Account for a slot, and put what was agreed in force; `kind` is what that takes."""
+    now = state.now[0]
+    _account(kind, now, rules, outcome)
+    if now.provisioned_at <= t:
+        _apply(t, kind, rules, truth, state, view)
+    replicas = _count_replicas(truth, state, outcome)
+    if now.point < outcome.curve_slots.size and outcome.curve_slots[now.point] == t + 1:
+        outcome.curve[now.point] = outcome.totals[COST] / (t + 1)
+        now.point += 1
+    if outcome.history.shape[0] > 0:
+        row = outcome.history[t]
+        row[AT_RATE], row[AT_TIME], row[AT_PRICE] = now.rate, now.time, now.price
+        row[AT_CHANGE], row[AT_REPLICAS] = kind, replicas
+        row[AT_SINKS] = now.sinks_late
+
+
 @compiled_as(
     types.void(
         types.float64[::1],
@@ -389,8 +479,7 @@ def _count_replicas(truth: View, state: WorldState, outcome: SimulationOutcome) 
         VIEW_TYPE,
         MEMORY_TYPE,
         types.float64[:, :, ::1],
-        types.int64[:, ::1],
-        types.float64[:, ::1],
+        BOUNDS_TYPE,
     )
 )
 def run_world(
@@ -408,8 +497,7 @@ def run_world(
     view: View,
     memory: Memory,
     draws: Floats,
-    floors: Counts,
-    prices: Floats,
+    bounds: Bounds,
 ) -> None:
     """Run a policy through a trace; the outcome is written into `outcome`.
 
@@ -429,43 +517,13 @@ def run_world(
             `truth`: deployments, order of joining, prices.
         memory: The policy's.
         draws: Numbers for the policies, `(slots, o, 2)`; `(0, o, 2)` where they draw none.
-        floors: Replicas that each operator must have by what is decided in a slot, `(slots, o)`.
-        prices: Currency per hour that each may then cost, `(slots, o)`.
+        bounds: What the decisions of each slot must keep.
     """
-    rate_factor, standstill = 1.0, 0.0
-    provisioned_at = -1
-    change, point = 0, 0
     for t in range(trace.size):
-        while change < changes.slot.size and changes.slot[change] == t:
-            if changes.place[change] < 0:
-                rate_factor = changes.factor[change]
-            else:
-                _change(change, changes, state, truth)
-            change += 1
-        if provisioned_at == t:
-            _install_all(rules, truth, state)
-            standstill += rules.downtime
-        if rules.loss > 0:
-            standstill += _lose_replicas(t, rules, truth, state, outcome)
-
-        rate = trace[t] * rate_factor
-        if rules.queues:
-            gap = min(standstill, rules.slot)
-            standstill -= gap
-            flow_with_queues(rate, gap, rules, truth, state, goals)
-        else:
-            flow_steadily(rate, truth, state)
-        sinks_late = False
-        if rules.ends == 0:
-            time = respond(state.offered_response, truth, state)
-        else:
-            time, sinks_late = judge(rules, truth, state, goals)
-        violated = time > rules.bound or sinks_late
-        price = _price(provisioned_at > t, truth, state)
-
-        measured = _observe_all(t, violated, rules, truth, state, view)
-        for o in range(truth.counts.shape[0]):
-            view.seen[o].min_replicas, view.seen[o].max_price = floors[t, o], prices[t, o]
+        measured = open_slot(
+            t, trace[t], rules, truth, state, changes, goals, outcome, view, bounds
+        )
+        free = state.now[0].provisioned_at <= t
         for o in range(1 if joint else truth.counts.shape[0]):
             if not (measured if joint else state.complete[o] == 1):
                 continue
@@ -477,34 +535,8 @@ def run_world(
             if draws.shape[0] > 0:
                 view.draws[o, 0] = draws[state.learned[o], o, 0]
                 view.draws[o, 1] = draws[state.learned[o], o, 1]
-            if provisioned_at <= t:
+            if free:
                 decide(o, view, memory)
-
-        if joins_restarts and provisioned_at <= t:
+        if joins_restarts and free:
             _join_restart(rules, state, view, decide, memory)
-
-        if provisioned_at > t:  # the change that is under way is not to be touched
-            kind = NOTHING
-            for o in range(truth.counts.shape[0]):
-                view.cost[o].reconfiguration = 0.0
-                for place in range(truth.counts.shape[1]):
-                    view.proposed[o, place] = view.counts[o, place]
-                    view.counts_before[o, place] = view.counts[o, place]
-            _account(price, violated, kind, rules, outcome)
-        else:
-            kind = _agree(rules, state, view)
-            _account(price, violated, kind, rules, outcome)
-            if _apply(kind, rules, truth, state, view):
-                provisioned_at = t + 1 + rules.provisioning
-            elif kind == RESTART:
-                standstill += rules.downtime
-
-        replicas = _count_replicas(truth, state, outcome)
-        if point < outcome.curve_slots.size and outcome.curve_slots[point] == t + 1:
-            outcome.curve[point] = outcome.totals[COST] / (t + 1)
-            point += 1
-        if outcome.history.shape[0] > 0:
-            row = outcome.history[t]
-            row[AT_RATE], row[AT_TIME], row[AT_PRICE] = rate, time, price
-            row[AT_CHANGE], row[AT_REPLICAS] = kind, replicas
-            row[AT_SINKS] = sinks_late
+        close_slot(t, agree(t, rules, state, view), rules, truth, state, outcome, view)

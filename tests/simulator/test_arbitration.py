@@ -10,8 +10,8 @@ from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
 from weir_simulator.arbitration import Arbiter
 from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Experiment
+from weir_simulator.plain_loop import run_policies
 from weir_simulator.policies import settings_of
-from weir_simulator.reference import run_reference
 from weir_simulator.result import new_outcome
 from weir_simulator.state import AT_CHANGE, AT_TIME, RESTART
 
@@ -41,7 +41,7 @@ def history_of(experiment, rates):
     outcome = new_outcome(len(rates), 1, history=True)
     settings = settings_of(experiment, experiment.policy.parameters)
     trace = np.array(rates, dtype=np.float64)
-    run_reference(experiment, trace, experiment.policy.name, settings, outcome, seed=1)
+    run_policies(experiment, trace, experiment.policy.name, settings, outcome, seed=1)
     return outcome.history
 
 

@@ -9,8 +9,8 @@ from weir_simulator.arrivals import arrival_rates
 from weir_simulator.deep import can_batch, simulate_deep
 from weir_simulator.errors import SimulatorError
 from weir_simulator.experiment import Experiment
+from weir_simulator.plain_loop import run_policies
 from weir_simulator.policies import settings_of
-from weir_simulator.reference import run_reference
 from weir_simulator.result import new_outcome, summarise
 from weir_simulator.state import AT_CHANGE
 
@@ -53,7 +53,7 @@ def run_alone(experiment, seed, policy, parameters):
     trace = arrival_rates(experiment.trace)
     outcome = new_outcome(trace.size, len(experiment.node_types), history=True)
     settings = settings_of(experiment, parameters)
-    run_reference(experiment, trace, policy, settings, outcome, seed=seed)
+    run_policies(experiment, trace, policy, settings, outcome, seed=seed)
     return summarise(experiment, policy, seed, trace.size, outcome, 1.0)
 
 

@@ -11,8 +11,9 @@ from tests.simulator.builders import an_experiment
 from weir_policies import registry
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import JoinsRestarts
+from weir_simulator import plain_loop
+from weir_simulator.plain_loop import run_policies
 from weir_simulator.policies import Policies, build_policies, settings_of
-from weir_simulator.reference import PlainOperator, run_reference
 from weir_simulator.result import new_outcome
 
 SLOTS = 150
@@ -36,15 +37,16 @@ POLICIES = [name for name in registry.names() if name not in UNFIT]
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Return the deployments that operators of the plain world get, by operator, as it runs."""
+    """Return the deployments that operators have at the end of a slot, by operator, as they run."""
     seen = defaultdict(set)
-    install = PlainOperator.install
+    close_slot = plain_loop.close_slot
 
-    def record(operator, deployment):
-        seen[operator.truth.name].add(deployment.counts)
-        install(operator, deployment)
+    def record(t, kind, rules, truth, *others):
+        close_slot(t, kind, rules, truth, *others)
+        for operator, counts in zip(OPERATORS, truth.counts.tolist(), strict=True):
+            seen[operator["name"]].add(tuple(counts))
 
-    monkeypatch.setattr(PlainOperator, "install", record)
+    monkeypatch.setattr(plain_loop, "close_slot", record)
     return seen
 
 
@@ -109,7 +111,7 @@ class OnlyTheirOwn:
 
 @pytest.fixture
 def narrowed(monkeypatch):
-    """Return a function that lets every policy of the plain world know its own types only."""
+    """Return a function that lets every policy of the plain loop know its own types only."""
 
     def build_narrow(experiment, *args, **kwargs):
         policies = build_policies(experiment, *args, **kwargs)
@@ -121,13 +123,13 @@ def narrowed(monkeypatch):
         )
         return Policies(narrow, narrow_together)
 
-    return lambda: monkeypatch.setattr("weir_simulator.reference.build_policies", build_narrow)
+    return lambda: monkeypatch.setattr(plain_loop, "build_policies", build_narrow)
 
 
 def run(experiment, policy):
     trace = 400 + 300 * np.sin(np.arange(SLOTS) / 12)
     outcome = new_outcome(SLOTS, len(TYPES), history=True)
-    run_reference(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
+    run_policies(experiment, trace, policy, settings_of(experiment, {}), outcome, seed=1)
     return outcome
 
 

@@ -1,14 +1,15 @@
-"""The compiled loop does what the plain one does, slot by slot, for every compiled policy."""
+"""The compiled loop and the plain one do the same, slot by slot, and what the oracle does."""
 
 import json
 
 import numpy as np
 import pytest
 
+from tests.simulator.oracle import run_oracle
 from weir_policies import registry
 from weir_simulator.experiment import Experiment
+from weir_simulator.plain_loop import run_policies
 from weir_simulator.policies import settings_of
-from weir_simulator.reference import run_reference
 from weir_simulator.result import new_outcome
 from weir_simulator.run import run_compiled
 
@@ -171,8 +172,26 @@ def test_both_loops_do_the_same(policy, parameters, where):
     compiled = new_outcome(SLOTS, len(experiment.node_types), history=True)
 
     run_compiled(experiment, trace, policy, algorithm, compiled, seed=SEED)
-    run_reference(experiment, trace, policy, settings, plain, seed=SEED)
+    run_policies(experiment, trace, policy, settings, plain, seed=SEED)
 
+    compare(compiled, plain)
+
+
+@pytest.mark.parametrize("where", EXPERIMENTS)
+@pytest.mark.parametrize("policy", ["threshold-cheapest", "queueing", "planner"])
+def test_the_world_is_that_of_the_oracle(policy, where):
+    experiment, trace = EXPERIMENTS[where], a_trace(EXPERIMENTS[where])
+    settings = settings_of(experiment, {})
+    ours = new_outcome(SLOTS, len(experiment.node_types), history=True)
+    expected = new_outcome(SLOTS, len(experiment.node_types), history=True)
+
+    run_policies(experiment, trace, policy, settings, ours, seed=SEED)
+    run_oracle(experiment, trace, policy, settings, expected, seed=SEED)
+
+    compare(ours, expected)
+
+
+def compare(compiled, plain):
     np.testing.assert_allclose(compiled.history, plain.history, rtol=1e-9)
     np.testing.assert_allclose(compiled.totals, plain.totals, rtol=1e-9)
     np.testing.assert_allclose(compiled.curve, plain.curve, rtol=1e-9)

@@ -25,7 +25,7 @@ from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import Deployment
 from weir_policies.policy import Neighbourhood
 from weir_policies.testing import a_model, an_observation
-from weir_simulator import reference
+from weir_simulator import plain_loop
 from weir_simulator.experiment import Experiment
 from weir_simulator.policies import Policies, build_policies, settings_of
 from weir_simulator.result import new_outcome
@@ -330,13 +330,13 @@ def test_the_live_managers_decide_as_the_simulator_on_the_same_observations(
         recorders.append(Recorder(build_policies(*args, **kwargs).application))
         return Policies({}, recorders[0])
 
-    monkeypatch.setattr(reference, "build_policies", build)
-    monkeypatch.setattr(reference, "KernelApplicationPolicy", Recorder)
+    monkeypatch.setattr(plain_loop, "build_policies", build)
+    monkeypatch.setattr(plain_loop, "KernelApplicationPolicy", Recorder)
     experiment = Experiment.model_validate_json(json.dumps(EXPERIMENT))
     settings = settings_of(experiment, parameters)
     trace = 250 + 220 * np.sin(np.arange(SLOTS) / 6)
     outcome = new_outcome(SLOTS, 2, history=False)
-    reference.run_reference(experiment, trace, name, settings, outcome, seed=3)
+    plain_loop.run_policies(experiment, trace, name, settings, outcome, seed=3)
     [recorder] = recorders
     live = JointManagers(
         {

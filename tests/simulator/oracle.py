@@ -1,8 +1,7 @@
-"""The simulated world of `world`, written to be read: plain objects, one step after another.
+"""The simulated world once more, written to be read: what the compiled steps are compared with.
 
-It runs the policies of live operator managers through their protocol, and is about a thousand times
-slower than the compiled loop. It defines what the compiled loop must do (a test compares them slot
-by slot), and runs the policies that are not compiled.
+Plain objects, one step after another. It asks policies of single operators, and knows neither
+arbitration nor training.
 """
 
 from __future__ import annotations
@@ -14,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies import registry
-from weir_policies.application_manager.edf import Adaptation, AdaptationRequest
-from weir_policies.kernels.application_policy import KernelApplicationPolicy
 from weir_policies.kernels.bounds import keep_within
-from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import normalised_cost, price_per_hour
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment, NodeType
@@ -26,7 +21,6 @@ from weir_policies.model.queueing import predict
 from weir_policies.model.sharing import group_replicas
 from weir_policies.policy import (
     Aggregation,
-    ApplicationPolicy,
     CostParts,
     JoinsRestarts,
     Observation,
@@ -35,14 +29,12 @@ from weir_policies.policy import (
     Sharing,
     Transition,
 )
-from weir_simulator.arbitration import Arbiter
-from weir_simulator.arrivals import training_rates
 from weir_simulator.beliefs import believed_models, true_models, true_node_types
-from weir_simulator.bounds import Bounds, find_bounds
+from weir_simulator.bounds import find_bounds
 from weir_simulator.dynamics import NEAR_SATURATION
 from weir_simulator.experiment import Experiment
 from weir_simulator.goals import take_statistic
-from weir_simulator.policies import Policies, build_policies
+from weir_simulator.policies import build_policies
 from weir_simulator.randomness import (
     BUSY_NOISE,
     LOSS,
@@ -54,7 +46,6 @@ from weir_simulator.randomness import (
     draw_factor,
 )
 from weir_simulator.state import (
-    ASKED,
     AT_CHANGE,
     AT_PRICE,
     AT_RATE,
@@ -63,7 +54,6 @@ from weir_simulator.state import (
     AT_TIME,
     BACKLOGGED,
     COST,
-    GRANTED,
     LOSSES,
     NOTHING,
     RECONFIGURATIONS,
@@ -80,72 +70,45 @@ from weir_simulator.traces import Trace
 
 @dataclass(slots=True)
 class Replica:
-    """One TaskManager."""
-
     place: int
-    """Its node type."""
     factor: float
-    """Its speed relative to the node type's."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PlainOperator:
-    """One operator as it is, and the last decision of its policy."""
-
     row: int
-    """Its place among the operators; numbers what is drawn for it."""
     truth: OperatorModel
-    """Its speedups are those of the replicas that there are."""
     nominal: tuple[NodeType, ...]
-    """The node types as they are today, before replicas differ."""
     believed: OperatorModel
     budget: float
     most_replicas: int
-    """What its greatest cost is made of."""
     source: bool
-    """Records enter the dataflow here."""
     seed: int
     spread: float
-    """How much replicas of a node type differ in speed."""
     target: Deployment
-    """Where its policy wants to go, cut to what can be."""
     proposed: Deployment
-    """Where its policy wanted to go."""
     replicas: list[Replica] = field(default_factory=list)
-    """The one that joined first before the others."""
     born: int = 0
-    """Replicas that it ever had."""
     backlog: float = 0.0
     rate: float = 0.0
-    """Records/s that arrive, no more than those before it pass on."""
     offered: float = 0.0
-    """Records/s that would arrive if no operator were too slow."""
     passed: float = 0.0
     response: float = 0.0
     offered_response: float = 0.0
     variance: float = 0.0
-    """Of that response time, s^2."""
     offered_rate: float = math.nan
-    """What is measured of that."""
     upstream_backlog: float = math.nan
-    """Records that wait upstream, as many as will arrive."""
     passing: float = math.nan
-    """Records/s that its policy gets as rate while records wait upstream; NaN while none do."""
     before: Observation | None = None
-    """What it observed a slot earlier; `None` where that was not measured."""
     reconfigured: bool = False
-    urgency: float = 0.0
-    """Of the last decision."""
 
     @property
     def deployment(self) -> Deployment:
-        """Its replicas, counted."""
         places = [replica.place for replica in self.replicas]
         return Deployment(tuple(places.count(place) for place in range(len(self.nominal))))
 
     @property
     def capacity(self) -> float:
-        """Records/s if all replicas were busy."""
         speed = sum(
             count * node_type.speedup
             for count, node_type in zip(self.deployment, self.truth.node_types, strict=True)
@@ -153,14 +116,12 @@ class PlainOperator:
         return speed / self.truth.service_mean
 
     def take_in(self, *, rate: float, offered: float) -> None:
-        """Process a slot in steady state."""
         self.rate, self.offered = rate, offered
         self.passed = min(rate, self.capacity)
         self.response, _ = self.predict(rate)
         self.offered_response, self.variance = self.predict(offered)
 
     def work_through(self, *, rate: float, slot: float, gap: float) -> None:
-        """Process a slot with a queue that stops for its first `gap` seconds; see `dynamics`."""
         self.rate = self.offered = rate
         maximum, working = self.sustain(), slot - gap
         before, arrived = self.backlog, rate * slot
@@ -189,19 +150,16 @@ class PlainOperator:
         self.offered_response = self.response
 
     def predict(self, rate: float) -> tuple[float, float]:
-        """Return the response time in steady state, s, and its variance, s^2."""
         counts = np.array([self.deployment.counts], dtype=np.int64)
         prediction = predict(self.truth, counts, rate)
         return float(prediction.response_time[0]), float(prediction.variance[0])
 
     def sustain(self) -> float:
-        """Return records/s at which the busiest replica is just always busy."""
         if self.truth.sharing is Sharing.BY_LOAD:
             return self.capacity
         return 1 / max(self.utilise(1.0))
 
     def utilise(self, rate: float) -> list[float]:
-        """Return the utilisation of each replica, ordered by node type."""
         counts = np.array([self.deployment.counts], dtype=np.int64)
         groups = group_replicas(self.truth, counts, np.array([[rate]]))
         shares = np.broadcast_to(groups.share, groups.replicas.shape)[0]
@@ -212,27 +170,10 @@ class PlainOperator:
         ]
 
     def ages(self) -> tuple[float, ...]:
-        """Return how old the replicas are, ordered by node type, in ranks: who is older counts."""
         by_type = sorted(range(len(self.replicas)), key=lambda rank: self.replicas[rank].place)
         return tuple(float(len(by_type) - rank) for rank in by_type)
 
-    def ask(self) -> AdaptationRequest:
-        """Return its target as a request: for more speed, for less, or for as much elsewhere."""
-        gained = sum(
-            (after - before) * node_type.speedup
-            for before, after, node_type in zip(
-                self.deployment, self.target, self.nominal, strict=True
-            )
-        )
-        kind = Adaptation.SCALE_OUT if gained > 0 else Adaptation.SCALE_IN
-        return AdaptationRequest(
-            operator=self.truth.name,
-            kind=Adaptation.MIGRATION if gained == 0 else kind,
-            score=self.urgency,
-        )
-
     def install(self, deployment: Deployment) -> None:
-        """Change to a deployment: of each node type the oldest replicas leave first."""
         for place, count in enumerate(deployment):
             held = [replica for replica in self.replicas if replica.place == place]
             for leaving in held[: max(len(held) - count, 0)]:
@@ -243,19 +184,16 @@ class PlainOperator:
         self.find_speeds()
 
     def replace_lost(self, rank: int) -> None:
-        """Lose a replica; another of its node type joins."""
         gone = self.replicas.pop(rank)
         self.start_replica(gone.place)
         self.find_speeds()
 
     def start_replica(self, place: int) -> None:
-        """Add a replica."""
         self.born += 1
         factor = draw_factor(self.seed, self.born, self.row, SPEED, self.spread)
         self.replicas.append(Replica(place, factor))
 
     def find_speeds(self) -> None:
-        """Set the speeds of the node types from the existing replicas; see `dynamics`."""
         slowest_counts = (
             self.truth.aggregation is Aggregation.WORST and self.truth.sharing is Sharing.EQUAL
         )
@@ -268,12 +206,10 @@ class PlainOperator:
 
 
 def _square_area(begin: float, end: float, seconds: float) -> float:
-    """Return the integral of the square of a backlog that changes evenly, records^2 s."""
     return seconds * (begin**2 + begin * end + end**2) / 3
 
 
 def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Deployment:
-    """Return the deployment in reach that is nearest to the target; adding comes first."""
     if target in within_reach(here, k_max=max_replicas):
         return target
     changes = [after - before for before, after in zip(here, target, strict=True)]
@@ -285,7 +221,7 @@ def step_towards(here: Deployment, target: Deployment, max_replicas: int) -> Dep
     return Deployment(tuple(counts))
 
 
-def run_reference(
+def run_oracle(
     experiment: Experiment,
     trace: Trace,
     policy: str,
@@ -293,20 +229,18 @@ def run_reference(
     outcome: SimulationOutcome,
     *,
     seed: int,
-) -> Policies:
-    """Run a policy through a trace, fill the outcome, return what has become of the policies.
-
-    Raises:
-        ParameterError: A parameter is wrong, or the policy cannot take this experiment.
-    """
-    world = _World(experiment, policy, settings, seed)
-    world.run(trace, outcome)
-    return world.policies
+) -> None:
+    _World(experiment, policy, settings, seed, trace.size).run(trace, outcome)
 
 
 class _World:
     def __init__(
-        self, experiment: Experiment, policy: str, settings: Mapping[str, Any], seed: int
+        self,
+        experiment: Experiment,
+        policy: str,
+        settings: Mapping[str, Any],
+        seed: int,
+        slots: int,
     ) -> None:
         self.experiment, self.seed, self.slot = experiment, seed, experiment.slot
         world = experiment.world
@@ -321,7 +255,7 @@ class _World:
         budgets = experiment.share_bound(policy, believed)
         most_replicas = experiment.most_replicas(policy)
         self.operators: dict[str, PlainOperator] = {}
-        self.policies = build_policies(experiment, policy, settings, seed=seed)
+        self.policies = build_policies(experiment, policy, settings, seed=seed).operators
         for row, (truth, initial) in enumerate(
             zip(models, experiment.initial_deployments, strict=True)
         ):
@@ -339,53 +273,26 @@ class _World:
                 proposed=initial,
             )
             self.operators[truth.name].install(initial)
-        self.arbiter = Arbiter(experiment, seed)
-        alone = (1, len(self.operators))  # before the first slot, for the training
-        self.bounds = Bounds(np.ones(alone, dtype=np.int64), np.full(alone, np.inf))
+        self.bounds = find_bounds(experiment, slots, believed, budgets)
         self.rate_factor, self.standstill = 1.0, 0.0
         self.time = 0.0  # the application's response time in the present slot, as bounded, s
         self.sinks_late = False  # whether a bound of a single sink is exceeded in it
         self.provisioned_at, self.pending_kind = -1, NOTHING
         self.pending: dict[str, Deployment] = {}
-        algorithm = registry.define(policy, settings)
-        if algorithm is not None and algorithm.train is not None:
-            self.train(training_rates(experiment, policy))
-
-    def train(self, rates: Trace) -> None:
-        """Train the policies on another stretch of time, without any flow."""
-        gains = self.dataflow.spread_rates(dict.fromkeys(self.dataflow.sources, 1.0))
-        seen = {
-            name: replace(self.observe(operator, 0), model=operator.believed)
-            for name, operator in self.operators.items()
-        }
-        if isinstance(self.policies.application, KernelApplicationPolicy):
-            self.policies.application.train(seen, self.dataflow, rates)
-        for name, policy in self.policies.operators.items():
-            if isinstance(policy, KernelPolicy):
-                policy.train(seen[name], rates * gains[name])
 
     def run(self, trace: Trace, outcome: SimulationOutcome) -> None:
-        """Take one slot after another."""
-        believed = [each.believed for each in self.operators.values()]
-        budgets = {name: each.budget for name, each in self.operators.items()}
-        self.bounds = find_bounds(self.experiment, trace.size, believed, budgets)
         for t, arriving in enumerate(trace):
             self.begin_slot(t, outcome)
             rate = float(arriving) * self.rate_factor
             self.flow(rate)
             price = sum(self.price_of(t, name) for name in self.operators)
             self.judge()
-            self.arbiter.note(self.time, t)
-            kind = self.decide(t) if self.arbiter.is_active(t) else NOTHING
+            kind = self.decide(t)
             self.account(t, rate, price, kind, outcome)
             self.apply(t, kind)
-            if kind == RESTART:
-                self.arbiter.restarted(t)
             self.count_replicas(t, outcome)
-        outcome.totals[ASKED], outcome.totals[GRANTED] = self.arbiter.asked, self.arbiter.granted
 
     def begin_slot(self, t: int, outcome: SimulationOutcome) -> None:
-        """Apply changes of the world, provisioned replicas and losses of replicas."""
         world = self.experiment.world
         for change in world.changes:
             if change.slot == t:
@@ -411,7 +318,6 @@ class _World:
             self.standstill += self.provisioning * self.slot + world.downtime
 
     def change_types(self, prices: Mapping[str, float], speedups: Mapping[str, float]) -> None:
-        """Change prices and speeds by factors of the experiment's values."""
         changed = []
         for now, given in zip(self.node_types, self.experiment.node_types, strict=True):
             price, speedup = now.price, now.speedup
@@ -426,7 +332,6 @@ class _World:
             operator.find_speeds()
 
     def flow(self, rate: float) -> None:
-        """Pass the records of a slot through the dataflow."""
         gap = min(self.standstill, self.slot) if self.queues else 0.0
         self.standstill -= gap
         for name in self.dataflow.order:
@@ -443,7 +348,6 @@ class _World:
                 operator.take_in(rate=passed, offered=offered)
 
     def judge(self) -> None:
-        """Find the response time from source to sink, as it is bounded, and at single sinks."""
         objective = self.experiment.objective
         times = {name: operator.offered_response for name, operator in self.operators.items()}
         self.time = self.dataflow.response_time(times)
@@ -458,10 +362,6 @@ class _World:
         )
 
     def follow_paths(self, times: Mapping[str, float]) -> dict[str, tuple[float, float, float]]:
-        """Return the time of the slowest path from a source to each operator and through it.
-
-        That is its mean, s, its variance, s^2, and the part of the mean that is constant.
-        """
         reached: dict[str, tuple[float, float, float]] = {}
         for name in self.dataflow.order:
             above = (0.0, 0.0, 0.0)
@@ -476,24 +376,19 @@ class _World:
 
     @property
     def violated(self) -> bool:
-        """Whether a bound of the objective is exceeded in the present slot."""
         return self.sinks_late or self.time > self.experiment.objective.response_time
 
     def decide(self, t: int) -> int:
-        """Ask the managers for decisions; return what the change of all operators takes."""
         for operator in self.operators.values():
             operator.target = operator.deployment
         self.look_upstream(t)
-        if self.policies.application is not None:
-            self.manage_all(self.policies.application, t)
-        for name, policy in self.policies.operators.items():
+        for name, policy in self.policies.items():
             self.manage(self.operators[name], policy, t)
         if self.provisioned_at <= t:
             self.join_restart()
         return self.cut_targets(t)
 
     def look_upstream(self, t: int) -> None:
-        """Find what would arrive at every operator if nothing waited upstream, and what does."""
         if not self.queues:
             return
         noise, processed = self.experiment.world.noise, {}
@@ -517,23 +412,20 @@ class _World:
                     operator.passing = max(operator.offered_rate, processed[name])
 
     def join_restart(self) -> None:
-        """Where an operator's target restarts the job, let the others decide again."""
         restarting = {
             name
             for name, each in self.operators.items()
             if self.classify(each.deployment, each.target) == RESTART
         }
-        for name, policy in self.policies.operators.items() if restarting else ():
+        for name, policy in self.policies.items() if restarting else ():
             operator = self.operators[name]
             joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
             if joins and name not in restarting and operator.before is not None:
                 model = replace(operator.believed, node_types=self.offer_types(operator))
                 seen = replace(operator.before, model=model, restarts_anyway=True)
-                again = policy.decide(seen)
-                operator.target, operator.urgency = again.target, again.urgency
+                operator.target = policy.decide(seen).target
 
     def price_of(self, t: int, name: str) -> float:
-        """Return what an operator's replicas cost per hour, those being provisioned included."""
         paid = self.operators[name].deployment
         if self.provisioned_at > t:
             coming = self.pending[name]
@@ -541,7 +433,6 @@ class _World:
         return price_per_hour(paid, self.node_types)
 
     def manage(self, operator: PlainOperator, policy: OperatorPolicy, t: int) -> None:
-        """Run an operator's manager: observe, learn, decide; its decision is `target`."""
         if self.is_missing(operator, t):
             operator.before = None
             return
@@ -550,37 +441,14 @@ class _World:
             policy.learn(self.end_interval(operator, operator.before, observation))
         operator.before = observation
         if self.provisioned_at <= t:
-            decision = policy.decide(observation)
-            operator.target, operator.urgency = decision.target, decision.urgency
-
-    def manage_all(self, policy: ApplicationPolicy, t: int) -> None:
-        """Run one policy for all operators: observe, learn, decide."""
-        seen = {
-            name: self.observe(operator, t)
-            for name, operator in self.operators.items()
-            if not self.is_missing(operator, t)
-        }
-        ended = {
-            name: self.end_interval(operator, operator.before, seen[name])
-            for name, operator in self.operators.items()
-            if name in seen and operator.before is not None
-        }
-        for name, operator in self.operators.items():
-            operator.before = seen.get(name)
-        policy.learn(ended, self.dataflow)
-        if self.provisioned_at <= t:
-            for name, decision in policy.decide(seen, self.dataflow).items():
-                self.operators[name].target = decision.target
-                self.operators[name].urgency = decision.urgency
+            operator.target = policy.decide(observation).target
 
     def is_missing(self, operator: PlainOperator, t: int) -> bool:
-        """Return whether nothing can be measured of an operator in a slot."""
         return draw(self.seed, t, operator.row, MISSING) < self.experiment.world.missing
 
     def end_interval(
         self, operator: PlainOperator, before: Observation, after: Observation
     ) -> Transition:
-        """Return what the slot that ends teaches of an operator."""
         here = operator.deployment
         late = operator.response > operator.budget
         if self.queues and before.deployment != here:  # what a restart costs the application
@@ -604,7 +472,6 @@ class _World:
         )
 
     def observe(self, operator: PlainOperator, t: int) -> Observation:
-        """Return what the manager measures, with its errors."""
         noise, o = self.experiment.world.noise, operator.row
         rate_error = draw_factor(self.seed, t, o, RATE_NOISE, noise)
         time_error = draw_factor(self.seed, t, o, TIME_NOISE, noise)
@@ -637,7 +504,6 @@ class _World:
         )
 
     def offer_types(self, operator: PlainOperator) -> tuple[NodeType, ...]:
-        """Return the believed node types at today's prices, with the room that others leave."""
         types = []
         for believed, now in zip(operator.believed.node_types, self.node_types, strict=True):
             limit = believed.pool_limit
@@ -647,12 +513,10 @@ class _World:
         return tuple(types)
 
     def limit_price(self, operator: PlainOperator, t: int) -> float | None:
-        """Return what an operator may cost by what is decided in a slot; `None` is no limit."""
         price = float(self.bounds.prices[t, operator.row])
         return None if math.isinf(price) else price
 
     def held_by_others(self, operator: PlainOperator, pool: str) -> int:
-        """Return the replicas that other operators have in a pool, or will have if more."""
         held = 0
         for other in self.operators.values():
             if other is not operator:
@@ -661,7 +525,6 @@ class _World:
         return held
 
     def cut_targets(self, t: int) -> int:
-        """Cut targets to what can be; return what the change of all operators takes."""
         for operator in self.operators.values():
             here = operator.deployment
             operator.proposed = operator.target
@@ -676,13 +539,6 @@ class _World:
                 min_replicas=int(self.bounds.floors[t, operator.row]),
                 max_price=self.limit_price(operator, t),
             )
-        restarting = [
-            each
-            for each in self.operators.values()
-            if self.classify(each.deployment, each.target) == RESTART
-        ]
-        for name in self.arbiter.deny([each.ask() for each in restarting], t):
-            self.operators[name].target = self.operators[name].deployment
         kinds = [NOTHING]
         for operator in self.operators.values():
             kinds.append(self.classify(operator.deployment, operator.target))
@@ -690,7 +546,6 @@ class _World:
         return max(kinds)
 
     def fits(self, operator: PlainOperator) -> bool:
-        """Return whether no pool would get fuller than it may; what is there already may stay."""
         held = operator.target.per_pool(self.node_types)
         had = operator.deployment.per_pool(self.node_types)
         for node_type in self.node_types:
@@ -703,7 +558,6 @@ class _World:
         return True
 
     def classify(self, here: Deployment, target: Deployment) -> int:
-        """Return what going from one deployment to another takes."""
         if target == here:
             return NOTHING
         alike = here.per_pool(self.node_types) == target.per_pool(self.node_types)
@@ -712,7 +566,6 @@ class _World:
     def account(
         self, t: int, rate: float, price: float, kind: int, outcome: SimulationOutcome
     ) -> None:
-        """Add the slot's cost to the outcome."""
         weights, totals = self.experiment.weights, outcome.totals
         top = self.experiment.dearest * sum(each.max_replicas for each in self.experiment.operators)
         violated = self.violated
@@ -731,7 +584,6 @@ class _World:
             row[AT_CHANGE], row[AT_SINKS] = kind, self.sinks_late
 
     def apply(self, t: int, kind: int) -> None:
-        """Put the targets in force, or begin to provision them."""
         if kind == NOTHING:
             return
         self.pending = {name: each.target for name, each in self.operators.items()}
@@ -749,7 +601,6 @@ class _World:
             self.standstill += self.experiment.world.downtime
 
     def count_replicas(self, t: int, outcome: SimulationOutcome) -> None:
-        """Note what is there at the slot's end, and the mean cost so far."""
         for operator in self.operators.values():
             outcome.replicas[:] += operator.deployment.counts
             outcome.totals[BACKLOGGED] += operator.backlog > 0
