@@ -29,7 +29,7 @@ from benchmarks.papers.taas2023 import trace_file
 from benchmarks.pictures import Axes, draw_lines
 from benchmarks.results import BUILD
 from benchmarks.spawned import map_spawned
-from weir_policies.kernels.chains import estimate_chain
+from weir_policies.kernels.homogeneous import estimate_chain
 from weir_policies.model.arrays import Counts, Floats
 from weir_simulator.experiment import Experiment
 from weir_simulator.run import simulate

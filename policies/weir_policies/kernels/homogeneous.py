@@ -2,41 +2,65 @@
 
 Their papers have one kind of node. Here, a plan treats all replicas of an operator as ones of the
 chosen node type: an action adds one of that type, or removes one, of another type first. The
-parameter is its index among the types that the operator may run on. Prices are that type's. The
-arithmetic is in `chains`, `unknown_costs` and `backups`; this module keeps their arrays in a
-policy's state and fills them from a view.
+parameter is its index among the types that the operator may run on. Prices are that type's.
 
 A plan covers one operator (row o) or all of them (`joint`, row 0): then a state is all operators'
 replicas and the rate at the sources, a violation is any operator's (`EACH`) or that of the slowest
-path (`PATH`), and moving several at once costs one reconfiguration.
+path (`PATH`), and moving several at once costs one reconfiguration. A state is a deployment and a
+rate level. A deployment is a number in mixed radix whose digits are the operators' replicas less
+one; an action moves every digit by -1, 0 or 1.
+
+The rate is a Markov chain, whose probabilities are counted (`observe_level`). With what is known of
+a deployment's cost, R(k'), an estimate of the rest, C_u, and what moving costs, w:
+
+    P(l, l') = n(l, l') / sum_j n(l, j)
+    G(k', l) = sum_l' P(l, l') (C_u(k', l') + gamma V(k', l'))
+    Q(s, a)  = R(k') + w [a] + G(k', l),    k' = k + a
+    V(k, l)  = min_a Q(s, a)
+
+G does not know where one came from, so a `sweep` computes it once per k' and level, not per action.
+All moving costs the same, so the least over the 3^n actions is a least over neighbours, found axis
+by axis: V = min(H(k), w + min over the box around k of H), H = R + G.
+
+C_u is learned per next state (`learn_cost`), or comes from the queueing model (`judge_all`).
+
+Sources: Cardellini, Lo Presti, Nardelli, Russo Russo, FGCS 2018, section 5.2, algorithm 2; Russo
+Russo, ZEUS 2018, equations 5 and 6, algorithm 1. Both papers sweep with the values of the sweep
+before (Jacobi). Equation 6 keeps C_u per state and action.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.backups import expect, improve, list_moves, refuse_large_plans
-from weir_policies.kernels.chains import begin_chain, count_transition, nearest_level
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.fields import Fields, array
-from weir_policies.kernels.levels import LearningParameters, find_gains
+from weir_policies.kernels.levels import LearningParameters, find_gains, nearest_level
 from weir_policies.kernels.prediction import predict_one
 from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 
+STATES_AT_MOST = 1_000_000
+PAIRS_AT_MOST = 3_000_000
+"""States times actions of a joint plan: four operators of five replicas at 52 levels are below."""
 EACH, PATH = 1, 2
 """Values of `joint`: a violation is any operator's beyond its budget, or the slowest path's beyond
 the greatest sum of budgets along a path. It is 0 where a plan covers one operator."""
 
 
 class HomogeneousPlan(Fields):
-    """A plan; of operators that are planned for jointly row 0 holds it. Arrays as in `backups`."""
+    """A plan; of operators that are planned for jointly row 0 holds it.
+
+    Arrays by state are flat, with levels as the fast index.
+    """
 
     gamma: float
     """Weight of the next interval's costs against this one's."""
@@ -63,10 +87,15 @@ class HomogeneousPlan(Fields):
     states: int
     """`deployments` times `levels`."""
     counted: Floats = array("transitions")
-    """Transitions, as the next three of `chains.begin_chain`."""
+    """Transitions to a level, from a level: those to one lie side by side, as a sweep reads them.
+    A level that was never left is taken to stay: each begins with one transition to itself."""
     left: Floats = array("levels")
+    """Transitions from each level."""
     first: Counts = array("levels")
+    """Lowest level that each was reached from: a rate changes little, and a sweep reads no zeros
+    beyond."""
     last: Counts = array("levels")
+    """Highest one."""
     sizes: Counts = array("axes")
     """Most replicas of each operator."""
     moves: Counts = array("deployments", "actions")
@@ -157,8 +186,53 @@ def new_plan(
     for row, space, moved in zip(memory, spaces, moves, strict=False):
         own = kind(row)
         own.moves[:], own.sizes[:] = moved, space
-        begin_chain(own.counted, own.left, own.first, own.last)
+        own.counted[:: levels + 1] = own.left[:] = 1.0
+        own.first[:] = own.last[:] = np.arange(levels)
     return memory
+
+
+def refuse_large_plans(sizes: Sequence[int], *, levels: int, policy: str) -> None:
+    """Refuse a plan that would take too long to sweep.
+
+    Args:
+        sizes: Replicas at most, per operator that is planned for jointly.
+        levels: Rate levels.
+        policy: Its name, for the refusal.
+
+    Raises:
+        ParameterError: Above a million states, or jointly above three million states times actions.
+    """
+    states = levels * int(np.prod([int(size) for size in sizes], dtype=object))
+    pairs = states * 3 ** len(sizes)
+    if states > STATES_AT_MOST:
+        raise ParameterError(
+            f"{policy} would need {states:,} states and plans for {STATES_AT_MOST:,} at most; "
+            "give a smaller maxReplicas or fewer levels"
+        )
+    if len(sizes) > 1 and pairs > PAIRS_AT_MOST:
+        raise ParameterError(
+            f"{policy} with centralised = 1 would need {pairs:,} pairs of states and actions and "
+            f"plans for {PAIRS_AT_MOST:,} at most; give centralised = 0, fewer operators, a "
+            "smaller maxReplicas or fewer levels"
+        )
+
+
+def list_moves(sizes: Sequence[int]) -> Counts:
+    """Return where every action leads from every deployment, `(d, 3^n)`; -1 where it cannot be.
+
+    Staying is action 0; then come the others in lexicographic order, -1 before 0 before 1 and the
+    first operator slowest.
+    """
+    changes = sorted(product((-1, 0, 1), repeat=len(sizes)), key=lambda change: any(change))
+    strides = np.cumprod([1, *sizes[:-1]])
+    numbers = np.arange(int(np.prod(sizes)))
+    digits = numbers[:, None] // strides % np.array(sizes)  # d x n
+    moves = np.full((numbers.size, len(changes)), -1, dtype=np.int64)
+    for action, change in enumerate(changes):
+        reached = digits + np.array(change)
+        fits = ((reached >= 0) & (reached < np.array(sizes))).all(axis=1)
+        moves[fits, action] = (reached @ strides)[fits]
+    return moves
 
 
 @compiled
@@ -312,33 +386,129 @@ def remember_resources(o: int, view: View, memory: Memory) -> None:
 def observe_level(o: int, view: View, own: HomogeneousPlan) -> None:
     """Count the transition of the rate in the interval just ended."""
     before, after = level_at(own, view.before[o].rate), level_at(own, view.seen[o].rate)
-    count_transition(own.counted, own.left, own.first, own.last, before, after)
+    count_transition(own, before, after)
+
+
+@compiled
+def count_transition(own: HomogeneousPlan, before: int, after: int) -> None:
+    """Count that one level followed another."""
+    own.counted[after * own.levels + before] += 1.0
+    own.left[before] += 1.0
+    own.first[after] = min(own.first[after], before)
+    own.last[after] = max(own.last[after], before)
+
+
+def estimate_chain(levels: Counts, *, number: int) -> Floats:
+    """Return P of a path of levels `(n,)`: row-stochastic, `(L, L)`; unseen levels stay.
+
+    Args:
+        levels: The path, each in [0, number).
+        number: How many levels there are, L.
+    """
+    counted = np.zeros((number, number))
+    np.add.at(counted, (levels[:-1], levels[1:]), 1.0)
+    unseen = counted.sum(axis=1) == 0
+    counted[unseen, unseen] = 1.0
+    return np.asarray(counted / counted.sum(axis=1, keepdims=True))
+
+
+def fill_chain(own: HomogeneousPlan, probabilities: Floats) -> None:
+    """Write known probabilities `(L, L)` where a sweep looks for counts."""
+    own.counted[:] = probabilities.T.ravel()
+    own.left[:] = 1.0
+    for level, reached in enumerate(probabilities.T):
+        from_levels = np.flatnonzero(reached)
+        own.first[level] = from_levels[0] if from_levels.size else level
+        own.last[level] = from_levels[-1] if from_levels.size else level - 1
+
+
+@compiled
+def learn_cost(own: HomogeneousPlan, size: int, level: int, cost: float) -> None:
+    """Move the estimate of a deployment and level towards the cost that was observed."""
+    place = size * own.levels + level
+    own.unknown[place] = (1 - own.alpha) * own.unknown[place] + own.alpha * cost
+
+
+@compiled
+def repair(own: HomogeneousPlan, size: int, level: int) -> None:
+    """Make the estimates monotone again after that of a deployment and level was updated.
+
+    More replicas never cost more violations and a higher rate never fewer; for one operator only:
+
+        k' <= k and l' >= l:  C_u(k', l') <- max(C_u(k', l'), C_u(k, l))
+        k' >= k and l' <= l:  C_u(k', l') <- min(C_u(k', l'), C_u(k, l))
+    """
+    unknown, levels = own.unknown, own.levels
+    updated = unknown[size * levels + level]
+    for fewer in range(size + 1):
+        for higher in range(level, levels):
+            place = fewer * levels + higher
+            unknown[place] = max(unknown[place], updated)
+    for more in range(size, own.deployments):
+        for lower in range(level + 1):
+            place = more * levels + lower
+            unknown[place] = min(unknown[place], updated)
 
 
 @compiled
 def sweep(o: int, view: View, own: HomogeneousPlan) -> float:
-    """Do one sweep over all states and actions; return the greatest change of a value."""
-    expect(
-        own.values,
-        own.unknown,
-        own.expected,
-        own.counted,
-        own.left,
-        own.first,
-        own.last,
-        own.deployments,
-        own.gamma,
-    )
-    return improve(
-        own.values,
-        own.expected,
-        own.resources,
-        own.box,
-        own.other,
-        own.sizes,
-        own.levels,
-        view.model[o].weight_reconfiguration,
-    )
+    """Do one sweep over all states and actions; return the greatest change of a value.
+
+    It leaves H in `expected`.
+    """
+    _expect(own)
+    return _improve(own, view.model[o].weight_reconfiguration)
+
+
+@compiled
+def _expect(own: HomogeneousPlan) -> None:
+    """Write G: what follows a deployment at a level, from the next interval on."""
+    values, unknown, expected, gamma = own.values, own.unknown, own.expected, own.gamma
+    counted, left, first, last = own.counted, own.left, own.first, own.last
+    levels, deployments = own.levels, own.deployments
+    for deployment in range(deployments):
+        row = deployment * levels
+        for level in range(levels):
+            expected[row + level] = 0.0
+        for after in range(levels):
+            worth = unknown[row + after] + gamma * values[row + after]
+            column = after * levels
+            for level in range(first[after], last[after] + 1):
+                expected[row + level] += counted[column + level] * worth
+        for level in range(levels):
+            expected[row + level] /= left[level]
+
+
+@compiled
+def _improve(own: HomogeneousPlan, moving: float) -> float:
+    """Turn G into H, and write V, the least over all actions; return its greatest change."""
+    values, expected, resources = own.values, own.expected, own.resources
+    box, other, sizes = own.box, own.other, own.sizes
+    levels, deployments = own.levels, own.deployments
+    for deployment in range(deployments):
+        row = deployment * levels
+        for level in range(levels):
+            expected[row + level] += resources[deployment]
+            box[row + level] = expected[row + level]
+    stride = levels
+    for axis in range(sizes.size):
+        span = stride * sizes[axis]
+        for place in range(deployments * levels):
+            other[place] = box[place]
+        for begin in range(0, deployments * levels, span):
+            for place in range(begin, begin + span - stride):
+                other[place] = min(other[place], box[place + stride])
+            for place in range(begin + stride, begin + span):
+                other[place] = min(other[place], box[place - stride])
+        for place in range(deployments * levels):
+            box[place] = other[place]
+        stride = span
+    greatest = 0.0
+    for place in range(deployments * levels):
+        value = min(expected[place], moving + box[place])
+        greatest = max(greatest, abs(value - values[place]))
+        values[place] = value
+    return greatest
 
 
 @compiled

@@ -90,3 +90,9 @@ def exploration_rate(selections: int, least: float) -> float:
     if selections > 100 and least >= 0.01:
         return least
     return max(least, EPSILON_DECAY**selections)
+
+
+@compiled
+def nearest_level(rate: float, quantum: float, levels: int) -> int:
+    """Return the level whose rate, level times quantum, is nearest; the highest for all above."""
+    return min(int(rate / quantum + 0.5), levels - 1)

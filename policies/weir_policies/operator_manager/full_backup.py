@@ -33,11 +33,13 @@ from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
     HomogeneousPlan,
     choose_best,
+    learn_cost,
     level_at,
     new_plan,
     number_at,
     observe_level,
     remember_resources,
+    repair,
     score_actions,
     sweep,
     was_violated,
@@ -45,7 +47,6 @@ from weir_policies.kernels.homogeneous import (
 from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import can_move, total
-from weir_policies.kernels.unknown_costs import learn_cost, repair
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
@@ -83,7 +84,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
         neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
-        decide=decide,
+        decide=choose_best,
         explain=_explain,
         needed=("budget",),
     )
@@ -130,8 +131,8 @@ def learn(o: int, view: View, memory: Memory) -> None:
     here, level = number_at(o, view, own), level_at(own, view.seen[o].rate)
     observe_level(o, view, own)
     cost = view.model[o].weight_violation * was_violated(o, view, own)
-    learn_cost(own.unknown, here * own.levels + level, cost, own.alpha)
-    repair(own.unknown, own.deployments, own.levels, here, level)
+    learn_cost(own, here, level, cost)
+    repair(own, here, level)
     remember_resources(o, view, memory)
     sweep(o, view, own)
     own.updates += 1
@@ -140,12 +141,6 @@ def learn(o: int, view: View, memory: Memory) -> None:
         own.most_gain = max(own.most_gain, find_gain(o, view, own, -1))
     if can_move(o, view, view.counts[o], size, own.node_type, 1):
         own.most_gain = max(own.most_gain, find_gain(o, view, own, 1))
-
-
-@compiled
-def decide(o: int, view: View, memory: Memory) -> None:
-    """Take the valid action of least Q."""
-    choose_best(o, view, memory)
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:

@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.kernels.chains import estimate_chain, fill_chain
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule, explain_scores
 from weir_policies.kernels.homogeneous import (
@@ -43,7 +42,10 @@ from weir_policies.kernels.homogeneous import (
     PATH,
     HomogeneousPlan,
     choose_best,
+    estimate_chain,
+    fill_chain,
     judge_all,
+    learn_cost,
     level_at,
     new_plan,
     number_at,
@@ -56,7 +58,6 @@ from weir_policies.kernels.homogeneous import (
 )
 from weir_policies.kernels.levels import LearningParameters, find_gains
 from weir_policies.kernels.policy import Algorithm
-from weir_policies.kernels.unknown_costs import learn_cost
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
@@ -85,8 +86,8 @@ class MdpPlan(HomogeneousPlan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MdpParameters(LearningParameters):
-    """Settings of `mdp`."""
+class _Parameters(LearningParameters):
+    """Settings of both."""
 
     max_utilisation: float = 0.7
     """Utilisation above which an interval counts as violated; unused where centralised."""
@@ -96,8 +97,6 @@ class MdpParameters(LearningParameters):
     """Where centralised, 1 judges the response time of the slowest path, 0 each operator's."""
     node_type: int = 0
     """Place of the node type that it adds, counted from 0."""
-    first_solve: int = 120
-    """Intervals to be seen before the first plan, where there is no training trace."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
@@ -106,40 +105,40 @@ class MdpParameters(LearningParameters):
         refuse_outside("centralised", self.centralised, low=0, high=1)
         refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
         refuse_outside("node_type", self.node_type, low=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MdpParameters(_Parameters):
+    """Settings of `mdp`."""
+
+    first_solve: int = 120
+    """Intervals to be seen before the first plan, where there is no training trace."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        _Parameters.__post_init__(self)
         refuse_outside("first_solve", self.first_solve, low=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MdpRlParameters(LearningParameters):
+class MdpRlParameters(_Parameters):
     """Settings of `mdp-rl`."""
 
     alpha: float = 0.1
     """Weight of a new observation of a state's violations."""
     known: int = 0
     """1 takes violations from the queueing model instead of learning them: RL+."""
-    max_utilisation: float = 0.7
-    """Utilisation above which an interval counts as violated; unused where centralised."""
-    centralised: int = 0
-    """1 decides for all operators at once."""
-    end_to_end: int = 0
-    """Where centralised, 1 judges the response time of the slowest path, 0 each operator's."""
-    node_type: int = 0
-    """Place of the node type that it adds, counted from 0."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
+        _Parameters.__post_init__(self)
         refuse_outside("alpha", self.alpha, low=0, high=1)
         refuse_outside("known", self.known, low=0, high=1)
-        refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)
-        refuse_outside("centralised", self.centralised, low=0, high=1)
-        refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
-        refuse_outside("node_type", self.node_type, low=0)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `mdp` or `mdp-rl`, its parameters bound."""
-    return _DEFINE[name](values, name=name)
+    return (_define_mdp if name == "mdp" else _define_mdp_rl)(values, name=name)
 
 
 def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -150,7 +149,7 @@ def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
             _prepare, parameters, name, alpha=0.0, next_solve=int(parameters.first_solve)
         ),
         learn=learn_for_plan,
-        decide=decide_by_plan,
+        decide=choose_best,
         explain=_explain_plan,
         needed=("budget", *MODEL) if parameters.centralised else MODEL,
         train=train,
@@ -167,7 +166,7 @@ def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
         neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters, name, alpha=parameters.alpha, known=known),
         learn=learn,
-        decide=decide,
+        decide=choose_best,
         explain=_explain,
         needed=("budget", *model) if parameters.centralised else model,
         joint=bool(parameters.centralised),
@@ -175,12 +174,7 @@ def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
     )
 
 
-_DEFINE = {"mdp": _define_mdp, "mdp-rl": _define_mdp_rl}
-
-
-def _prepare(
-    parameters: MdpParameters | MdpRlParameters, name: str, view: View, ticks: int, **values: float
-) -> Memory:
+def _prepare(parameters: _Parameters, name: str, view: View, ticks: int, **values: float) -> Memory:
     joint = (PATH if parameters.end_to_end else EACH) if parameters.centralised else 0
     return new_plan(
         MdpPlan,
@@ -202,8 +196,7 @@ def train(view: View, memory: Memory, rates: Floats) -> Memory:
         levels = int(own.levels)
         quantum = own.quantum * own.gain
         seen = (rates * gain / quantum + 0.5).astype(np.int64).clip(max=levels - 1)
-        chain = estimate_chain(seen, number=levels)
-        fill_chain(chain, own.counted, own.left, own.first, own.last)
+        fill_chain(own, estimate_chain(seen, number=levels))
         own.next_solve = TRAINED
         solve(o, view, memory)
         if own.joint:
@@ -236,12 +229,6 @@ def learn_for_plan(o: int, view: View, memory: Memory) -> None:
 
 
 @compiled
-def decide_by_plan(o: int, view: View, memory: Memory) -> None:
-    """Take the action that the plan says; without one, stay."""
-    choose_best(o, view, memory)
-
-
-@compiled
 def learn(o: int, view: View, memory: Memory) -> None:
     """Count the transition, learn or work out the violations, sweep once."""
     own = MdpPlan(memory[o])
@@ -249,18 +236,11 @@ def learn(o: int, view: View, memory: Memory) -> None:
     if own.known:
         judge_all(o, view, memory)
     else:
-        place = number_at(o, view, own) * own.levels + level_at(own, view.seen[o].rate)
         cost = view.model[o].weight_violation * was_violated(o, view, own)
-        learn_cost(own.unknown, place, cost, own.alpha)
+        learn_cost(own, number_at(o, view, own), level_at(own, view.seen[o].rate), cost)
     remember_resources(o, view, memory)
     sweep(o, view, own)
     own.learned += 1
-
-
-@compiled
-def decide(o: int, view: View, memory: Memory) -> None:
-    """Take the action of least Q."""
-    choose_best(o, view, memory)
 
 
 def _explain_plan(

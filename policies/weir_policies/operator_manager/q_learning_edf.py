@@ -29,10 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.kernels.chains import nearest_level
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_scores
-from weir_policies.kernels.levels import LearningParameters
+from weir_policies.kernels.levels import LearningParameters, nearest_level
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
     choose_action,

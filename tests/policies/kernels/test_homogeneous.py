@@ -8,66 +8,74 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir_policies.errors import ParameterError
-from weir_policies.kernels.backups import (
-    expect,
-    improve,
-    list_moves,
-    refuse_large_plans,
-)
-from weir_policies.kernels.chains import (
-    begin_chain,
+from weir_policies.kernels.homogeneous import (
+    HomogeneousPlan,
     count_transition,
     estimate_chain,
     fill_chain,
-    nearest_level,
+    learn_cost,
+    list_moves,
+    refuse_large_plans,
+    repair,
+    sweep,
 )
-from weir_policies.kernels.unknown_costs import learn_cost, repair
+from weir_policies.kernels.levels import nearest_level
+from weir_policies.kernels.view import empty_view
 
 GAMMA, MOVING = 0.9, 0.4
 
 
+def a_plan(sizes=(1,), levels=1, **values):
+    """Return a plan for operators of these sizes that has seen nothing."""
+    moves = list_moves(sizes)
+    [row] = HomogeneousPlan.allocate_rows(
+        1,
+        {
+            "gamma": GAMMA,
+            "node_types": 1,
+            "axes": len(sizes),
+            "levels": levels,
+            "on_path": 0,
+            "most_sizes": 0,
+            "deployments": len(moves),
+            "actions": moves.shape[1],
+            "transitions": levels * levels,
+            "states": len(moves) * levels,
+            **values,
+        },
+    )
+    own = HomogeneousPlan(row)
+    own.sizes[:], own.moves[:] = sizes, moves
+    fill_chain(own, np.eye(levels))
+    return own
+
+
 class Problem:
-    """A random decision process, and the arrays that a sweep works on."""
+    """A random decision process, and the plan that a sweep works on."""
 
     def __init__(self, sizes, levels, seed):
         rng = np.random.default_rng(seed)
-        self.sizes, self.levels = np.array(sizes), levels
-        self.moves = list_moves(sizes)
-        states = len(self.moves) * levels
+        self.own = a_plan(sizes, levels)
         self.chain = rng.dirichlet(np.ones(levels), size=levels) * (rng.random((levels, 1)) > 0.1)
         self.chain[self.chain.sum(axis=1) == 0, 0] = 1.0
-        self.resources = rng.random(len(self.moves))
-        self.unknown, self.values = rng.random(states), rng.random(states)
-        self.expected, self.box, self.other = np.zeros(states), np.zeros(states), np.zeros(states)
-        self.counted, self.left = np.zeros(levels * levels), np.zeros(levels)
-        self.first, self.last = np.zeros(levels, np.int64), np.zeros(levels, np.int64)
-        fill_chain(self.chain, self.counted, self.left, self.first, self.last)
-
-    def look_ahead(self, unknown):
-        expect(
-            self.values, unknown, self.expected, self.counted, self.left, self.first, self.last,
-            len(self.moves), GAMMA,
-        )  # fmt: skip
-
-    def sweep(self):
-        self.look_ahead(self.unknown)
-        return improve(
-            self.values, self.expected, self.resources, self.box, self.other, self.sizes,
-            self.levels, MOVING,
-        )  # fmt: skip
+        self.own.resources[:] = rng.random(self.own.resources.size)
+        states = self.own.values.size
+        self.own.unknown[:], self.own.values[:] = rng.random(states), rng.random(states)
+        fill_chain(self.own, self.chain)
 
 
 def sweep_plainly(problem):
     """Return Q of one sweep as the papers write it, `(d, a, l)`; `inf` where it cannot be."""
-    deployments, actions = problem.moves.shape
-    values = problem.values.reshape(deployments, problem.levels)
-    unknown = problem.unknown.reshape(deployments, problem.levels)
-    q = np.full((deployments, actions, problem.levels), np.inf)
+    own, levels = problem.own, len(problem.chain)
+    deployments, actions = own.moves.shape
+    values = own.values.reshape(deployments, levels)
+    unknown = own.unknown.reshape(deployments, levels)
+    q = np.full((deployments, actions, levels), np.inf)
     for here, action, level in np.ndindex(q.shape):
-        after = problem.moves[here, action]
+        after = own.moves[here, action]
         if after < 0:
             continue
-        known = problem.resources[after] + (MOVING if action else 0.0)
+        known = own.resources[after] + (MOVING if action else 0.0)
         q[here, action, level] = known + problem.chain[level] @ (
             unknown[after] + GAMMA * values[after]
         )
@@ -84,12 +92,14 @@ problems = st.builds(
 
 @given(problem=problems)
 def test_a_sweep_is_one_of_plain_value_iteration(problem):
-    before = problem.values.copy()
+    view = empty_view(operators=1, node_types=1, max_replicas=1)
+    view.model[0].weight_reconfiguration = MOVING
+    before = problem.own.values.copy()
     plain = sweep_plainly(problem).min(axis=1).ravel()
 
-    change = problem.sweep()
+    change = sweep(0, view, problem.own)
 
-    np.testing.assert_allclose(problem.values, plain)
+    np.testing.assert_allclose(problem.own.values, plain)
     assert change == pytest.approx(np.abs(plain - before).max())
 
 
@@ -104,19 +114,18 @@ def test_joint_moves_change_every_operator_by_one_at_most():
 
 def test_counting_a_path_estimates_its_chain():
     path = np.random.default_rng(3).integers(0, 5, 400)
-    counted, left = np.zeros(36), np.zeros(6)
-    first, last = np.zeros(6, np.int64), np.zeros(6, np.int64)
-    begin_chain(counted, left, first, last)
+    own = a_plan(levels=6)
 
     for before, after in pairwise(path):
-        count_transition(counted, left, first, last, int(before), int(after))
+        count_transition(own, int(before), int(after))
 
-    learned = (counted.reshape(6, 6) / left).T
+    counted = own.counted.reshape(6, 6)
+    learned = (counted / own.left).T
     np.testing.assert_allclose(learned.sum(axis=1), 1)
     np.testing.assert_allclose(learned, estimate_chain(path, number=6), atol=0.02)
     assert learned[5, 5] == 1  # a level that was never seen stays
-    assert all(counted.reshape(6, 6)[level, : first[level]].sum() == 0 for level in range(6))
-    assert all(counted.reshape(6, 6)[level, last[level] + 1 :].sum() == 0 for level in range(6))
+    assert all(counted[level, : own.first[level]].sum() == 0 for level in range(6))
+    assert all(counted[level, own.last[level] + 1 :].sum() == 0 for level in range(6))
 
 
 @pytest.mark.parametrize(("rate", "level"), [(0, 0), (24, 0), (26, 1), (475, 10), (9000, 10)])
@@ -125,11 +134,12 @@ def test_a_rate_belongs_to_the_nearest_level(rate, level):
 
 
 def test_an_unknown_cost_moves_by_alpha():
-    unknown = np.array([0.0, 0.4])
+    own = a_plan(levels=2, alpha=0.1)
+    own.unknown[:] = 0.0, 0.4
 
-    learn_cost(unknown, 0, 0.4, 0.1)
+    learn_cost(own, 0, 0, 0.4)
 
-    np.testing.assert_allclose(unknown, [0.04, 0.4])
+    np.testing.assert_allclose(own.unknown, [0.04, 0.4])
 
 
 @given(
@@ -138,13 +148,13 @@ def test_an_unknown_cost_moves_by_alpha():
     )
 )
 def test_repaired_estimates_fall_with_replicas_and_rise_with_the_rate(updates):
-    unknown = np.zeros(20)
+    own = a_plan([4], levels=5, alpha=0.1)
 
     for size, level, cost in updates:
-        learn_cost(unknown, size * 5 + level, cost, 0.1)
-        repair(unknown, 4, 5, size, level)
+        learn_cost(own, size, level, cost)
+        repair(own, size, level)
 
-    table = unknown.reshape(4, 5)
+    table = own.unknown.reshape(4, 5)
     assert (np.diff(table, axis=0) <= 0).all()
     assert (np.diff(table, axis=1) >= 0).all()
 
