@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weir_cli.history import need_pyarrow
-from weir_cli.options import read_duration
+from weir_cli.options import read_duration, read_pairs
 from weir_operator.clock import Clock, SystemClock
 from weir_operator.errors import TemporaryError
 from weir_pipelines.errors import PipelineError
@@ -100,7 +100,7 @@ def controller(
     prometheus_header: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=VALUE header of every request, such as X-Scope-OrgID=team-a; repeatable."
+            help="KEY=VALUE header of every request, such as X-Scope-OrgID=team-a; repeatable."
         ),
     ] = None,
     prometheus_ca: Annotated[
@@ -198,9 +198,9 @@ def controller(
             url=prometheus,
             token_file=prometheus_token_file,
             password_folder=prometheus_basic_auth,
-            headers=_read_pairs("--prometheus-header", prometheus_header or []),
+            headers=read_pairs("--prometheus-header", prometheus_header),
             ca_file=prometheus_ca,
-            labels=_read_pairs("--prometheus-label", prometheus_label or []),
+            labels=read_pairs("--prometheus-label", prometheus_label),
         )
     settings = ControllerSettings(
         history=None if history is None else open_history(history),
@@ -253,21 +253,6 @@ def _agent_of(image: str) -> AgentImage:
             "option, or run `make jars`"
         )
     return AgentImage(image=image, digest=digest_of(jar))
-
-
-def _read_pairs(option: str, texts: list[str]) -> dict[str, str]:
-    """Return what KEY=VALUE says; `option` is the one that gave it, for the message."""
-    from weir_operator.errors import PermanentError
-
-    pairs = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise PermanentError(
-                f"{option}: expected KEY=VALUE, got {text!r}; write it as cluster=north"
-            )
-        pairs[key] = value
-    return pairs
 
 
 def _make_identity() -> str:

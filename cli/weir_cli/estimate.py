@@ -23,6 +23,7 @@ from weir_cli.options import (
     find_experiment,
     find_records,
     progress_bar,
+    read_pairs,
     read_seconds,
     read_time,
 )
@@ -135,7 +136,7 @@ def estimate(
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE to send with every request; repeatable; as promtool's."),
+        typer.Option(help="KEY=VALUE to send with every request; repeatable; as promtool's."),
     ] = None,
     http_config: Annotated[
         Path | None,
@@ -180,11 +181,11 @@ def estimate(
         if prometheus is None
         else Access(
             url=prometheus,
-            headers=_read_pairs("--header", header),
+            headers=read_pairs("--header", header),
             http_config=http_config,
         ),
         job=job or "",
-        labels=_read_pairs("--match", match),
+        labels=read_pairs("--match", match),
         since=None if start is None and prometheus is None else since,
         until=None if end is None and prometheus is None else until,
         days=days,
@@ -228,16 +229,6 @@ def _read_objective(text: str) -> Objective:
     if not seconds > 0:
         raise PermanentError(f"--objective: expected a time above 0, got {text!r}; lengthen it")
     return Objective(response_time=seconds, statistic=statistic)
-
-
-def _read_pairs(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise PermanentError(f"{option}: expected NAME=VALUE, got {pair!r}; correct it")
-        found[name] = value
-    return found
 
 
 def _read_prices(text: str | None) -> Prices:

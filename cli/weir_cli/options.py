@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +75,19 @@ def is_file(name: str) -> bool:
     """Return whether a `FILE|APP` names a file, though it may not be there."""
     file = Path(name)
     return file.is_file() or file.suffix in (".yaml", ".yml", ".json")
+
+
+def read_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what KEY=VALUE says; `option` is the one that gave it, for the message."""
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise PermanentError(
+                f"{option}: expected KEY=VALUE, got {text!r}; write it as cluster=north"
+            )
+        pairs[key] = value
+    return pairs
 
 
 def read_seconds(text: str, option: str) -> float:

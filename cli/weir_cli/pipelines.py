@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from weir_cli.options import read_pairs
 from weir_pipelines.errors import InputError, SourceError
 from weir_pipelines.settings import EMBEDDED
 
@@ -67,7 +68,7 @@ Headers = Annotated[
     list[str] | None,
     typer.Option(
         "--header",
-        help="NAME=VALUE to send with every request, such as X-Scope-OrgID=team-a for Mimir.",
+        help="KEY=VALUE to send with every request, such as X-Scope-OrgID=team-a for Mimir.",
     ),
 ]
 TokenFile = Annotated[
@@ -116,17 +117,6 @@ def read_day(option: str, text: str) -> date:
         return date.fromisoformat(text)
     except ValueError as error:
         raise InputError(f"{option}: expected a day such as 2026-03-02, got {text!r}") from error
-
-
-def read_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return what KEY=VALUE says; `option` is the one that gave it, for the message."""
-    pairs = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise InputError(f"{option}: expected KEY=VALUE, got {text!r}")
-        pairs[key] = value
-    return pairs
 
 
 def ask_prometheus(

@@ -158,7 +158,7 @@ def test_parquet_says_the_same(parquet):
         (["a/b", "--objective", "p50=1s"], "expected a statistic out of mean, p95, p99, got 'p50'"),
         (["a/b", "--objective", "1s", "--price", "cheap"], "--price: expected a price above 0"),
         (["a/b", "--objective", "1s", "--policy", "nonsense"], "nonsense"),
-        (["a/b", "--objective", "1s", "--match", "x"], "--match: expected NAME=VALUE, got 'x'"),
+        (["a/b", "--objective", "1s", "--match", "x"], "--match: expected KEY=VALUE, got 'x'"),
         (["a/b", "--start", "-1h", "--end", "-2h"], "--start: expected a time before --end"),
         (["a/b", "--objective", "1s"], "Expected decision records of 'a/b'"),
         (["no.parquet", "--objective", "1s"], "no.parquet: expected Parquet of samples"),
