@@ -1,13 +1,21 @@
-"""Runs a function on all cores, in processes that are spawned: a fork copies locks of threads."""
+"""Runs a function on all cores, in processes that are spawned: a fork copies locks of threads.
+
+Or a command, and watches its memory.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeVar
 
+import psutil
 from rich.progress import track
 
 Given = TypeVar("Given")
@@ -32,3 +40,51 @@ def map_spawned(
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         found: Iterable[Found] = pool.map(function, items, chunksize=at_once)
         yield from found if label is None else track(found, label, len(items))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What came of a command."""
+
+    output: str
+    seconds: float
+    memory: float
+    """Bytes of all its processes together at the most, what they share counted once."""
+
+
+def run_watched(command: Sequence[str]) -> Watched:
+    """Run a command and watch the memory of it and all that it starts, twice a second.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    peak = 0.0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.5):
+            peak = max(peak, _memory_of(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output, errors = process.communicate()
+    seconds = time.monotonic() - began
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{errors[-2000:]}")
+    return Watched(output, seconds, peak)
+
+
+def _memory_of(pid: int) -> float:
+    total = 0
+    try:
+        parent = psutil.Process(pid)
+        for each in (parent, *parent.children(recursive=True)):
+            total += each.memory_full_info().pss
+    except psutil.NoSuchProcess:
+        return float(total)  # it has just ended
+    return float(total)

@@ -8,19 +8,15 @@ once. The server's is not in it.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any  # a bill as JSON
 
-import psutil
-
 from benchmarks.figures import Figure, at_most
 from benchmarks.policies.made_up_job import BEGIN, DAY, MadeUpJob, Run, serving, write_blocks
+from benchmarks.spawned import run_watched
 
 ABOUT = "an estimate of 14 days of a job with 10 vertices: seconds and memory"
 DURATION = "8 min; needs prometheus and promtool"
@@ -66,35 +62,5 @@ def _estimate(url: str) -> tuple[float, float, dict[str, Any]]:
         *("--start", f"{datetime.fromtimestamp(BEGIN, UTC):%Y-%m-%dT%H:%M:%S}"),
         *("--end", f"{datetime.fromtimestamp(BEGIN + DAYS * DAY, UTC):%Y-%m-%dT%H:%M:%S}"),
     ]
-    began = time.monotonic()
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    peak = 0.0
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.5):
-            peak = max(peak, _memory_of(process.pid))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    printed, _ = process.communicate()
-    seconds = time.monotonic() - began
-    done.set()
-    watcher.join()
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed")
-    return seconds, peak, json.loads(printed)
-
-
-def _memory_of(pid: int) -> float:
-    total = 0
-    try:
-        parent = psutil.Process(pid)
-        for each in (parent, *parent.children(recursive=True)):
-            total += each.memory_full_info().pss
-    except psutil.NoSuchProcess:
-        return float(total)  # it has just ended
-    return float(total)
+    watched = run_watched(command)
+    return watched.seconds, watched.memory, json.loads(watched.output)
