@@ -6,14 +6,16 @@ submitted, and everything is ended again.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, WeirError
 from weir_operator.flink.agent import PINNED, find_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
@@ -93,15 +95,15 @@ async def read_operators(
     agent = find_agent()
     if agent is None:
         raise PermanentError("Weir's agent is not installed here: run `make jars`")
-    with tempfile.TemporaryDirectory(prefix="weir-graph-") as folder:
+    with temporary_folder() as folder:
         runtime = await LocalRuntime.open(
             LocalSettings(
-                root=Path(folder),
+                root=folder,
                 namespace="default",
                 name="graph",
                 installation=Installation(java=Path(find_java()), flink_home=Path(flink_home())),
                 job_jar=jar,
-                cache=Path(folder),
+                cache=folder,
                 speeds={},
                 agent=agent,
                 config=flink_configuration(app),
@@ -116,6 +118,20 @@ async def read_operators(
             await runtime.close()
     refuse_unsuitable_program(plan)
     return plan
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make a folder and remove it, unless an error tells to read a log in it."""
+    folder, is_named = Path(tempfile.mkdtemp(prefix="weir-graph-")), False
+    try:
+        yield folder
+    except WeirError as error:
+        is_named = str(folder) in str(error)
+        raise
+    finally:
+        if not is_named:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _ask(runtime: LocalRuntime, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
