@@ -48,7 +48,7 @@ from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 from weir_rivals.dhalion import measure_taken_in
 
 STAY = 0
@@ -117,7 +117,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `conttune`, its parameters bound."""
     parameters = read_parameters(ContTuneParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

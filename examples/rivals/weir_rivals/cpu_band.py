@@ -31,7 +31,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 """The action that changes nothing."""
@@ -84,7 +84,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `cpu-band`, its parameters bound."""
     parameters = read_parameters(CpuBandParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

@@ -54,7 +54,7 @@ from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 ORDER = 5
@@ -162,7 +162,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `daedalus`, its parameters bound."""
     parameters = read_parameters(DaedalusParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

@@ -49,7 +49,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 LONGEST = 0.999
@@ -116,7 +116,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `dhalion`, its parameters bound."""
     parameters = read_parameters(DhalionParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

@@ -39,7 +39,7 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
 from weir_policies.operator_manager.hold import learn_nothing
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 
@@ -76,7 +76,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `justin`, its parameters bound."""
     parameters = read_parameters(JustinParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn_nothing,
         decide=decide,

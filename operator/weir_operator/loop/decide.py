@@ -20,7 +20,6 @@ from weir_operator.metrics.values import AppMeasurement
 from weir_operator.runtime.protocol import Replica
 from weir_policies.errors import StateError
 from weir_policies.kernels.expectation import compile_predictions, predict_few
-from weir_policies.kernels.policy import KernelPolicy
 from weir_policies.model.cost import kind_of_change, normalised_cost
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.estimation import (
@@ -295,11 +294,13 @@ class OperatorManager(ObservedOperator):
         given: Collection[str],
         policy: OperatorPolicy,
         fixed: Deployment | None,
+        neighbourhood: Neighbourhood = Neighbourhood.ANY,
         most_replicas: int | None = None,
         fallback_policy: OperatorPolicy | None = None,
     ) -> None:
         """Begin without any belief."""
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
+        self._neighbourhood = neighbourhood
         self._policy = policy
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
@@ -316,10 +317,8 @@ class OperatorManager(ObservedOperator):
 
     @property
     def neighbourhood(self) -> Neighbourhood:
-        """Which targets the policy proposes; one that does not say so may propose any."""
-        if isinstance(self._deciding, KernelPolicy):
-            return self._deciding.neighbourhood
-        return Neighbourhood.ANY
+        """Which targets are proposed; a stand-in proposes any."""
+        return Neighbourhood.ANY if self.in_training else self._neighbourhood
 
     @property
     def in_training(self) -> bool:

@@ -295,6 +295,7 @@ def operator_managers(
             given=_given_speedups(app, operator),
             policy=own,
             fixed=fixed,
+            neighbourhood=registry.find(name).neighbourhood,
             most_replicas=_most_replicas(app, name),
             fallback_policy=_build_fallback_policy(place) if falls_back else None,
         )

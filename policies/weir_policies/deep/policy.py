@@ -22,7 +22,7 @@ from weir_policies.kernels.policy import fill_interval, fill_model, fill_present
 from weir_policies.kernels.staying import find_unknown, hold
 from weir_policies.kernels.view import View, empty_view
 from weir_policies.model.node_types import Deployment
-from weir_policies.policy import Decision, Neighbourhood, Observation, Transition
+from weir_policies.policy import Decision, Observation, Transition
 
 VERSION = 1
 NEEDED = ("budget",)
@@ -34,7 +34,6 @@ class DeepAlgorithm:
     """A deep policy's functions, with its parameters bound."""
 
     parameters: DeepParameters
-    neighbourhood: Neighbourhood
     prepare: Callable[[View, Sequence[np.random.Generator]], DeepMemory]
     """Makes the memory for the rows of a view, which so far holds only their models; one generator
     per row. Refuses what it cannot handle with a `ParameterError`."""
@@ -71,11 +70,6 @@ class DeepPolicy:
         self._algorithm = algorithm
         self._rng = rng
         self._state: _PolicyState | None = None
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """Which targets it proposes."""
-        return self._algorithm.neighbourhood
 
     def decide(self, observation: Observation) -> Decision:
         """Choose a target; missing data gives the present deployment with a reason."""

@@ -33,7 +33,7 @@ from weir_policies.kernels.view import Memory, View, compile_kernel, empty_view
 from weir_policies.model.arrays import Floats
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.node_types import NOWHERE, Deployment, NodeType
-from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
+from weir_policies.policy import Decision, Observation, OperatorModel, Transition
 
 _PER_EDGE = ("edges", "selectivity")
 
@@ -78,11 +78,6 @@ class KernelApplicationPolicy:
         """Compile the kernels now, or load them: the first run on a machine takes a while."""
         for kernel in (self._algorithm.decide, self._algorithm.learn):
             compile_kernel(kernel)
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """Which targets it proposes."""
-        return self._algorithm.neighbourhood
 
     def decide(
         self, observations: Mapping[str, Observation], dataflow: Dataflow

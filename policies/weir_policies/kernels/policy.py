@@ -34,7 +34,7 @@ from weir_policies.kernels.view import (
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import NOWHERE, Deployment
 from weir_policies.model.season import Season
-from weir_policies.policy import Decision, Neighbourhood, Observation, OperatorModel, Transition
+from weir_policies.policy import Decision, Observation, OperatorModel, Transition
 
 VERSION = 8
 PAGE = 4096
@@ -55,7 +55,6 @@ Explain = Callable[[Observation, Deployment, View, Memory], Decision]
 class Algorithm:
     """A policy's kernels, with its parameters bound."""
 
-    neighbourhood: Neighbourhood
     prepare: Callable[[View, int], Memory]
     """Makes the memory for the operators of a view, which so far holds only their models, and so
     many ticks; refuses what it cannot handle with a `ParameterError`."""
@@ -130,11 +129,6 @@ class KernelPolicy:
         """Compile the kernels now, or load them: the first run on a machine takes a while."""
         for kernel in (self._algorithm.decide, self._algorithm.learn):
             compile_kernel(kernel)
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """Which targets it proposes."""
-        return self._algorithm.neighbourhood
 
     @property
     def joins_restarts(self) -> bool:

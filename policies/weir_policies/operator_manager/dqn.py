@@ -46,7 +46,7 @@ from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,6 @@ def define(values: Mapping[str, Any], *, name: str) -> DeepAlgorithm:
     parameters = read_parameters(DqnParameters, values, policy=name)
     return DeepAlgorithm(
         parameters=parameters,
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=partial(learn, parameters),
         decide=partial(decide, parameters),

@@ -49,7 +49,7 @@ from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 ESTIMATES = {"dqn-pds": False, "dqn-pds-plus": True}
 """Whether a policy estimates violations."""
@@ -61,7 +61,6 @@ def define(values: Mapping[str, Any], *, name: str) -> DeepAlgorithm:
     estimates = ESTIMATES[name]
     return DeepAlgorithm(
         parameters=parameters,
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=partial(learn, parameters, estimates),
         decide=partial(decide, estimates),

@@ -32,7 +32,7 @@ from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
 
@@ -64,7 +64,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm of one of the three policies, its parameters bound."""
     parameters = read_parameters(DrsParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters, CHOICES[name]),
         learn=learn,
         decide=decide,

@@ -41,7 +41,7 @@ from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.hold import learn_nothing
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
+from weir_policies.policy import Candidate, Decision, Expectation, Observation
 
 ROUNDING = 1e-9
 """A capacity that is short by less than this part is enough: 3.0000000001 replicas are 3."""
@@ -78,7 +78,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `ds2`, its parameters bound."""
     parameters = read_parameters(Ds2Parameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn_nothing,
         decide=decide,

@@ -44,7 +44,7 @@ from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 SHORTEST = 10.0
 """Seconds of an interval for which the window has room; of shorter ones it holds the last."""
@@ -134,7 +134,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `flink-autoscaler`, its parameters bound."""
     parameters = read_parameters(FlinkAutoscalerParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

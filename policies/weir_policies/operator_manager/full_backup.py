@@ -51,7 +51,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 
 class FullBackupPlan(HomogeneousPlan):
@@ -81,7 +81,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `full-backup`, its parameters bound."""
     parameters = read_parameters(FullBackupParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=choose_best,

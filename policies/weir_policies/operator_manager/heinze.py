@@ -34,7 +34,7 @@ from weir_policies.kernels.wording import format_share
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 BINS_PER_UNIT = 20
 MAX_UTILISATION = 10.0
@@ -92,7 +92,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm of one of the two policies, its parameters bound."""
     parameters = read_parameters(HeinzeParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters, CHOICES[name]),
         learn=learn,
         decide=decide,

@@ -17,7 +17,7 @@ from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 """The action that changes nothing."""
@@ -32,7 +32,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `hold`."""
     read_parameters(HoldParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=_prepare,
         learn=learn_nothing,
         decide=decide,

@@ -39,7 +39,7 @@ from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 CHOICES = {
     "lohrmann-cheapest": CHEAPEST,
@@ -71,7 +71,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm of one of the three policies."""
     read_parameters(LohrmannParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(prepare, CHOICES[name]),
         learn=learn,
         decide=decide,

@@ -62,7 +62,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 MODEL = ("model.service_mean", "model.service_scv")
 """What must be known where violations are worked out."""
@@ -144,7 +144,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
     parameters = read_parameters(MdpParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(
             _prepare, parameters, name, alpha=0.0, next_solve=int(parameters.first_solve)
         ),
@@ -163,7 +162,6 @@ def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
     known = int(parameters.known)
     model = MODEL if known else ()
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters, name, alpha=parameters.alpha, known=known),
         learn=learn,
         decide=choose_best,

@@ -42,7 +42,7 @@ from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 LONGEST = 50_000.0
 """Intervals that a period grows to."""
@@ -98,7 +98,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `model-based`, its parameters bound."""
     parameters = read_parameters(ModelBasedParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

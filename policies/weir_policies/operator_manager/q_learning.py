@@ -53,7 +53,7 @@ from weir_policies.kernels.tables import (
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 
 class QLearningMemory(Table):
@@ -88,7 +88,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `ql`, its parameters bound."""
     parameters = read_parameters(QLearningParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

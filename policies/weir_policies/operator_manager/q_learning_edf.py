@@ -56,7 +56,7 @@ from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning import describe_why
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 STAY = 0
 """The action that moves nothing."""
@@ -96,7 +96,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `ql-edf`, its parameters bound."""
     parameters = read_parameters(EdfQLearningParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

@@ -47,7 +47,7 @@ from weir_policies.operator_manager.q_learning import (
     new_memory,
 )
 from weir_policies.parameters import read_parameters
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 ADDS, REMOVES, FIRST_TILE = range(3)  # keys of the features 1 and 2, and where the tiles begin
 FEATURES = 4
@@ -58,7 +58,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `ql-fa`, its parameters bound."""
     parameters = read_parameters(QLearningParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

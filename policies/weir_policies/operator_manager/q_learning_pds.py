@@ -54,7 +54,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 ESTIMATES = {"ql-pds": False, "ql-pds-plus": True}
 """Whether a policy estimates violations."""
@@ -103,7 +103,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `ql-pds` or `ql-pds-plus`, its parameters bound."""
     parameters = read_parameters(QLearningPdsParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters, ESTIMATES[name]),
         learn=learn,
         decide=decide,

@@ -72,7 +72,7 @@ from weir_policies.model.deployments import COMPLETE_UP_TO
 from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import min_response_time
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Candidate, Decision, Expectation, Neighbourhood, Observation
+from weir_policies.policy import Candidate, Decision, Expectation, Observation
 
 AS_GOOD = 0.05
 """Where nothing fits: what is within this part of the best scores the same; the cheapest wins."""
@@ -955,7 +955,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `queueing`, its parameters bound."""
     parameters = read_parameters(QueueingParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

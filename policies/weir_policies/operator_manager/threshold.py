@@ -36,7 +36,7 @@ from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.kernels.wording import format_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 CHEAPEST, FASTEST, RANDOM = range(3)
 CHOICES = {
@@ -76,7 +76,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm of one of the three policies, its parameters bound."""
     parameters = read_parameters(ThresholdParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters, CHOICES[name]),
         learn=learn,
         decide=decide,

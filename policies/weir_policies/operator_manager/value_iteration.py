@@ -44,7 +44,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 SWEEPS = 10_000
 """Most sweeps of one planning; with gamma 0.99 a thousand reach any sensible tolerance."""
@@ -85,7 +85,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `value-iteration`, its parameters bound."""
     parameters = read_parameters(ValueIterationParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ONE,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

@@ -32,7 +32,7 @@ from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 HALVINGS = 60
 """Steps of a bisection; the last is below the precision of the numbers."""
@@ -83,7 +83,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
     """Return the algorithm registered as `window-max`, its parameters bound."""
     parameters = read_parameters(WindowMaxParameters, values, policy=name)
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,

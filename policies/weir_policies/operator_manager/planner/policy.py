@@ -131,7 +131,7 @@ from weir_policies.operator_manager.planner.state import (
     Workspace,
 )
 from weir_policies.parameters import read_parameters, refuse_outside
-from weir_policies.policy import Decision, Neighbourhood, Observation
+from weir_policies.policy import Decision, Observation
 
 HEADROOM = 0.1
 """Part by which a deployment must exceed the present rate; this and the next two are the defaults
@@ -767,7 +767,6 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 @lru_cache(maxsize=64)
 def _define(parameters: PlannerParameters) -> Algorithm:
     return Algorithm(
-        neighbourhood=Neighbourhood.ANY,
         prepare=partial(_prepare, parameters),
         learn=learn,
         decide=decide,
