@@ -206,18 +206,11 @@ class _Loop:
         rules, view, model = self.scene.rules, self.scene.view, self.scene.believed[o]
         if rules.pool_limits:
             limit_pools(o, self.scene.state, view)
-        limits = view.limit[o].tolist()
+        offers = zip(model.node_types, view.price[o].tolist(), view.limit[o].tolist(), strict=True)
         types = tuple(
-            replace(
-                each,
-                price=price,
-                pool_limit=limit if rules.pool_limits and each.pool_limit is not None
-                else each.pool_limit,
-            )
-            for each, price, limit in zip(
-                model.node_types, view.price[o].tolist(), limits, strict=True
-            )
-        )  # fmt: skip
+            replace(each, price=price, pool_limit=None if each.pool_limit is None else limit)
+            for each, price, limit in offers
+        )
         counts, joined = view.counts[o].tolist(), [each for each in view.joined[o] if each >= 0]
         by_type = sorted(range(len(joined)), key=joined.__getitem__)
         seen: Any = view.seen[o]
