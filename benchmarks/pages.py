@@ -30,7 +30,7 @@ import jinja2
 from benchmarks.evidence import count_cheaper_fixed, draw_pictures
 from benchmarks.figures import NOT_SHOWN
 from benchmarks.registry import find_benchmarks
-from benchmarks.results import FOLDER, REQUIRED, ROOT, describe_age
+from benchmarks.results import FOLDER, REQUIRED, ROOT, count_changed_lines, describe_age
 
 DOCS = ROOT / "docs"
 TEMPLATES = FOLDER.parent / "templates"
@@ -103,7 +103,7 @@ def _comparable(page: str | None, without_age: bool) -> str | None:
     if page is None or not without_age:
         return page
     lines = (line for line in page.splitlines() if not line.startswith(OLD))
-    return re.sub(r"[\d,]+ lines \|", "lines |", "\n".join(lines))
+    return re.sub(r"\| ([\d,]+|unknown) \|", "| |", "\n".join(lines))
 
 
 def find_incomplete(results: Path) -> Iterator[str]:
@@ -265,18 +265,18 @@ class Quotes:
 
     def old(self) -> str:
         """Return a line that says how many results are of older code; empty where none is."""
-        count = sum(bool(describe_age(each)) for each in self.results.values())
-        return f"{OLD}: {count} of {len(self.results)} results.*" if count else ""
+        count = sum(count_changed_lines(each) != 0 for each in self.results.values())
+        if not count:
+            return ""
+        return (
+            f"{OLD}: {count} of {len(self.results)} results. The last table says how many lines of "
+            "the folders that a result measured have changed since.*"
+        )
 
     def changed(self, *results: str) -> str:
-        """Return how many lines of code have changed since the oldest of some results."""
-        ages = [describe_age(self.results[each]) for each in results]
-        lines = [
-            int(found[0].replace(",", ""))
-            for age in ages
-            if (found := re.findall(r"[\d,]+\d|\d", age))
-        ]
-        return f"{max(lines, default=0):,} lines"
+        """Return the most lines of code changed since any of some results was taken."""
+        lines = [count_changed_lines(self.results[each]) for each in results]
+        return "unknown" if None in lines else f"{max(filter(None, lines), default=0):,}"
 
     def counted(self, *results: str) -> tuple[int, int, int]:
         """Return how many goals hold, are missed, and are open; of all results by default."""

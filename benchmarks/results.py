@@ -146,15 +146,23 @@ def measured_trees(*folders: str) -> dict[str, str]:
     return dict(zip(folders, found.split(), strict=True)) if found else {}
 
 
-def describe_age(result: Mapping[str, Any]) -> str:
-    """Return how the code that a result measured has changed since; empty where it has not."""
+def count_changed_lines(result: Mapping[str, Any]) -> int | None:
+    """Return how many lines of the code that a result measured have changed since.
+
+    `None` where git does not have that code.
+    """
     trees: Mapping[str, str] = result["trees"]
     changed = [(was, f"HEAD:{each}") for each, was in trees.items() if was != _tree_now(each)]
-    if not changed:
-        return ""
     counts = [_count_lines(was, now) for was, now in changed]
-    lines = "it is not known how many" if None in counts else f"{sum(filter(None, counts)):,}"
-    return f"of older code, {lines} lines changed"
+    return None if None in counts else sum(filter(None, counts))
+
+
+def describe_age(result: Mapping[str, Any]) -> str:
+    """Return how the code that a result measured has changed since; empty where it has not."""
+    lines = count_changed_lines(result)
+    if lines is None:
+        return "of older code that git does not have"
+    return f"of older code, {lines:,} lines changed" if lines else ""
 
 
 @cache
@@ -165,10 +173,10 @@ def _tree_now(folder: str) -> str | None:
 @cache
 def _count_lines(was: str, now: str) -> int | None:
     """Return how many lines differ between two trees; `None` where git does not have one."""
-    told = _ask_git("diff", "--shortstat", was, now)
-    if told is None:
+    changes = _ask_git("diff", "--shortstat", was, now)
+    if changes is None:
         return None
-    return sum(map(int, re.findall(r"(\d+) (?:insertion|deletion)", told)))
+    return sum(map(int, re.findall(r"(\d+) (?:insertion|deletion)", changes)))
 
 
 def _ask_git(*arguments: str) -> str | None:

@@ -27,7 +27,7 @@ def test_the_lines_that_differ_between_two_trees_are_counted():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("speed", "speed.json: of older code, it is not known how many lines changed"),
+        ("speed", "speed.json: of older code that git does not have"),
         ("of-nowhere", "of-nowhere.json: of a benchmark that is gone"),
     ],
 )
