@@ -15,6 +15,7 @@ from weir_simulator import plain_loop
 from weir_simulator.plain_loop import run_policies
 from weir_simulator.policies import Policies, build_policies, settings_of
 from weir_simulator.result import new_outcome
+from weir_simulator.world import close_slot
 
 SLOTS = 150
 TYPES = [
@@ -39,7 +40,6 @@ POLICIES = [name for name in registry.names() if name not in UNFIT]
 def installed(monkeypatch):
     """Return the deployments that operators have at the end of a slot, by operator, as they run."""
     seen = defaultdict(set)
-    close_slot = plain_loop.close_slot
 
     def record(t, kind, rules, truth, *others):
         close_slot(t, kind, rules, truth, *others)
