@@ -92,7 +92,7 @@ def test_a_program_that_hangs_is_named_without_its_many_arguments(monkeypatch, f
     java.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(jars, "_TIME_LIMIT", 0.1)
 
-    with pytest.raises(PermanentError, match=rf"^{java} did not end in 0\.1 s$"):
+    with pytest.raises(PermanentError, match=rf"^Expected {java} to end within 0\.1 s: run"):
         jars.find_java()
 
 

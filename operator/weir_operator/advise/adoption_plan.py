@@ -42,8 +42,14 @@ from weir_operator.streamapp.models import API_VERSION, KIND
 FIRST_RUN_BY_WEIR = (1, 20)
 """The first version of Flink with which Weir's agent and its engine were tested."""
 _LOCAL = "local:"
-_SAVEPOINTS = (_OWN := "execution.checkpointing.savepoint-dir", *OTHER_NAMES[_OWN])
-_CHECKPOINTS = (_OWN := "execution.checkpointing.dir", *OTHER_NAMES[_OWN])
+
+
+def _names_of(key: str) -> tuple[str, ...]:
+    return (key, *OTHER_NAMES[key])
+
+
+_SAVEPOINTS = _names_of("execution.checkpointing.savepoint-dir")
+_CHECKPOINTS = _names_of("execution.checkpointing.dir")
 _ARTIFACTS = "user.artifacts.artifact-list"
 _INTERNAL = "$internal."
 _TOTALS = frozenset(
@@ -413,10 +419,11 @@ def _unknown_parts(deployment: FlinkDeployment) -> Iterator[str]:
             f"such as local:///opt/flink/usrlib/trips.jar, got {uri or 'nothing'}; put the jar "
             "into the image, because Weir does not download jars"
         )
-    if _ARTIFACTS in deployment.configuration:
+    if (artifacts := deployment.configuration.get(_ARTIFACTS)) is not None:
         yield (
             f"spec.flinkConfiguration of FlinkDeployment {deployment.name}: expected no "
-            f"{_ARTIFACTS}; put the files into the image, because Weir does not download them"
+            f"{_ARTIFACTS}, got {artifacts!r}; put the files into the image, because Weir does "
+            "not download them"
         )
     for section, name in deployment.other_resources:
         yield (
@@ -494,11 +501,11 @@ def _remarks(
         )
     if taken := sorted(defaults.keys() & config.keys()):
         yield f"The operator's defaults set these keys, too: {', '.join(taken)}"
-    if (most := deployment.most_cores or 0) > deployment.cores:
+    if (limit := deployment.max_cores or 0) > deployment.cores:
         yield (
-            f"A TaskManager may use {most:g} cores today (its limit), and its replicas will use "
-            f"only what it asks for, {deployment.cores:g} for all slots: give sizes more where the "
-            "job uses more"
+            f"A TaskManager may use {limit:g} cores today (its limit), and its replicas only what "
+            f"it requests, {deployment.cores:g} cores for all slots together: choose larger sizes "
+            "if the job uses more today"
         )
     memory = _memory_of_slot(deployment)
     if deployment.slots > 1 and (memory or any(key in _OF_ALL_SLOTS for key in config)):

@@ -92,8 +92,8 @@ class FlinkDeployment:
         return self._cores("taskManager") or float(self.slots)
 
     @property
-    def most_cores(self) -> float | None:
-        """CPU that one TaskManager may use, its limit; `None` where nothing says."""
+    def max_cores(self) -> float | None:
+        """CPU that one TaskManager may use, its limit; `None` if its factor is not a number."""
         factor = _number(self.configuration.get("kubernetes.taskmanager.cpu.limit-factor", "1"))
         limit = _number(str(self._resources("taskManager", "limits").get("cpu", "")))
         return limit or (None if factor is None else self.cores * factor)
@@ -405,7 +405,7 @@ def read_memory(text: str) -> int | None:
 
 
 def _number(text: str | None) -> float | None:
-    """Return a quantity; `None` of another text, with which no new pod would start."""
+    """Return a quantity; `None` where the text is not one."""
     try:
         return float(parse_quantity(text)) if text else None
     except ValueError:

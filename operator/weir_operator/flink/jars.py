@@ -68,7 +68,7 @@ KEYS: Mapping[str, bytes] = MappingProxyType(
 """What `RunScript` knows of the keys that a script may set."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _DIGEST = "META-INF/weir-sources.sha256"
-_TIME_LIMIT = 900.0  # seconds; a cold javac takes ten, on a machine with ten times its load 200
+_TIME_LIMIT = 900.0  # seconds; javac takes 10 at first, and 200 at ten times the usual load
 
 
 def flink_home() -> Path:
@@ -236,7 +236,10 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
             command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise PermanentError(f"{command[0]} did not end in {_TIME_LIMIT:g} s") from error
+        raise PermanentError(
+            f"Expected {command[0]} to end within {_TIME_LIMIT:g} s: run it by hand to see why it "
+            "hangs, or try again on a quieter machine"
+        ) from error
     except OSError as error:
         raise PermanentError(f"Cannot run {command[0]}: {error}") from error
 

@@ -139,7 +139,7 @@ def test_cpu_that_a_task_manager_has_beyond_what_it_asks_for_is_told(configurati
     told = remarks_of(a_deployment(configuration, **spec))
 
     assert "A TaskManager may use 8 cores today (its limit)" in told
-    assert "only what it asks for, 4 for all slots" in told
+    assert "only what it requests, 4 cores for all slots together" in told
 
 
 def test_no_limit_is_told_where_it_is_what_a_task_manager_asks_for():
@@ -356,7 +356,10 @@ def test_a_reporter_on_the_port_of_weirs_is_left_out():
             {"containerized.master.env.A": "1", "containerized.taskmanager.env.A": "2"}, {}, {},
             "expected no containerized.taskmanager.env.A",
         ),
-        ({"user.artifacts.artifact-list": "s3://b/a.jar"}, {}, {}, "no user.artifacts.artifact-l"),
+        (
+            {"user.artifacts.artifact-list": "s3://b/a.jar"}, {}, {},
+            "expected no user.artifacts.artifact-list, got 's3://b/a.jar'",
+        ),
         (
             {}, {"taskManager": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}, {},
             "spec.taskManager.resources of FlinkDeployment trips: expected cpu and memory, got nv",
