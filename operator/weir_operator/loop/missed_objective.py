@@ -72,9 +72,12 @@ def describe_missed(tick: Tick, bound: float, missed: int) -> str:
     slow = {
         each.operator: each.sentence.removesuffix(".")
         for each in tick.snapshot.problems
-        if each.kind is ProblemKind.SOURCE_BUSY_TIME and each.operator in tick.proposals
+        if each.kind is ProblemKind.SOURCE_BUSY_TIME
+        and each.operator is not None
+        and each.operator in tick.proposals
     }
-    name = next(iter(slow), name) or name  # what waits at a source is not the fault of another
+    # Blame the slow source, not the operator behind it.
+    name = next(iter(slow), name)
     operator, proposal = app.operators[name], tick.proposals[name]
     said.append(_describe_operator(operator, tick.budgets.get(name, math.nan)))
     busy = _known_shares(operator)

@@ -13,10 +13,10 @@ comes now: in a backlog that grows much more, and in one that is worked off less
 the time before the first measurement.
 
 A source may be slow without being busy: its readers wait for other threads or for a broker. One
-that falls behind with time to spare reads what it can, so its service time is a replica's time per
-record, and stays that until a replica reads more (as the autoscaler of the Flink Kubernetes
-Operator does, FLINK-33306). The first that is seen counts: where more replicas read no more, it
-does not rise with them, and Weir asks for no more.
+that falls behind with time to spare is assumed to read as fast as it can, so its service time is a
+replica's time per record (as in the autoscaler of the Flink Kubernetes Operator, FLINK-33306). Its
+rate per replica is kept as a maximum, which rises only when a replica reads more; if more replicas
+read no more in total, Weir asks for no further ones.
 """
 
 from __future__ import annotations
@@ -243,9 +243,9 @@ def measure_operators(
 
 BUSY = 0.5
 """Utilisation from which an operator counts as busy."""
-MOMENT = 1.0
-"""Seconds of what a source reads by which its backlog may grow in an interval. There are always
-some records that arrived since it last asked for any, and their number varies."""
+TOLERATED_SECONDS = 1.0
+"""A backlog may grow in an interval by what the source reads in this many seconds; some records
+have always arrived since it last fetched."""
 BEHIND_FOR = 3
 """Intervals in a row after which a source that falls behind with time to spare is called slow."""
 
@@ -256,7 +256,7 @@ def falls_behind_idle(source: OperatorMeasurement, seconds: float) -> bool:
     One that waits for room downstream is idle for a good reason.
     """
     return (
-        source.backlog_growth * seconds > MOMENT * source.processed_rate
+        source.backlog_growth * seconds > TOLERATED_SECONDS * source.processed_rate
         and max(source.utilisation, default=math.nan) < BUSY
         and not source.back_pressure > BUSY
     )
@@ -266,23 +266,29 @@ def _bound_by_reading(
     source: OperatorMeasurement, before: OperatorMeasurement | None, seconds: float
 ) -> OperatorMeasurement:
     """Return a source with the service time that its reading shows, where busy time does not."""
-    behind, known = (0, math.nan) if before is None else (before.behind, before.reads_at_most)
-    behind = behind + 1 if falls_behind_idle(source, seconds) else 0
+    intervals, known = (
+        (0, math.nan) if before is None else (before.intervals_behind, before.max_read_rate)
+    )
+    intervals = intervals + 1 if falls_behind_idle(source, seconds) else 0
     reads = source.processed_rate / source.expected if source.replicas else math.nan
-    if behind < BEHIND_FOR and math.isnan(known):
-        return replace(source, behind=behind)
-    most = max((each for each in (known, reads) if each > 0), default=math.nan)
+    if intervals < BEHIND_FOR and math.isnan(known):
+        return replace(source, intervals_behind=intervals)
+    rate = max((each for each in (known, reads) if each > 0), default=math.nan)
     replicas = tuple(
-        replace(each, service_mean=1 / most, service_variance=most**-2)
-        if most > 0 and not each.service_mean >= 1 / most
+        replace(each, service_mean=1 / rate, service_variance=rate**-2)
+        if rate > 0 and not each.service_mean >= 1 / rate
         else each
         for each in source.replicas
     )
     mean, variance = _pooled_service(replicas)
     return replace(
-        source, replicas=replicas, service_mean=mean, service_variance=variance, behind=behind,
-        reads_at_most=most,
-    )  # fmt: skip
+        source,
+        replicas=replicas,
+        service_mean=mean,
+        service_variance=variance,
+        intervals_behind=intervals,
+        max_read_rate=rate,
+    )
 
 
 def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:

@@ -290,7 +290,7 @@ def _source_busy_time(case: _Case) -> Iterator[Problem]:
             ProblemKind.SOURCE_BUSY_TIME,
             f"falls behind by {format_rate(operator.backlog_growth)} while {busiest:.0%} "
             f"busy, so its busy time cannot be right; after {BEHIND_FOR} such intervals, Weir "
-            "takes what a replica reads for all that it can read",
+            "assumes that a replica cannot read more than it does now",
         )
 
 

@@ -155,10 +155,11 @@ class OperatorMeasurement:
     would have nothing to read. NaN where it does not say, and at other operators."""
     partitions: tuple[PartitionMeasurement, ...] = ()
     """Of a source of Kafka."""
-    behind: int = 0
+    intervals_behind: int = 0
     """Intervals in a row in which a source fell behind with time to spare."""
-    reads_at_most: float = math.nan
-    """Records/s that one replica of such a source reads; NaN until it is known."""
+    max_read_rate: float = math.nan
+    """Records/s, the most that one replica of a slow source has been seen to read; NaN until the
+    source counts as slow."""
 
     @property
     def expected(self) -> int:
