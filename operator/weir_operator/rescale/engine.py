@@ -71,7 +71,7 @@ log = structlog.get_logger()
 OWN_END = "The job has finished"
 OLD_JOB_PERIOD = 1.0
 """Seconds between two questions whether the old job still runs while TaskManagers start."""
-TELL_WAIT_AFTER = 10.0
+REPORT_WAIT_AFTER = 10.0
 """Seconds from the start of TaskManagers until the status names those without a place: on most
 clusters, all have one by then."""
 SLOW_START = 3
@@ -180,8 +180,10 @@ class Rescaler:
             try:
                 # Whatever the step asks, somebody must be there to answer; a submission sees to it
                 # at each attempt, and TaskManagers that are started early need nobody yet.
-                early = journal.step is Step.REMOVE and self._expected_revision(journal) is not None
-                if journal.step is not Step.SUBMIT and not early:
+                starts_early = (
+                    journal.step is Step.REMOVE and self._early_revision(journal) is not None
+                )
+                if journal.step is not Step.SUBMIT and not starts_early:
                     await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
@@ -254,11 +256,11 @@ class Rescaler:
         await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
         known = await with_graph(journal, jobs=self._jobs, spec=spec)
         if known is not journal and known.revision is not None:
-            expected = self._expected_revision(journal)
-            if expected is not None and known.revision.graph != expected.graph:
-                # They have the memory of another program.
-                early = await self._runtime.replicas()
-                await self._runtime.stop([each.id for each in early])
+            early = self._early_revision(journal)
+            if early is not None and known.revision.graph != early.graph:
+                # They were given memory for another graph.
+                started = await self._runtime.replicas()
+                await self._runtime.stop([each.id for each in started])
             journal = known
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
@@ -306,7 +308,7 @@ class Rescaler:
             present = await remaining()
             if missing_replicas(present, journal.wanted):
                 raise PermanentError("A TaskManager ended while it was starting: see its log")
-            waits_for = explain_wait(present) if now - began >= TELL_WAIT_AFTER else ""
+            waits_for = explain_wait(present) if now - began >= REPORT_WAIT_AFTER else ""
             if waits_for != journal.waits_for:
                 journal = journal.model_copy(update={"waits_for": waits_for})
                 await self._write(journal)
@@ -626,9 +628,9 @@ class Rescaler:
         TaskManagers of an upgrade are started at once, beside its JobManager.
         """
         revision = journal.revision_of_processes(self._store.load().revision)
-        expected = self._expected_revision(journal)
-        if expected is not None:
-            self._runtime.use(_with_the_agent(expected, journal))
+        early = self._early_revision(journal)
+        if early is not None:
+            self._runtime.use(_with_the_agent(early, journal))
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
@@ -641,7 +643,7 @@ class Rescaler:
                 log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
-        if expected is not None:
+        if early is not None:
             missing = missing_replicas(await self._runtime.replicas(), journal.wanted)
             added = await self._runtime.start(
                 [replace(each, avoid=journal.avoid) for each in missing]
@@ -650,11 +652,12 @@ class Rescaler:
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
 
-    def _expected_revision(self, journal: RescaleJournal) -> Revision | None:
-        """Return an upgrade's revision as it is if its program builds what the running one does.
+    def _early_revision(self, journal: RescaleJournal) -> Revision | None:
+        """Return the revision for TaskManagers that start early, together with the JobManager.
 
-        Its JobManager reads what it builds, and starts for that as long as TaskManagers do. `None`
-        where these are not started before.
+        It is an upgrade's, with the running job's graph, on the assumption that the new program
+        builds the same one. Only the new JobManager can read what it builds, and it starts as long
+        as TaskManagers do, so both start at once. `None` where TaskManagers are not started early.
         """
         running, revision = self._store.load().revision, journal.revision
         if journal.kind is not Kind.UPGRADE or journal.is_back or revision is None:
