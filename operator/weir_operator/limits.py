@@ -11,8 +11,8 @@ exceptions. Limits of a manifest are those of the CRD, and of `streamapp.rules`.
 What holds the interpreter's lock stops every thread. The answers of a job and of the API server
 are small enough to be parsed in some 50 ms: measured with 100,000 keys in one object, which takes
 longest. Those of Prometheus are parsed in pieces, and pages of metrics in Python, which gives the
-lock away. Texts are searched in linear time. Some 300 ms remain for a result of a tuning that is
-made for this.
+lock away. Texts are searched in linear time. A tuning result crafted to be
+slow still takes some 300 ms.
 """
 
 from __future__ import annotations

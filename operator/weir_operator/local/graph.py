@@ -122,7 +122,7 @@ async def read_operators(
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Make a folder and remove it, unless an error tells to read a log in it."""
+    """Make a folder and remove it, unless an error names a file in it."""
     folder, is_named = Path(tempfile.mkdtemp(prefix="weir-graph-")), False
     try:
         yield folder

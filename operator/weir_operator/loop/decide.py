@@ -305,7 +305,7 @@ class OperatorManager(ObservedOperator):
         self._new_fallback_policy = fallback_policy
         self._fallback_policy = fallback_policy
         self.uses_fallback_policy = False
-        """Whether not the policy but one in its place made the last decision."""
+        """Whether the fallback policy made the last decision."""
         self._initial_state = dict(policy.state_dict())
         self._lesson: PendingTransition | None = None
 
@@ -317,7 +317,7 @@ class OperatorManager(ObservedOperator):
 
     @property
     def neighbourhood(self) -> Neighbourhood:
-        """Which targets are proposed; a stand-in proposes any."""
+        """Which targets are proposed; a fallback policy proposes any."""
         return Neighbourhood.ANY if self.in_training else self._neighbourhood
 
     @property
@@ -575,7 +575,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
 
     @abstractmethod
     def uses_fallback_policy(self, name: str) -> bool:
-        """Return whether not the policy but one in its place made an operator's last decision."""
+        """Return whether a fallback policy made an operator's last decision."""
 
     @property
     @abstractmethod
@@ -697,7 +697,7 @@ class SeparateManagers(Managers):
         return {name: manager.neighbourhood for name, manager in self._managers.items()}
 
     def uses_fallback_policy(self, name: str) -> bool:
-        """Return whether not the policy but one in its place made an operator's last decision."""
+        """Return whether a fallback policy made an operator's last decision."""
         return self._managers[name].uses_fallback_policy
 
     @property
@@ -825,12 +825,12 @@ class JointManagers(Managers):
 
     @property
     def neighbourhoods(self) -> Mapping[str, Neighbourhood]:
-        """Which targets are proposed: the same for all; a stand-in proposes any."""
+        """Which targets are proposed: the same for all; fallback policies propose any."""
         neighbourhood = Neighbourhood.ANY if self.in_training else self._neighbourhood
         return dict.fromkeys(self._operators, neighbourhood)
 
     def uses_fallback_policy(self, name: str) -> bool:
-        """Return whether stand-ins made the last decisions."""
+        """Return whether fallback policies made the last decisions."""
         return self._fell_back
 
     @property
@@ -863,7 +863,7 @@ class JointManagers(Managers):
         self._fallback_policies = None if state.get("trained") else self._new_fallback_policies
 
     def compile(self) -> None:
-        """Compile predictions, the policy, and those that stand in for it."""
+        """Compile predictions, the policy, and its fallback policies."""
         compile_predictions()
         for policy in (self._policy, *(self._new_fallback_policies or {}).values()):
             if isinstance(policy, Compilable):
@@ -888,7 +888,7 @@ class JointManagers(Managers):
         return {name: lessons[name].ended_by(each) for name, each in seen.items()}
 
     def _end_own_intervals(self, seen: Mapping[str, Observation]) -> dict[str, Transition]:
-        """Return what the last interval teaches each operator's stand-in."""
+        """Return what the last interval teaches each operator's fallback policy."""
         return {
             name: lesson.ended_by(seen[name])
             for name, lesson in self._lessons.items()

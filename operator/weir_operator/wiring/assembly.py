@@ -265,7 +265,7 @@ def operator_managers(
         app: The manifest.
         policy: Overrides the manifest's.
         trained_first: Whether a policy that learns by trying does so in a simulator before it
-            decides; a stand-in decides until then.
+            decides; a fallback policy decides until then.
         seasons: What usually arrives, by operator; as far as that is known.
 
     Raises:
