@@ -1,4 +1,4 @@
-"""The compiled loop and the plain one do the same, slot by slot, and what the oracle does."""
+"""The compiled and the plain loop agree with each other, slot by slot, and with the oracle."""
 
 import json
 
@@ -191,8 +191,8 @@ def test_the_world_is_that_of_the_oracle(policy, where):
     compare(ours, expected)
 
 
-def compare(compiled, plain):
-    np.testing.assert_allclose(compiled.history, plain.history, rtol=1e-9)
-    np.testing.assert_allclose(compiled.totals, plain.totals, rtol=1e-9)
-    np.testing.assert_allclose(compiled.curve, plain.curve, rtol=1e-9)
-    np.testing.assert_array_equal(compiled.replicas, plain.replicas)
+def compare(ours, expected):
+    np.testing.assert_allclose(ours.history, expected.history, rtol=1e-9)
+    np.testing.assert_allclose(ours.totals, expected.totals, rtol=1e-9)
+    np.testing.assert_allclose(ours.curve, expected.curve, rtol=1e-9)
+    np.testing.assert_array_equal(ours.replicas, expected.replicas)
