@@ -48,8 +48,9 @@ from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
 
-STATES_AT_MOST = 1_000_000
-PAIRS_AT_MOST = 3_000_000
+MAX_STATES = 1_000_000
+"""States of one plan: more would take too long to sweep."""
+MAX_PAIRS = 3_000_000
 """States times actions of a joint plan: four operators of five replicas at 52 levels are below."""
 EACH, PATH = 1, 2
 """Values of `joint`: a violation is any operator's beyond its budget, or the slowest path's beyond
@@ -106,9 +107,9 @@ class HomogeneousPlan(Fields):
     expected: Floats = array("states")
     """H, from the last sweep."""
     box: Floats = array("states")
-    """Room to work in."""
+    """Scratch: the lowest H among a state and its neighbours along the axes so far."""
     other: Floats = array("states")
-    """Room to work in."""
+    """Scratch: the same along one axis more."""
     unknown: Floats = array("states")
     """C_u."""
     counts: Counts = array("node_types")
@@ -204,15 +205,15 @@ def refuse_large_plans(sizes: Sequence[int], *, levels: int, policy: str) -> Non
     """
     states = levels * int(np.prod([int(size) for size in sizes], dtype=object))
     pairs = states * 3 ** len(sizes)
-    if states > STATES_AT_MOST:
+    if states > MAX_STATES:
         raise ParameterError(
-            f"{policy} would need {states:,} states and plans for {STATES_AT_MOST:,} at most; "
+            f"{policy} would need {states:,} states and plans for {MAX_STATES:,} at most; "
             "give a smaller maxReplicas or fewer levels"
         )
-    if len(sizes) > 1 and pairs > PAIRS_AT_MOST:
+    if len(sizes) > 1 and pairs > MAX_PAIRS:
         raise ParameterError(
             f"{policy} with centralised = 1 would need {pairs:,} pairs of states and actions and "
-            f"plans for {PAIRS_AT_MOST:,} at most; give centralised = 0, fewer operators, a "
+            f"plans for {MAX_PAIRS:,} at most; give centralised = 0, fewer operators, a "
             "smaller maxReplicas or fewer levels"
         )
 
@@ -299,11 +300,11 @@ def _predict(
     row: int, size: int, level: int, o: int, view: View, memory: Memory
 ) -> tuple[float, float]:
     """Return response time, s, and utilisation of so many replicas, by the believed model."""
-    own, its = HomogeneousPlan(memory[o]), HomogeneousPlan(memory[row])
+    own, plan_of_row = HomogeneousPlan(memory[o]), HomogeneousPlan(memory[row])
     counts = own.counts
     counts[:] = 0
-    counts[its.node_type] = size
-    return predict_one(row, view, counts, level * own.quantum * its.gain)
+    counts[plan_of_row.node_type] = size
+    return predict_one(row, view, counts, level * own.quantum * plan_of_row.gain)
 
 
 @compiled

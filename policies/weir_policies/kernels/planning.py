@@ -42,9 +42,9 @@ class Plan(Fields):
     left: Floats = array("levels")
     """Transitions from each level."""
     best: Floats = array("levels")
-    """Room to work in."""
+    """Scratch: the lowest cost of an action, by level."""
     expected: Floats = array("levels")
-    """Room to work in."""
+    """Scratch: U of one deployment before it is divided by `left`, by level."""
     prices: Floats = array("deployments")
     """Parts of the most."""
     counts: Counts = array("deployments", "node_types")

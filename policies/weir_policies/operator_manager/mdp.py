@@ -87,7 +87,7 @@ class MdpPlan(HomogeneousPlan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parameters(LearningParameters):
-    """Settings of both."""
+    """Settings of `mdp` and `mdp-rl`."""
 
     max_utilisation: float = 0.7
     """Utilisation above which an interval counts as violated; unused where centralised."""
