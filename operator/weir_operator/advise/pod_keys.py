@@ -10,7 +10,6 @@ Source: `KubernetesConfigOptions` and the decorators of Flink 2.3.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +46,7 @@ class PodKeys:
 
 def is_of_pods(key: str) -> bool:
     """Return whether a key is about pods, and translated here."""
-    return key in _TRANSLATED or key in _OF_A_ROLE or _VARIABLE.fullmatch(key) is not None
+    return key in _TRANSLATED or key in _OF_A_ROLE or bool(_variable_name(key))
 
 
 def translate(config: Mapping[str, str]) -> PodKeys:
@@ -59,8 +58,8 @@ def translate(config: Mapping[str, str]) -> PodKeys:
         if not key.startswith(("kubernetes.", "containerized.")):
             continue
         try:
-            if found := _VARIABLE.fullmatch(key):
-                _variable(template, found[1], value)
+            if name := _variable_name(key):
+                _variable(template, name, value)
             elif key in _TRANSLATED:
                 _TRANSLATED[key](template, value)
             elif key in _OF_A_ROLE:
@@ -154,12 +153,19 @@ _TRANSLATED: Mapping[str, Callable[[Body, str], None]] = {
     "kubernetes.container.image.pull-policy": _pull_policy,
     "kubernetes.service-account": _account,
 }
-_VARIABLE = re.compile(r"containerized\.(?:master|taskmanager)\.env\.(.+)")
+_OF_VARIABLES = ("containerized.master.env.", "containerized.taskmanager.env.")
+
+
 _OF_A_ROLE = frozenset(
     f"kubernetes.{role}.{name}"
     for role in _ROLES
     for name in ("annotations", "labels", "node-selector", "service-account", "tolerations")
 )
+
+
+def _variable_name(key: str) -> str:
+    """Return the environment variable that a key sets; empty where it sets none."""
+    return next((key.removeprefix(each) for each in _OF_VARIABLES if key.startswith(each)), "")
 
 
 def _spec(template: Body) -> Body:
