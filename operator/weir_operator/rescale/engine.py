@@ -179,11 +179,8 @@ class Rescaler:
                 self._runtime.use(_with_the_agent(revision, journal))
             try:
                 # Whatever the step asks, somebody must be there to answer; a submission sees to it
-                # at each attempt, and TaskManagers that are started early need nobody yet.
-                starts_early = (
-                    journal.step is Step.REMOVE and self._early_revision(journal) is not None
-                )
-                if journal.step is not Step.SUBMIT and not starts_early:
+                # at each attempt.
+                if journal.step is not Step.SUBMIT:
                     await self._runtime.ensure_job_manager()
                 journal = await steps[journal.step](journal)
             except StateMissingError as error:
@@ -256,11 +253,6 @@ class Rescaler:
         await self._retried(lambda: is_pinned_by_agent(journal, jobs=self._jobs, spec=spec))
         known = await with_graph(journal, jobs=self._jobs, spec=spec)
         if known is not journal and known.revision is not None:
-            early = self._early_revision(journal)
-            if early is not None and known.revision.graph != early.graph:
-                # They were given memory for another graph.
-                started = await self._runtime.replicas()
-                await self._runtime.stop([each.id for each in started])
             journal = known
             await self._write(journal)
             self._runtime.use(_with_the_agent(known.revision, journal))
@@ -623,14 +615,8 @@ class Rescaler:
         )
 
     async def _remove(self, journal: RescaleJournal) -> RescaleJournal:
-        """End what is not wanted and give the rest its sizes, which a rescale did in its start.
-
-        TaskManagers of an upgrade are started at once, beside its JobManager.
-        """
+        """End what is not wanted and give the rest its sizes, which a rescale did in its start."""
         revision = journal.revision_of_processes(self._store.load().revision)
-        early = self._early_revision(journal)
-        if early is not None:
-            self._runtime.use(_with_the_agent(early, journal))
         alive = await self._runtime.replicas()
         stale = stale_replicas(alive, revision, journal.replaced)
         stay = [replica for replica in alive if replica.id not in stale]
@@ -643,30 +629,8 @@ class Rescaler:
                 log.warning("sizes refused", change=journal.id, failure=str(error))
         if journal.is_back and never_stopped(journal) and not journal.has_submitted:
             return await self._abandon(journal)
-        if early is not None:
-            missing = missing_replicas(await self._runtime.replicas(), journal.wanted)
-            added = await self._runtime.start(
-                [replace(each, avoid=journal.avoid) for each in missing]
-            )
-            journal = journal.model_copy(update={"started": journal.started + len(added)})
         step = Step.START if journal.kind is Kind.UPGRADE else Step.SUBMIT
         return journal.at(step, self._clock.now())
-
-    def _early_revision(self, journal: RescaleJournal) -> Revision | None:
-        """Return the revision for TaskManagers that start early, together with the JobManager.
-
-        It is an upgrade's, with the running job's graph, on the assumption that the new program
-        builds the same one. Only the new JobManager can read what it builds, and it starts as long
-        as TaskManagers do, so both start at once. `None` where TaskManagers are not started early.
-        """
-        running, revision = self._store.load().revision, journal.revision
-        if journal.kind is not Kind.UPGRADE or journal.is_back or revision is None:
-            return None
-        if running is None or running.graph is None or running.vertices != revision.vertices:
-            return None
-        if not revision.places:  # on one machine, they need the JobManager's address
-            return None
-        return revision.model_copy(update={"graph": running.graph})
 
     async def _give_sizes(self, replicas: Sequence[Replica], journal: RescaleJournal) -> None:
         sizes = size_changes(replicas, journal.wanted)

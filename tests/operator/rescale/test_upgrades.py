@@ -134,55 +134,6 @@ async def test_an_upgrade_resumed_after_a_crash_at_any_step_ends_as_if_there_was
     assert bench.exact()
 
 
-async def a_job_whose_program_is_known(monkeypatch):
-    """Return a job that runs in pods, and what is done with its processes from now on."""
-    bench = Bench(arguments=NEW.arguments)
-    bench.world.graph = GRAPH
-    await bench.started(revision=OLD.model_copy(update=PLACED))
-    deeds = []
-
-    def note(name):
-        do = getattr(bench.world, name)
-
-        async def noted(*given):
-            if not given or given[0]:
-                deeds.append((name, bench.world.used.graph))
-            return await do(*given)
-
-        monkeypatch.setattr(bench.world, name, noted)
-
-    for name in ("start", "stop", "ensure_job_manager"):
-        note(name)
-    return bench, deeds
-
-
-async def test_task_managers_of_an_upgrade_start_before_its_job_manager_answers(monkeypatch):
-    bench, deeds = await a_job_whose_program_is_known(monkeypatch)
-
-    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=PLACED))
-
-    assert end.step is Step.DONE
-    first = deeds.index(("start", GRAPH))
-    assert [name for name, _ in deeds[first:]].count("start") == 1
-    assert deeds[first - 1][0] == "stop", "their nodes are free for them"
-    assert deeds[first + 1][0] == "ensure_job_manager"
-    assert end.started == 1
-    assert bench.exact()
-
-
-async def test_task_managers_of_an_upgrade_to_another_program_are_made_again(monkeypatch):
-    bench, deeds = await a_job_whose_program_is_known(monkeypatch)
-    bench.world.graph = other = JobGraph(managed={"match": True})
-
-    end = await bench.change(ONE, Kind.UPGRADE, revision=NEW.model_copy(update=PLACED))
-
-    assert end.step is Step.DONE
-    starts = [graph for name, graph in deeds if name == "start"]
-    assert starts == [GRAPH, other]
-    assert len(bench.world.alive) == 1
-    assert bench.exact()
-
-
 async def test_only_one_revision_is_kept_in_the_status_between_upgrades():
     bench = await a_job_of_the_old_revision()
 
