@@ -17,7 +17,7 @@ from tests.operator.runtime.pods.controller_rules import CONTROLLER_RULES
 from tests.operator.streamapp.builders import a_manifest
 from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError
-from weir_operator.runtime.pods import manifests, pull
+from weir_operator.runtime.pods import manifests, trial
 from weir_operator.runtime.pods.configuration import (
     config_map,
     job_manager_files,
@@ -383,7 +383,7 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
     pods = await pods_of()
     runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
 
-    refusal = await runtime.find_misfit(revision_of(podTemplate=template), {"large"})
+    refusal = await runtime.find_misfit(revision_of(podTemplate=template), {"large"}, fits)
 
     assert refusal.startswith("The API server refused PATCH")
     assert words in refusal
@@ -396,17 +396,18 @@ async def test_an_upgrade_to_pods_that_the_api_server_refuses_is_known_before_it
 async def test_an_upgrade_to_pods_that_the_api_server_takes_is_let_through(
     guest, pods_of, monkeypatch
 ):
-    monkeypatch.setattr(pull, "PULL_LIMIT", 1.0)  # there is no node that could pull an image
+    monkeypatch.setattr(trial, "TRIAL_LIMIT", 1.0)  # there is no node that could run a JobManager
     pods = await pods_of()
     runtime = KubernetesRuntime(guest, pods, NodeNotices(guest))
 
-    assert await runtime.find_misfit(revision_of(podTemplate=TEMPLATE), {"large"}) == ""
+    assert await runtime.find_misfit(revision_of(podTemplate=TEMPLATE), {"large"}, fits) == ""
 
     objects = AppObjects(guest, pods)
     tried = await guest.get(objects.path("ReplicaSet", group="apps/v1"))
-    assert tried["items"] == [], "that of the pod that tried the images"
+    assert tried["items"] == [], "that of the JobManager that was tried"
     agent = AgentImage(image="example/weir:1", digest="0" * 64)
-    await objects.check(manifests.pull(replace(pods, agent=agent)))
+    for each in manifests.trial(replace(pods, agent=agent)):
+        await objects.check(each)
 
 
 async def test_a_name_that_somebody_else_has_taken_is_known_before_an_upgrade(kube, guest, pods_of):
@@ -420,10 +421,14 @@ async def test_a_name_that_somebody_else_has_taken_is_known_before_an_upgrade(ku
     path = AppObjects(guest, pods).path("Deployment", group="apps/v1")
     assert (await kube.create(path, taken)).status == 201
 
-    refusal = await runtime.find_misfit(revision_of(), {"large"})
+    refusal = await runtime.find_misfit(revision_of(), {"large"}, fits)
 
     assert "exists in" in refusal
     assert "but Weir did not create it" in refusal
+
+
+async def fits(rest_url, jar):
+    """A program with which nothing is wrong."""
 
 
 def revision_of(**flink):

@@ -67,6 +67,19 @@ class Story(LiveApp):
         found = await self.api.list(f"/api/v1/namespaces/{self.namespace}/events")
         return {each["reason"]: each["message"] for each in found}
 
+    async def until_told(self, reason: str, text: str, *, within: float) -> None:
+        """Wait for an event.
+
+        Raises:
+            AssertionError: None of this reason has this text within so many seconds.
+        """
+
+        async def is_told() -> bool | None:
+            return text in (await self.events()).get(reason, "") or None
+
+        told = await wait_until(is_told, clock=_CLOCK, timeout=within, period=0.5)
+        assert told, await self.events()
+
     def close_chapter(self, name: str) -> None:
         """Note how long it took since the last one."""
         now = _CLOCK.now()

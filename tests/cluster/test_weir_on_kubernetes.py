@@ -90,6 +90,7 @@ async def test_a_job_is_advised_scaled_upgraded_rested_and_ended_without_losing_
     await is_scaled_out_over_two_pools(story)
     await is_scaled_in(story)
     await is_paused(story)
+    await runs_on_where_the_program_is_broken(story)
     await is_upgraded(story, manifest["spec"]["flink"]["job"]["args"])
     await rests(story)
     await stands_still_until_the_pause_ends(story)
@@ -142,6 +143,20 @@ async def is_paused(story: Story) -> None:
     await story.until(
         lambda now: condition(now, "Paused") == ("True", "PausedByAnnotation"), within=60.0
     )
+
+
+async def runs_on_where_the_program_is_broken(story: Story) -> None:
+    before = (await story.status())["controller"]["job_id"]
+
+    await story.change(flink={"job": {"entryClass": "example.Misspelt"}})
+    await story.until_told("ChangeAbandoned", "example.Misspelt", within=120.0)
+
+    now = await story.status()
+    assert is_ready(now)
+    assert now["controller"]["job_id"] == before
+    await story.until_no_pods("trial", within=30.0)
+    await story.change(flink={"job": {"entryClass": "example.Trips"}})
+    story.close_chapter("a broken program is refused")
 
 
 async def is_upgraded(story: Story, arguments: list[str]) -> None:

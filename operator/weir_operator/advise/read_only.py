@@ -19,7 +19,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs, Progress, StateSnapshot
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.revision import Revision
 
 
@@ -59,7 +59,9 @@ class ExternalRuntime:
     def use(self, revision: Revision) -> None:
         """Make nothing of it: nothing is started."""
 
-    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram
+    ) -> str:
         """Return nothing: nothing is started."""
         return ""
 

@@ -169,6 +169,7 @@ class Lifecycle:
         clock, store = parts.clock, parts.store
         self._notices = Notices(on_event, clock)
         self._check_operators = check_operators
+        self._check_program = parts.check
         self._runtime = parts.runtime
         self._jobs = parts.jobs
         self._rescaler = rescaler
@@ -600,7 +601,7 @@ class Lifecycle:
         terminating = {each.id for each in alive if each.terminating}
         if journal.kind is Kind.UPGRADE and not await self._spec_stands():
             return
-        if await self._wait_for_nodes(journal):
+        if await self._refuse_upgrade(journal):
             return
         try:
             await self._execute(journal)
@@ -659,8 +660,8 @@ class Lifecycle:
         await self._store.save(status.model_copy(update={"rescale": only}))
         return only
 
-    async def _wait_for_nodes(self, journal: RescaleJournal) -> bool:
-        """Return whether an upgrade, which stops the job first, would find no place to run."""
+    async def _refuse_upgrade(self, journal: RescaleJournal) -> bool:
+        """Return whether an upgrade, which stops the job first, could not run; say so then."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
         pools = {
@@ -668,7 +669,13 @@ class Lifecycle:
             for counts in journal.target.values()
             for node_type in counts
         }
-        misfit = await self._runtime.find_misfit(journal.revision, pools)
+        check = self._check_program
+
+        async def check_program(rest_url: str, jar: str) -> None:
+            if check is not None:
+                await check(journal, rest_url, jar)
+
+        misfit = await self._runtime.find_misfit(journal.revision, pools, check_program)
         if not misfit:
             return False
         end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)

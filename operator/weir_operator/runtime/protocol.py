@@ -10,7 +10,7 @@ has its own time limit and raises `TemporaryError` past it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,11 @@ from weir_operator.runtime.revision import AgentImage, Revision
 
 Deployments = Mapping[str, Mapping[str, int]]
 """Replicas of each operator by node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
+
+CheckProgram = Callable[[str, str], Awaitable[None]]
+"""Checks a revision's program on a JobManager that was started for it: called with its REST address
+and the id of the job's jar. Raises `PermanentError` if the job cannot run, and `TemporaryError`
+where that is not known yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,10 +108,15 @@ class Runtime(Protocol):
         go on: `replicas` lists them.
         """
 
-    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return why no node takes the processes of `revision` now, one sentence.
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram
+    ) -> str:
+        """Return why a job of `revision` would not run now, one sentence; empty if none is known.
 
-        Empty where some node does, and where nothing is known of nodes.
+        Args:
+            revision: What the job is to be made of.
+            pools: Where its replicas are to run.
+            check: Asked of a JobManager that is tried for it.
         """
         ...
 

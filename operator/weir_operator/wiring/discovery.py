@@ -13,6 +13,9 @@ from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import PINNED
 from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
+from weir_operator.flink.programs import read_plan
+from weir_operator.flink.rest import FlinkRest
+from weir_operator.flink.scripts import is_script
 from weir_operator.flink.versions import refuse_old_version
 from weir_operator.loop.events import Event, Notices
 from weir_operator.rescale.flink import FlinkJobs
@@ -31,6 +34,9 @@ from weir_operator.wiring.vertices import (
 )
 
 log = structlog.get_logger()
+
+READ_LIMIT = 30.0
+"""Seconds in which a JobManager that is tried must answer."""
 
 
 class OperatorsChangedError(WeirError):
@@ -73,6 +79,7 @@ class Discovery:
         self._assembled = assembled
         self._plan_known = plan_known
         self._notices = Notices(on_event, clock)
+        self._is_read = False  # the running program, by the last check
 
     async def check(self, status: AppStatus, wanted: Revision | None) -> None:
         """Return if the loops are made for the job's operators.
@@ -97,6 +104,7 @@ class Discovery:
             # A program that takes long to be read must not keep Weir from recovering the job.
             log.warning("operators not checked", failure=str(error))
             return
+        self._is_read = running is not None and plan is not None
         if running is None and plan is not None:
             refuse_unsuitable_program(plan)
         known = {} if running is None else running.vertices
@@ -118,6 +126,39 @@ class Discovery:
             raise OperatorsChangedError(plan)
         if found and not self._plan_known:
             raise OperatorsChangedError(plan)
+
+    async def check_upgrade(self, journal: RescaleJournal, rest_url: str, jar: str) -> None:
+        """Return if the program of another revision builds a job that the manifest fits.
+
+        Where the running program cannot be read without the arguments that it gets at its start,
+        nothing is known of the other one.
+
+        Args:
+            journal: The upgrade.
+            rest_url: Of a JobManager of the revision.
+            jar: Id of the job's jar there.
+
+        Raises:
+            PermanentError: It builds none, the manifest does not fit it, or Flink is too old.
+            TemporaryError: The JobManager, or a catalog of the program, does not answer.
+        """
+        spec = self._job.of(journal.revision)
+        async with FlinkRest(rest_url, timeout=READ_LIMIT) as rest:
+            refuse_old_version(await rest.version())
+            try:
+                plan = await read_plan(
+                    rest,
+                    jar,
+                    entry_class=spec.entry_class,
+                    arguments=spec.arguments,
+                    configuration=PINNED,
+                )
+            except PermanentError:
+                if not (self._is_read or is_script(spec.entry_class)):
+                    return
+                raise
+        refuse_unsuitable_program(plan)
+        discover_operators(self._app, plan, journal.target)
 
     async def adapt(self, journal: RescaleJournal) -> RescaleJournal:
         """Return a change to another revision with the operators of the program that it starts.

@@ -148,6 +148,7 @@ def assemble(
         settings=assembly.rescale_settings(app),
         clock=around.clock,
         adapt=None if foreign else discovery.adapt,
+        check=None if foreign else discovery.check_upgrade,
     )
     directives = _directives(app, around, job)
     lifecycle = _lifecycle(app, around, parts, managers, discovery, directives)

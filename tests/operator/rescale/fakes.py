@@ -19,7 +19,7 @@ from weir_operator.rescale.flink import Progress, StateSnapshot
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus
-from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.revision import AgentImage, Revision
 
 
@@ -179,6 +179,8 @@ class FakeWorld:
         """Whether it got a revision at all."""
         self.misfit = ""
         """Why no node takes the processes of another revision."""
+        self.tries = False
+        """Whether a JobManager is tried for another revision."""
         self.lost_places: set[str] = set()
         """Short names of places that no node offers."""
         self.about_to_go: set[str] = set()
@@ -200,8 +202,15 @@ class FakeWorld:
         self.used, self.named = revision, True
         self.agents.append(revision.agent)
 
-    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return that there is no node, if a test said so."""
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram
+    ) -> str:
+        """Return that there is no node, if a test said so, or what is wrong with the program."""
+        try:
+            if self.tries:
+                await check("http://trial:8081", "trial.jar")
+        except PermanentError as error:
+            return str(error)
         return self.misfit
 
     async def ensure_job_manager(self) -> bool:

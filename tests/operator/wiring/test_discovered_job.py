@@ -16,7 +16,7 @@ from weir_operator.loop.lifecycle import Health
 from weir_operator.loop.record import TolerantRecords
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
-from weir_operator.wiring import assembly
+from weir_operator.wiring import assembly, discovery
 from weir_operator.wiring.discovery import OperatorsChangedError
 from weir_operator.wiring.loops import Dependencies, assemble
 from weir_operator.wiring.vertices import separate_vertices
@@ -230,6 +230,82 @@ async def test_a_refused_upgrade_to_a_program_with_other_vertices_is_not_tried_a
     assert len(stage.world.jobs) == jobs
     stage.world.process(50)
     assert stage.world.lost_and_doubled() == (0, 0)
+
+
+class TriedFlink:
+    """The REST interface of a JobManager that is tried."""
+
+    def __init__(self, rest_url, *, timeout):
+        assert rest_url == "http://trial:8081"
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *raised):
+        """Nothing is held."""
+
+    async def version(self):
+        return "2.3.0"
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """What the program of the other revision builds: a plan, or an error."""
+    built = []
+
+    async def read(rest, jar, *, entry_class, arguments, configuration):
+        assert arguments == ("--new",)
+        [found] = built
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(discovery, "FlinkRest", TriedFlink)
+    monkeypatch.setattr(discovery, "read_plan", read)
+    return built
+
+
+@pytest.mark.parametrize(
+    ("built", "sentence"),
+    [
+        (PermanentError("Expected the job's program to build a job, got no file"), "got no file"),
+        (a_plan(*CHAIN).model_copy(update={"not_restartable": "a batch job"}), "got a batch job"),
+        (a_plan(("source", "sink")), "source, sink"),
+    ],
+)
+async def test_an_upgrade_whose_program_does_not_run_leaves_the_job_alone(
+    stage_of, programs, built, sentence
+):
+    stage = stage_of({"name": "hot", "vertices": ["count"]})
+    await stage.settled()
+    [job] = stage.world.jobs
+    stage.world.tries = True
+    stage.arguments = ("--new",)
+    stage.world.plans[()] = a_plan(*CHAIN)
+    programs.append(built)
+
+    await stage.settled()
+
+    assert list(stage.world.jobs) == [job]
+    assert stage.world.jobs[job].state == "RUNNING"
+    [event] = [each for each in stage.events if each.reason == "ChangeAbandoned"]
+    assert sentence in event.message
+    assert event.message.endswith("the job was left as it is")
+
+
+async def test_an_upgrade_of_a_program_that_cannot_be_read_without_its_arguments_is_let_through(
+    stage_of, programs
+):
+    stage = stage_of()
+    stage.world.plan = None
+    await stage.settled()
+    stage.world.tries = True
+    stage.arguments = ("--new",)
+    programs.append(PermanentError("--parallelism.count is missing"))
+
+    await stage.settled()
+
+    assert len(stage.world.jobs) == 2
 
 
 async def test_operators_that_do_not_fit_are_refused_before_the_job_is_touched(stage_of):

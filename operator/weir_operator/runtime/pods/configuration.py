@@ -200,8 +200,12 @@ RESULTS_PATHS = ("job-result-store.storage-path", "application-result-store.stor
 """Where Flink notes which jobs have ended, until it has cleared up after them."""
 
 
-def job_manager_files(pods: FlinkPods) -> dict[str, str]:
+def job_manager_files(pods: FlinkPods, *, by_own_address: bool = False) -> dict[str, str]:
     """Return the files of the JobManager's ConfigMap.
+
+    Args:
+        pods: What the StreamApp's pods are made of.
+        by_own_address: Whether it is not the one that the Service's name leads to.
 
     Raises:
         PermanentError: No JobManager can run in so little memory.
@@ -228,7 +232,9 @@ def job_manager_files(pods: FlinkPods) -> dict[str, str]:
     memory = split_job_manager(pods.make.config, process=pods.make.job_manager.memory)
     # The leader is found by its pod's address: a name would be asked for before it is known.
     own_address = (
-        '-D "jobmanager.rpc.address=$POD_IP" -D "rest.address=$POD_IP"' if pods.survives else ""
+        '-D "jobmanager.rpc.address=$POD_IP" -D "rest.address=$POD_IP"'
+        if pods.survives or by_own_address
+        else ""
     )
     return {
         "config.yaml": render_yaml(configuration),

@@ -8,6 +8,9 @@ account with a role for Flink's own leader election. Everything is owned by the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kubernetes.utils.quantity import parse_quantity
 
 from weir_operator.api.client import Body
 from weir_operator.flink.configuration import METRICS_PORT
@@ -17,8 +20,11 @@ from weir_operator.runtime.pods.configuration import (
     RPC_PORT,
     TASK_DATA_PORT,
     TASK_RPC_PORT,
+    config_map,
+    job_manager_files,
+    job_manager_jars,
 )
-from weir_operator.runtime.pods.pod_spec import CONTAINER, pod_template
+from weir_operator.runtime.pods.pod_spec import pod_template
 from weir_operator.runtime.pods.pods import (
     APP,
     CONFIG_MOUNT,
@@ -32,10 +38,10 @@ from weir_operator.runtime.pods.pods import (
 
 JOB_MANAGER = "jobmanager"
 TASK_MANAGER = "taskmanager"
-PULL = "pull"
-"""Component of a pod that only shows whether images can be pulled."""
-_PULL_RESOURCES: Mapping[str, str] = {"cpu": "10m", "memory": "16Mi"}
-"""Of each of its containers."""
+TRIAL = "trial"
+"""Component of a JobManager that only shows whether a revision can run."""
+_TRIAL_CPU = "100m"
+"""What it asks its node for: it takes what nobody else needs."""
 
 JOB_MANAGER_RULES: Sequence[Body] = (
     {
@@ -230,38 +236,38 @@ def task_managers(
     }
 
 
-def pull(pods: FlinkPods) -> Body:
-    """Return the ReplicaSet of one pod that only has its node pull the images.
+def trial(pods: FlinkPods) -> tuple[Body, Body]:
+    """Return the ConfigMap and the ReplicaSet of a JobManager that is tried, see `trial.py`.
 
-    It is placed like the JobManager and has its rights, but no token and no volume.
+    It is placed like the JobManager, but keeps nothing and has no token of Weir's account.
     """
-    template = job_manager(pods, "")["spec"]["template"]
-    spec = template["spec"]
-    [main] = [each for each in spec["containers"] if each["name"] == CONTAINER]
-    idle = {
-        "command": ["sleep", "infinity"],
-        "resources": {"requests": dict(_PULL_RESOURCES), "limits": dict(_PULL_RESOURCES)},
-    }
-    kept = {"image", "imagePullPolicy", "securityContext"}
-    allowed = {key: value for key, value in main.items() if key in kept}
-    containers = [{**allowed, **idle, "name": CONTAINER}]
-    if pods.agent is not None:
-        # Beside the other one, not before it: both are to be pulled.
-        agent = {"image": pods.agent.image, "imagePullPolicy": "IfNotPresent"}
-        containers.append({**allowed, **idle, **agent, "name": "weir-agent"})
-    spec |= {
-        "containers": containers,
-        "initContainers": [],
-        "volumes": [],
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 0,
-    }
-    found = _object(pods, "apps/v1", "ReplicaSet", fitting(f"{pods.name}-pull"), component=PULL)
-    return found | {
+    alone = replace(pods, make=replace(pods.make, claim=None, uri=None), results="")
+    name, place = fitting(f"{pods.name}-trial"), pods.make.job_manager
+    files = config_map(
+        pods,
+        name,
+        pods.labels(TRIAL),
+        job_manager_files(alone, by_own_address=True),
+        job_manager_jars(alone),
+    )
+    cpu = place.cpu or "1"
+    resources = _resources(cpu, place.memory)
+    resources["requests"]["cpu"] = min(_TRIAL_CPU, cpu, key=parse_quantity)
+    template = pod_template(
+        alone,
+        component=TRIAL,
+        place=place,
+        config_map=files["metadata"]["name"],
+        annotations={},
+        container={"command": ["sh", f"{CONFIG_MOUNT}/start.sh"], "resources": resources},
+    )
+    template["spec"]["terminationGracePeriodSeconds"] = 0
+    workload = _object(pods, "apps/v1", "ReplicaSet", name, component=TRIAL)
+    return files, workload | {
         "spec": {
             "replicas": 1,
-            "selector": {"matchLabels": pods.selector(PULL)},
-            "template": {"metadata": {"labels": pods.labels(PULL)}, "spec": spec},
+            "selector": {"matchLabels": pods.selector(TRIAL)},
+            "template": template,
         }
     }
 

@@ -122,7 +122,7 @@ def waiting_for(pod: Body, now: float) -> str:
     status = pod.get("status", {})
     init, main = status.get("initContainerStatuses"), status.get("containerStatuses")
     for each in (*(init or ()), *(main or ())):
-        if told := _obstacle(each):
+        if told := obstacle(each):
             return told
     ready = condition(pod, "PodReadyToStartContainers")
     since = _unix(ready.get("lastTransitionTime"))
@@ -132,8 +132,12 @@ def waiting_for(pod: Body, now: float) -> str:
     return ""
 
 
-def _obstacle(container: Body) -> str:
-    """Return what keeps a container from running, one sentence; empty without."""
+def obstacle(container: Body) -> str:
+    """Return what keeps a container from running, one sentence; empty without.
+
+    Args:
+        container: Its status.
+    """
     waiting = container.get("state", {}).get("waiting", {})
     reason = waiting.get("reason", "")
     if not reason or reason in _STARTING:

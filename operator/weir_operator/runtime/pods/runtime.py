@@ -33,10 +33,10 @@ from weir_operator.runtime.pods.pods import (
     POOL,
     FlinkPods,
 )
-from weir_operator.runtime.pods.pull import find_unpulled
 from weir_operator.runtime.pods.resize import resize
 from weir_operator.runtime.pods.task_managers import TaskManagerPods
-from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.pods.trial import try_job_manager
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.models import StreamApp
@@ -47,15 +47,15 @@ _ANY_CONFIG = "config"
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
 REFUSED_FOR = 300.0
-"""Seconds for which the API server's refusal of pods stands: what it depends on beside the pods,
-such as a policy of the cluster, is seldom mended."""
+"""Seconds for which a refusal of pods stands: what it depends on beside the pods, such as a policy
+of the cluster, is seldom mended."""
 FRESH_FOR = 0.25
 """Seconds for which a list of pods serves: the engine asks twenty times a second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Refusal:
-    """What the API server had against pods."""
+    """What the API server, a node or Flink had against pods."""
 
     asked: tuple[Revision, frozenset[str]]
     reason: str
@@ -103,7 +103,6 @@ class KubernetesRuntime:
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
         self._refusal: _Refusal | None = None
-        self._pulled: frozenset[str] = frozenset()  # images that a node was tried with
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -160,11 +159,13 @@ class KubernetesRuntime:
         if revision != self._used:
             self._pods, self._used = self._given.with_revision(revision), revision
 
-    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
-        """Return why the cluster takes no pods of `revision` now, with a remedy; else empty.
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram
+    ) -> str:
+        """Return why the cluster or Flink cannot run `revision` now, with a remedy; else empty.
 
         An upgrade that waits asks again and again. So the API server, which is sent whole objects,
-        is asked last, and what it refused is believed for a while.
+        and a JobManager of the revision are asked last, and a refusal is believed for a while.
         """
         places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
         for who, place in {"the JobManager": revision.job_manager, **places}.items():
@@ -176,7 +177,9 @@ class KubernetesRuntime:
         if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
             return known.reason
         pods = self._given.with_revision(revision)
-        reason = await self._find_refusal(pods, pools) or await self._find_unpulled(pods)
+        reason = await self._find_refusal(pods, pools)
+        if not reason and (failure := await try_job_manager(self._objects, pods, check)):
+            reason = f"{failure}; correct spec.flink, the program, or its image"
         self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
         return reason
 
@@ -202,17 +205,6 @@ class KubernetesRuntime:
             except PermanentError as error:
                 return f"{error}; correct the StreamApp"
         return ""
-
-    async def _find_unpulled(self, pods: FlinkPods) -> str:
-        """Return which image cannot be pulled, if others are asked for than those that run."""
-        asked, running = images_of(pods), images_of(self._pods)
-        if asked <= running | self._pulled:
-            return ""
-        failure = await find_unpulled(self._objects, pods)
-        if not failure:
-            self._pulled = asked
-            return ""
-        return f"{failure}; correct spec.flink.image, the registry, or Weir's own image"
 
     async def ensure_job_manager(self) -> bool:
         """Bring the JobManager about and wait for REST; return whether a session is gone.
@@ -365,8 +357,3 @@ class KubernetesRuntime:
     async def detach(self) -> None:
         """Close without ending anything: the next controller ends boosts."""
         await self._boosts.stop()
-
-
-def images_of(pods: FlinkPods) -> frozenset[str]:
-    """Return the images of Weir's containers in a StreamApp's pods."""
-    return frozenset({pods.make.image} | ({pods.agent.image} if pods.agent else set()))

@@ -22,7 +22,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import AppFolder, AppLock
 from weir_operator.runtime.processes.job_manager import LocalJobManager
 from weir_operator.runtime.processes.task_managers import LocalTaskManagers
-from weir_operator.runtime.protocol import Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
@@ -122,7 +122,9 @@ class LocalRuntime:
         if isinstance(jar, str):
             self._job_jar = jar
 
-    async def find_misfit(self, revision: Revision, pools: Collection[str]) -> str:
+    async def find_misfit(
+        self, revision: Revision, pools: Collection[str], check: CheckProgram
+    ) -> str:
         """Return nothing: the machine takes whatever it is given."""
         return ""
 

@@ -8,9 +8,10 @@ import pytest
 
 from tests.operator.runtime.pods.test_job_manager import DEPLOYMENT, Flink, Services
 from tests.operator.runtime.pods.test_manifests import pods_of
-from weir_operator.errors import PermanentError
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.runtime.places import Place
-from weir_operator.runtime.pods import job_manager, manifests, pull, runtime
+from weir_operator.runtime.pods import job_manager, manifests, runtime, trial
+from weir_operator.runtime.pods.pod_spec import CONTAINER
 from weir_operator.runtime.pods.pods import COMPONENT
 from weir_operator.runtime.pods.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -23,10 +24,12 @@ class Asked(Services):
         self.asked = []
         self.judged = []
         self.refusal = ""
-        self.unpulled = {}
-        """What a container waits for whose image cannot be pulled, by image."""
+        self.waiting = {}
+        """What containers of a JobManager that is tried wait for, by name."""
+        self.unscheduled = False
+        """Whether no node has room for it."""
         self.tried = []
-        """Images of each pod that tries them."""
+        """Images of each JobManager that was tried."""
 
     async def apply(self, path, body, manager="weir", *, dry_run=False):
         if not dry_run:
@@ -38,18 +41,27 @@ class Asked(Services):
     def _make(self, workload):
         super()._make(workload)
         pod = next(reversed(self.pods().values()))
-        if pod["metadata"]["labels"][COMPONENT] != manifests.PULL:
+        if pod["metadata"]["labels"][COMPONENT] != manifests.TRIAL:
             return
+        spec = workload["spec"]["template"]["spec"]
         pod["metadata"]["annotations"] = {}
         pod["spec"]["nodeName"] = "n1"
-        images = [each["image"] for each in pod["spec"]["containers"]]
-        self.tried.append(images)
-        pod["status"]["containerStatuses"] = [
-            {"image": image, "state": {"waiting": dict(self.unpulled[image])}}
-            if image in self.unpulled
-            else {"image": image, "imageID": f"sha256:{image}", "state": {}}
-            for image in images
-        ]
+        self.tried.append([each["image"] for each in spec["containers"]])
+        pod["status"] = {"podIP": "10.0.0.9", "conditions": []}
+        if self.unscheduled:
+            pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+            return
+        for kind in ("initContainers", "containers"):
+            pod["status"][f"{kind[:-1]}Statuses"] = [
+                {
+                    "name": each["name"],
+                    "image": each["image"],
+                    "state": {"waiting": dict(self.waiting[each["name"]])}
+                    if each["name"] in self.waiting
+                    else {"running": {}},
+                }
+                for each in spec.get(kind, ())
+            ]
 
     async def delete(self, path):
         gone = self.objects.get(path, {}).get("metadata", {}).get("name")
@@ -202,10 +214,14 @@ def a_revision(image="trips:1.5"):
     return Revision(processes={"image": image}, job_manager=place, places={"small": place})
 
 
+async def fits(rest_url, jar):
+    """A program with which nothing is wrong."""
+
+
 async def test_pods_that_the_api_server_refused_are_not_judged_at_each_try(flink, cluster):
     cluster.refusal = "a policy of the cluster refuses them"
 
-    refusals = [await flink.find_misfit(a_revision(), {"small"}) for _ in range(3)]
+    refusals = [await flink.find_misfit(a_revision(), {"small"}, fits) for _ in range(3)]
 
     assert len(cluster.judged) == 1
     assert set(refusals) == {"a policy of the cluster refuses them; correct the StreamApp"}
@@ -213,68 +229,115 @@ async def test_pods_that_the_api_server_refused_are_not_judged_at_each_try(flink
 
 async def test_another_revision_is_judged_at_once(flink, cluster):
     cluster.refusal = "refused"
-    await flink.find_misfit(a_revision(), {"small"})
+    await flink.find_misfit(a_revision(), {"small"}, fits)
     cluster.refusal = ""
 
-    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
+    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}, fits) == ""
 
 
 async def test_a_refusal_is_asked_for_again_after_a_while(flink, cluster, monkeypatch):
     monkeypatch.setattr(runtime, "REFUSED_FOR", 0.0)
     cluster.refusal = "refused"
-    await flink.find_misfit(a_revision(), {"small"})
+    await flink.find_misfit(a_revision(), {"small"}, fits)
     cluster.refusal = ""
 
-    assert await flink.find_misfit(a_revision(), {"small"}) == ""
+    assert await flink.find_misfit(a_revision(), {"small"}, fits) == ""
 
 
 async def test_pods_that_no_node_fits_are_not_judged(flink, cluster, nodes):
     nodes.misfit = "No node has the label disk=fast"
 
-    assert "disk=fast" in await flink.find_misfit(a_revision(), {"small"})
+    assert "disk=fast" in await flink.find_misfit(a_revision(), {"small"}, fits)
     assert cluster.judged == []
+    assert cluster.tried == []
 
 
-@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-async def test_an_image_that_a_node_cannot_pull_is_named_before_anything_is_stopped(
-    flink, cluster, reason
+@pytest.mark.parametrize(
+    ("container", "waiting", "sentence"),
+    [
+        (
+            CONTAINER,
+            {"reason": "ErrImagePull", "message": "not found"},
+            "Node n1 cannot pull the image trips:1.6 (ErrImagePull: not found)",
+        ),
+        (
+            CONTAINER,
+            {"reason": "ImagePullBackOff"},
+            "Node n1 cannot pull the image trips:1.6 (ImagePullBackOff)",
+        ),
+        (
+            CONTAINER,
+            {"reason": "CrashLoopBackOff", "message": "back-off 10s"},
+            "CrashLoopBackOff: back-off 10s",
+        ),
+        (
+            "weir-agent",
+            {"reason": "ImagePullBackOff", "message": "weir:next"},
+            "Container weir-agent: ImagePullBackOff: weir:next",
+        ),
+    ],
+)
+async def test_a_job_manager_that_cannot_start_is_named_before_anything_is_stopped(
+    flink, cluster, container, waiting, sentence
 ):
-    cluster.unpulled = {"trips:1.6": {"reason": reason, "message": "not found"}}
-
-    refusal = await flink.find_misfit(a_revision("trips:1.6"), {"small"})
-
-    assert refusal.startswith(f"Node n1 cannot pull the image trips:1.6 ({reason}: not found)")
-    assert cluster.pods() == {}, "the pod that tried it"
-
-
-async def test_an_agents_image_that_a_node_cannot_pull_is_named_too(flink, cluster):
+    cluster.waiting = {container: waiting}
     agent = AgentImage(image="weir:next", digest="0" * 64)
-    cluster.unpulled = {"weir:next": {"reason": "ErrImagePull"}}
+    revision = a_revision("trips:1.6").model_copy(update={"agent": agent})
 
-    refusal = await flink.find_misfit(
-        a_revision("trips:1.6").model_copy(update={"agent": agent}), {"small"}
-    )
+    refusal = await flink.find_misfit(revision, {"small"}, fits)
 
-    assert "cannot pull the image weir:next (ErrImagePull)" in refusal
-    assert cluster.tried == [["trips:1.6", "weir:next"]]
+    assert refusal.startswith(f"{sentence}; correct spec.flink")
+    assert cluster.objects == {}, "what the trial made"
 
 
-async def test_images_that_run_or_were_pulled_are_not_tried(flink, cluster):
-    flink.use(a_revision("trips:1.5"))
-    await flink.find_misfit(a_revision("trips:1.5"), {"small"})
+async def test_a_program_is_checked_on_the_job_manager_that_is_tried(flink, cluster):
+    asked = []
 
-    for _ in range(2):
-        assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
+    async def check(rest_url, jar):
+        asked.append((rest_url, jar))
+        raise PermanentError("The program builds no job")
 
+    refusal = await flink.find_misfit(a_revision("trips:1.6"), {"small"}, check)
+
+    assert refusal.startswith("The program builds no job; correct")
+    assert asked == [("http://10.0.0.9:8081", "weir_job.jar")]
     assert cluster.tried == [["trips:1.6"]]
-    assert cluster.pods() == {}
+    assert cluster.objects == {}
 
 
-async def test_a_node_that_does_not_answer_in_time_stands_in_no_ones_way(
-    flink, cluster, monkeypatch
+async def test_a_job_manager_that_does_not_answer_yet_is_asked_again(flink, monkeypatch):
+    monkeypatch.setattr(trial, "_POLL", 0.0)
+    answers = iter([TemporaryError("starts"), TemporaryError("starts"), PermanentError("broken")])
+
+    async def check(rest_url, jar):
+        raise next(answers)
+
+    assert "broken" in await flink.find_misfit(a_revision("trips:1.6"), {"small"}, check)
+
+
+@pytest.mark.parametrize("without", ["an image", "room", "an answer"])
+async def test_a_trial_without_an_answer_in_time_stands_in_no_ones_way(
+    flink, cluster, monkeypatch, without
 ):
-    monkeypatch.setattr(pull, "PULL_LIMIT", 0.05)
-    cluster.unpulled = {"trips:1.6": {"reason": "ContainerCreating"}}
+    monkeypatch.setattr(trial, "TRIAL_LIMIT", 0.05)
+    monkeypatch.setattr(trial, "ROOM_LIMIT", 0.01)
+    monkeypatch.setattr(trial, "_POLL", 0.001)
+    cluster.unscheduled = without == "room"
+    if without == "an image":
+        cluster.waiting = {CONTAINER: {"reason": "ContainerCreating"}}
 
-    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}) == ""
-    assert cluster.pods() == {}
+    async def check(rest_url, jar):
+        raise TemporaryError("no answer")
+
+    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}, check) == ""
+    assert cluster.objects == {}
+
+
+async def test_a_trial_keeps_nothing_and_has_no_rights(flink, cluster):
+    files, workload = manifests.trial(replace(pods_of(), revision="r2"))
+
+    spec = workload["spec"]["template"]["spec"]
+    assert not [each for each in spec["volumes"] if "persistentVolumeClaim" in each]
+    assert spec["automountServiceAccountToken"] is False
+    assert "high-availability" not in files["data"]["config.yaml"]
+    assert "jobmanager.rpc.address=$POD_IP" in files["data"]["start.sh"]
