@@ -1,11 +1,14 @@
 """What users install runs by itself: the wheel has all files that the package reads."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 PACKAGES = ("weir_policies", "weir_simulator", "weir_operator", "weir_pipelines", "weir_cli")
@@ -16,13 +19,13 @@ COMPILED = "weir_policies/kernels/built/module/function.nbi"
 """As `make kernels` leaves it there, where git ignores it."""
 JAR = "weir_operator/flink/built/weir-agent.jar"
 """As `make wheel` leaves it there, where git ignores it, too."""
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
 @pytest.fixture(scope="module")
-def installed(root, tmp_path_factory):
-    """A folder with the wheel's packages, without their dependencies."""
+def wheel(root, tmp_path_factory):
+    """The wheel, with stand-ins for what is not compiled here."""
     source, wheels = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
-    target = tmp_path_factory.mktemp("installed")
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(root / name, source)
     for name in ("policies", "simulator", "operator", "pipelines", "cli"):
@@ -30,10 +33,18 @@ def installed(root, tmp_path_factory):
     for made in (source / "policies" / COMPILED, source / "operator" / JAR):
         made.parent.mkdir(parents=True, exist_ok=True)
         made.touch()
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source], check=True)
-    [wheel] = wheels.glob("weir_flink-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    for jar in (root / "build/jars").glob("weir-*.jar"):
+        shutil.copy(jar, (source / "operator" / JAR).parent)
+    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", wheels, source], check=True)
+    [built] = wheels.glob("weir_flink-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A folder with the wheel's packages, without their dependencies."""
+    target = tmp_path_factory.mktemp("installed")
+    subprocess.run([*PIP, "install", "--no-deps", "--target", target, wheel], check=True)
     return target
 
 
@@ -85,3 +96,43 @@ def test_the_wheel_brings_weirs_own_jars(installed, run):
     )
 
     assert Path(run("-c", find).strip()) == installed / JAR
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("command", "works"),
+    [
+        ("graph query.sql", "source"),
+        ("tune experiment.yaml --surrogate botorch --evaluations 2 --slots 500", "Weights"),
+        ("estimate metrics.parquet --objective 500ms", "metrics.parquet"),
+        ("pipelines import dump.txt --out out", "dump.txt"),
+    ],
+)
+def test_a_fresh_environment_works_after_what_its_sentence_says(
+    wheel, root, tmp_path, command, works
+):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
+    programs = tmp_path / "env/bin"
+    pip = [programs / "python", "-m", "pip", *PIP[3:], "install", "-c", root / "constraints.txt"]
+    subprocess.run([*pip, wheel], check=True)
+    shutil.copy(root / "examples/experiments/dataflow.yaml", tmp_path / "experiment.yaml")
+    (tmp_path / "query.sql").write_text(
+        "CREATE TABLE source (n INT) WITH ('connector' = 'datagen');"
+        "CREATE TABLE sink (n INT) WITH ('connector' = 'blackhole');"
+        "INSERT INTO sink SELECT n FROM source;"
+    )
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "metrics.parquet")
+
+    def weir():
+        done = subprocess.run(
+            [programs / "weir", *command.split()], cwd=tmp_path, capture_output=True, text=True
+        )
+        return done.stdout + done.stderr
+
+    [extra] = re.findall(r"pip install 'weir-flink\[(\w+)\]'", weir())
+    subprocess.run([*pip, f"{wheel}[{extra}]"], check=True)
+    after = weir()
+
+    assert "pip install" not in after
+    assert works in after

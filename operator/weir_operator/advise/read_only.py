@@ -53,6 +53,11 @@ class ExternalRuntime:
         return self.rest_url
 
     @property
+    def listed_within(self) -> float:
+        """Nothing: no job is stopped."""
+        return 0.0
+
+    @property
     def agent(self) -> None:
         """Nothing: nothing is started."""
 

@@ -15,7 +15,7 @@ order:
 A job that had snapshots and has none any more is not started from older state: its sinks would emit
 records a second time. Then a person decides.
 
-A storage may list late: a directory cache of NFS holds for up to a minute. So where Weir has asked
+A storage may list late (`Runtime.listed_within`). So where Weir has asked
 for a stop, a listing without its savepoint is believed only if it says so twice. A job that a new
 JobManager takes back meanwhile does not run until then: with its next checkpoint it would commit
 once more what the savepoint holds.
@@ -44,8 +44,6 @@ log = structlog.get_logger()
 
 _OF_A_STOP = re.compile("savepoint|checkpoint", re.IGNORECASE)
 """In the cause of a failure: one that a stop itself may bring about."""
-LISTED_WITHIN = 90.0
-"""Seconds after which a storage lists what was written to it."""
 REMEDY = (
     "to start it from a savepoint or checkpoint of your choice, set "
     "spec.flink.job.initialSavepoint to its path, or to null for empty state, and change "
@@ -69,10 +67,10 @@ def is_of(path: str, job: str) -> bool:
 
 async def _list(job: str, *, runtime: Runtime, clock: Clock, stop_asked: bool) -> tuple[str, ...]:
     """Return what the storage has of a job that has ended, oldest first, a late savepoint too."""
-    stored = await runtime.snapshots(job)
-    if stop_asked and not (stored and is_savepoint(stored[-1])):
-        log.warning("savepoint not listed, the storage is asked again", job=job, in_=LISTED_WITHIN)
-        await clock.sleep(LISTED_WITHIN)
+    stored, late = await runtime.snapshots(job), runtime.listed_within
+    if stop_asked and late and not (stored and is_savepoint(stored[-1])):
+        log.warning("savepoint not listed, the storage is asked again", job=job, in_=late)
+        await clock.sleep(late)
         stored = await runtime.snapshots(job)
     return stored
 
@@ -153,7 +151,7 @@ async def was_stopped(
     progress = await jobs.progress(job)
     if progress is None or progress.started <= asked_at:
         return False
-    return clock.now() - progress.started < LISTED_WITHIN  # the storage may list late
+    return clock.now() - progress.started < runtime.listed_within
 
 
 async def find_newest(

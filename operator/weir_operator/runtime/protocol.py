@@ -94,6 +94,11 @@ class Runtime(Protocol):
         ...
 
     @property
+    def listed_within(self) -> float:
+        """Seconds after which the storage lists what was written to it; 0 where it does at once."""
+        ...
+
+    @property
     def agent(self) -> AgentImage | None:
         """Where pods of a new revision get Weir's agent from; `None` without, and on one machine.
 

@@ -12,7 +12,7 @@ from weir_operator.loop.directives import Directives
 from weir_operator.loop.lifecycle import NOTE_CHECKPOINT_EVERY, Health
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.stopping import LISTED_WITHIN, StateMissingError
+from weir_operator.rescale.stopping import StateMissingError
 
 
 @pytest.fixture
@@ -511,7 +511,11 @@ async def test_a_change_that_failed_while_the_storage_was_away_goes_on_from_its_
     assert stage.world.committed_wrong() == (0, 0)
 
 
-async def test_a_job_that_finished_after_a_stop_without_a_savepoint_waits_for_a_person(stage):
+@pytest.mark.parametrize("listed_within", [0.0, 90.0])
+async def test_a_job_that_finished_after_a_stop_without_a_savepoint_waits_for_a_person(
+    stage, listed_within
+):
+    stage.world.listed_within = listed_within
     lifecycle = await stage.running()
     stage.world.checkpoint()
     await lifecycle.heal()
@@ -526,7 +530,7 @@ async def test_a_job_that_finished_after_a_stop_without_a_savepoint_waits_for_a_
     with pytest.raises(StateMissingError, match="finished after it was asked to stop"):
         await stage.lifecycle().heal()
 
-    assert stage.clock.now() - began >= LISTED_WITHIN  # it is listed once more
+    assert (stage.clock.now() - began >= 90.0) == (listed_within == 90.0)
     assert not stage.store.load().finished
     assert "StateMissing" in stage.reasons
     assert stage.world.running() == []

@@ -179,6 +179,8 @@ class FakeWorld:
         """Whether it got a revision at all."""
         self.misfit = ""
         """Why no node takes the processes of another revision."""
+        self.listed_within = 90.0
+        """Seconds after which the storage lists what was written to it."""
         self.tries = False
         """Whether a JobManager is tried for another revision."""
         self.lost_places: set[str] = set()

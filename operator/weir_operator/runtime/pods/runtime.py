@@ -44,6 +44,9 @@ from weir_operator.streamapp.models import StreamApp
 _ANY_CONFIG = "config"
 """Stands for a ConfigMap in an object that is only judged."""
 
+LISTED_WITHIN = 90.0
+"""Seconds after which any storage lists what was written to it: a directory cache of NFS holds for
+up to a minute."""
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
 REFUSED_FOR = 300.0
@@ -148,6 +151,11 @@ class KubernetesRuntime:
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager's reporter listens."""
         return self._job_manager.metrics_url
+
+    @property
+    def listed_within(self) -> float:
+        """Seconds after which the storage lists what was written to it."""
+        return LISTED_WITHIN
 
     @property
     def agent(self) -> AgentImage | None:

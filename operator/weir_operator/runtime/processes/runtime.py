@@ -113,6 +113,11 @@ class LocalRuntime:
         return self._job_manager.storage.savepoints
 
     @property
+    def listed_within(self) -> float:
+        """Nothing: the storage is a folder of this machine."""
+        return 0.0
+
+    @property
     def agent(self) -> None:
         """Nothing: processes find the agent where Weir is installed."""
 
