@@ -156,6 +156,12 @@ def test_a_job_is_upgraded_suspended_and_resumed_by_its_manifest_as_it_runs(runs
     lines = runs.lines_until_tick(weir, 2)
     upgraded = MANIFEST.replace('--service.match-ms, "10"', '--service.match-ms, "11"')
 
+    # Chapter 0: a program that builds no job is refused while the job runs.
+    runs.write(MANIFEST.replace("trace.txt", "missing.txt"))
+    lines += (refused := runs.lines_until_event(weir, "ChangeAbandoned"))
+    assert "missing.txt" in refused[-1]
+    assert not any("RolledBack" in line for line in refused)
+
     # Chapter 1: other arguments are an upgrade by savepoint.
     runs.write(upgraded)
     lines += runs.lines_until_event(weir, "UpgradeDone")

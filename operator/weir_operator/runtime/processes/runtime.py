@@ -16,6 +16,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+import structlog
+
+from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.stored_state import savepoint_stopped_job
 from weir_operator.runtime.processes import processes
@@ -26,6 +29,8 @@ from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
+
+log = structlog.get_logger()
 
 
 class LocalRuntime:
@@ -130,7 +135,17 @@ class LocalRuntime:
     async def find_misfit(
         self, revision: Revision, pools: Collection[str], check: CheckProgram
     ) -> str:
-        """Return nothing: the machine takes whatever it is given."""
+        """Return why the program of `revision` would not run; the machine takes any process.
+
+        One JobManager serves all revisions, so that which runs is asked.
+        """
+        jar = revision.processes.get("jar")
+        try:
+            await check(self.rest_url, await self._upload(str(jar) if jar else self._job_jar))
+        except TemporaryError as error:
+            log.info("program not checked", app=self._settings.app, failure=str(error))
+        except PermanentError as error:
+            return f"{error}; correct the program, or spec.flink.job"
         return ""
 
     async def ensure_job_manager(self) -> bool:
@@ -183,11 +198,13 @@ class LocalRuntime:
 
     async def provide_jar(self) -> str:
         """Return the id under which the JobManager has the job's jar, uploaded where it must be."""
+        return await self._upload(self._job_jar)
+
+    async def _upload(self, jar: str) -> str:
         async with FlinkRest(self.rest_url) as rest:
-            known = self._uploaded.get(self._job_jar)
+            known = self._uploaded.get(jar)
             if known is None or known not in await rest.jars():
-                known = await rest.upload_jar(self._job_jar)
-                self._uploaded[self._job_jar] = known
+                known = self._uploaded[jar] = await rest.upload_jar(jar)
         return known
 
     async def snapshots(self, job_id: str) -> tuple[str, ...]:
