@@ -41,8 +41,10 @@ def test_the_shares_of_replicas_and_the_heaviest_keys_are_drawn(state):
 
     assert "match: the fullest of 3 replicas gets 65.0% of the records" in shown
     assert "1a2b3c4d 38.0%" in " ".join(shown.split())
-    bars = [line.count("#") for line in shown.splitlines() if "#" in line]
-    assert bars == [12, 40, 9]
+    bars = [line for line in shown.splitlines() if "#" in line]
+    assert [bar.count("#") for bar in bars] == [12, 40, 9]
+    assert len({bar.index("|") for bar in bars}) == 1  # the mean, a third of the records
+    assert bars[1].partition("|")[0].count("#") == 21
 
 
 def test_programs_get_them_as_json(state):
@@ -54,6 +56,19 @@ def test_programs_get_them_as_json(state):
 
 def test_a_decision_is_explained_with_the_keys_that_were_known(state):
     assert "1a2b3c4d 38.0%" in " ".join(run("explain", "streams/trips", state=state).output.split())
+
+
+def test_uneven_shares_are_drawn_with_a_decision(state):
+    store, time = RecordStore(state / "streams.trips" / "records.sqlite"), START + 1000.0
+    record = a_record(time)
+    skewed = replace(record.observation.model, fullest=(1.0, 0.8, 0.65))
+    record = replace(record, observation=replace(record.observation, model=skewed))
+    store.write([replace(a_tick(time, record), keys={"match": KEYS})])
+    store.close()
+
+    shown = run("explain", "streams/trips", state=state).output
+
+    assert [line.count("#") for line in shown.splitlines() if "#" in line] == [12, 40, 9]
 
 
 def test_a_job_whose_keys_were_not_counted_is_answered_in_one_sentence(tmp_path):

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
+from weir_operator.loop.skew import KeyReport
 from weir_operator.runtime.protocol import Deployments
 
 
@@ -87,6 +88,8 @@ class OperatorTick:
     """What the decision asked for; `None` where it stays."""
     verdict: str = ""
     """What became of the proposal (granted, denied, held), one sentence; empty where it stays."""
+    keys: KeyReport | None = None
+    """What is known of its keys; `None` where they are not counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -191,6 +191,7 @@ class Recorder:
             reason=proposal.decision.reason if proposal else tick.held,
             target=_target(proposal) if proposal and moves else None,
             verdict=tick.verdicts.get(name, ""),
+            keys=tick.keys.get(name),
         )
 
 

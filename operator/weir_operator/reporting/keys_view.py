@@ -1,4 +1,4 @@
-"""How the keys of operators share their records, for the terminal. Pure."""
+"""How the keys of operators share their records, in words and for the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -19,26 +19,37 @@ MOST_BARS = 20
 def describe_shares(report: KeyReport) -> str:
     """Return what the fullest replica and the heaviest keys get, one sentence."""
     size = len(report.replicas)
-    sentence = (
-        f"the fullest of {size} replicas gets {report.fullest:.1%} of the records, one part in "
-        f"{size} is {1 / size:.1%}; key group {report.heaviest} has {report.heaviest_share:.1%}"
-    )
+    sentence = "its only replica gets all of the records"
+    if size > 1:
+        sentence = (
+            f"the fullest of {size} replicas gets {report.fullest:.1%} of the records, one part in "
+            f"{size} is {1 / size:.1%}"
+        )
+    sentence += f"; key group {report.heaviest} has {report.heaviest_share:.1%}"
     keys = ", ".join(f"{each.label} {each.share:.1%}" for each in report.heavy)
     return f"{sentence}; heaviest keys: {keys}" if keys else sentence
 
 
 def draw_shares(report: KeyReport) -> Table:
-    """Return a bar for each replica, by subtask; of many, the first and the fullest."""
+    """Return a bar for each replica, by subtask, across a mark at the mean.
+
+    Of many, they are the first and the fullest.
+    """
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="right")
     table.add_column(justify="right")
     table.add_column()
-    fullest = report.replicas.index(report.fullest)
+    fullest, mean = report.replicas.index(report.fullest), 1 / len(report.replicas)
+    marked = round(WIDTH * mean / report.fullest)
     for place, share in enumerate(report.replicas):
         if place < MOST_BARS - 1 or place == fullest:
-            bar = Text("#" * max(1, round(WIDTH * share / report.fullest)) if share else "")
+            length = max(1, round(WIDTH * share / report.fullest)) if share else 0
+            bar = ("#" * length).ljust(marked)
             style = "bold" if place == fullest else ""
-            table.add_row(str(place), f"{share:.1%}", bar, style=style)
+            table.add_row(
+                str(place), f"{share:.1%}", Text(f"{bar[:marked]}|{bar[marked:]}"), style=style
+            )
+    table.add_row("mean", f"{mean:.1%}", Text("|".rjust(marked + 1)), style="dim")
     return table
 
 

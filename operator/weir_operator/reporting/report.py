@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from weir_operator.loop.run_record import (
     RunSummary,
     TickRecord,
 )
+from weir_operator.loop.skew import KeyReport
+from weir_operator.reporting.keys_view import describe_shares
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (
     Block,
@@ -33,6 +35,7 @@ from weir_simulator.reports.page import (
     Line,
     LineChart,
     Mark,
+    ShareChart,
     Table,
     Text,
     Tone,
@@ -54,6 +57,8 @@ def render_report(run: RecordedRun) -> str:
         blocks.append(Facts(_facts(run.summary)))
     if run.ticks:
         blocks += draw_charts(run)
+    if keys := _last_keys(run):
+        blocks += draw_keys(keys)
     blocks += [Heading("Changes of the deployment"), _changes(run)]
     blocks += [Heading("Decisions"), _decisions(run)]
     if run.events:
@@ -185,6 +190,26 @@ def draw_charts(run: RecordedRun) -> Iterator[Block]:
         [line("paid", lambda tick: tick.cost, colour=3)],
         height=210,
     )
+
+
+def _last_keys(run: RecordedRun) -> dict[str, KeyReport]:
+    """Return what was last known of the keys of each operator."""
+    return {each.name: each.keys for tick in run.ticks for each in tick.operators if each.keys}
+
+
+def draw_keys(keys: Mapping[str, KeyReport]) -> Iterator[Block]:
+    """Yield how the keys of each operator share its records, as a sentence and as bars."""
+    yield Heading("Keys")
+    yield Text(
+        "As last counted. Dashed: the mean, which each replica would get of even keys.", "quiet"
+    )
+    for name, report in keys.items():
+        yield Text(f"{name}: {describe_shares(report)}")
+    for name, report in keys.items():
+        if len(report.replicas) > 1:
+            yield ShareChart(
+                title=name, unit="part of the records", over="subtask", shares=report.replicas
+            )
 
 
 def _replicas_at(tick: TickRecord, *, operator: str, node_type: str) -> float:

@@ -134,12 +134,26 @@ class LineChart:
     """Pixels."""
 
 
-Block = Heading | Text | Facts | Table | LineChart
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareChart:
+    """Bars of the parts of a whole, such as what each replica gets; the mean is dashed."""
+
+    title: str
+    unit: str
+    over: str
+    """What the bars are, numbered from 0."""
+    shares: Sequence[float]
+    """In [0, 1]; the largest has another colour."""
+    height: int = 210
+    """Pixels."""
+
+
+Block = Heading | Text | Facts | Table | LineChart | ShareChart
 
 
 def render_page(title: str, blocks: Sequence[Block], *, subtitle: str = "") -> str:
     """Return a self-contained HTML page."""
-    has_charts = any(isinstance(block, LineChart) for block in blocks)
+    has_charts = any(isinstance(block, LineChart | ShareChart) for block in blocks)
     return (
         _environment()
         .get_template("page.html.j2")
@@ -173,9 +187,10 @@ def _environment() -> Environment:
     return environment
 
 
-def _figure_script(chart: LineChart) -> Markup:
+def _figure_script(chart: LineChart | ShareChart) -> Markup:
     """Return a chart's figure as JSON that is safe inside a `<script>` element."""
-    text = json.dumps(draw_figure(chart), allow_nan=False, separators=(",", ":"))
+    figure = draw_shares(chart) if isinstance(chart, ShareChart) else draw_figure(chart)
+    text = json.dumps(figure, allow_nan=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c"))
 
 
@@ -194,6 +209,36 @@ def draw_figure(chart: LineChart) -> Mapping[str, Json]:
     return {
         "data": [*(_draw_line(chart, line) for line in chart.lines), *_draw_marks(chart)],
         "layout": _layout(chart),
+    }
+
+
+def draw_shares(chart: ShareChart) -> Mapping[str, Json]:
+    """Return the chart as a Plotly figure: `data` and `layout`."""
+    largest = max(chart.shares)
+    colours: list[Json] = [
+        "var(--series-2)" if share == largest else "var(--series-1)" for share in chart.shares
+    ]
+    bars: dict[str, Json] = {
+        "type": "bar",
+        "x": list(range(len(chart.shares))),
+        "y": list(chart.shares),
+        "marker": {"color": colours},
+        "hovertemplate": f"{chart.over} %{{x}}: %{{y:.1%}}<extra></extra>",
+    }
+    numbered: dict[str, Json] = {"tickformat": "d", "title": {"text": chart.over}}
+    if len(chart.shares) <= _FEW:
+        numbered["dtick"] = 1
+    return {
+        "data": [bars],
+        "layout": {
+            **_STYLE,
+            "showlegend": False,
+            "hovermode": "closest",
+            "bargap": 0.3,
+            "xaxis": {**_AXIS, "showgrid": False, "fixedrange": True, **numbered},
+            "yaxis": {**_AXIS, "rangemode": "tozero", "fixedrange": True, "tickformat": ".0%"},
+            "shapes": [{**_dash_at(1 / len(chart.shares)), "layer": "above"}],
+        },
     }
 
 
@@ -253,31 +298,36 @@ def _moments(times: Iterable[float]) -> list[Json]:
     return [f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] for time in times]
 
 
+_AXIS: Mapping[str, Json] = {
+    "gridcolor": "var(--grid)",
+    "linecolor": "var(--line)",
+    "zeroline": False,
+    "automargin": True,
+    "tickfont": {"size": 12},
+}
+_STYLE: Mapping[str, Json] = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": "var(--quiet)", "family": "system-ui, sans-serif", "size": 12},
+    "margin": {"l": 44, "r": 14, "t": 16, "b": 30},
+    "hoverlabel": {
+        "bgcolor": "var(--card)",
+        "bordercolor": "var(--line)",
+        "font": {"color": "var(--ink)"},
+    },
+}
+
+
 def _layout(chart: LineChart) -> Json:
-    axis: dict[str, Json] = {
-        "gridcolor": "var(--grid)",
-        "linecolor": "var(--line)",
-        "zeroline": False,
-        "automargin": True,
-        "tickfont": {"size": 12},
-    }
-    xaxis = {**axis, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0}
+    xaxis = {**_AXIS, "showgrid": False, "showline": True, "nticks": 6, "tickangle": 0}
     return {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": "var(--quiet)", "family": "system-ui, sans-serif", "size": 12},
-        "margin": {"l": 44, "r": 14, "t": 16, "b": 30},
+        **_STYLE,
         "showlegend": len(chart.lines) > 1 or chart.shape == "stack",
         "legend": {"orientation": "h", "x": 0, "y": 1.06, "yanchor": "bottom"},
         "hovermode": "x unified",
         "uirevision": "kept",  # a redraw in other colours keeps the zoom
-        "hoverlabel": {
-            "bgcolor": "var(--card)",
-            "bordercolor": "var(--line)",
-            "font": {"color": "var(--ink)"},
-        },
         "xaxis": xaxis | _range_x(chart),
-        "yaxis": {**axis, "rangemode": "tozero", "fixedrange": True} | _scale_y(chart),
+        "yaxis": {**_AXIS, "rangemode": "tozero", "fixedrange": True} | _scale_y(chart),
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "shapes": _draw_shapes(chart),
     }
@@ -318,8 +368,11 @@ def _draw_shapes(chart: LineChart) -> list[Json]:
         line: Json = {"color": "var(--quiet)", "width": 1, "dash": "dot"}
         shapes.append({"type": "line", "x0": moment, "x1": moment, "line": line, **upright})
     if chart.limit is not None:
-        level: dict[str, Json] = {"y0": chart.limit, "y1": chart.limit}
-        across: dict[str, Json] = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
-        dashed: Json = {"color": "var(--bad)", "width": 1.5, "dash": "dash"}
-        shapes.append({**across, **level, "line": dashed})
+        shapes.append(_dash_at(chart.limit, colour="var(--bad)"))
     return shapes
+
+
+def _dash_at(level: float, *, colour: str = "var(--ink)") -> dict[str, Json]:
+    across: dict[str, Json] = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
+    dashed: Json = {"color": colour, "width": 1.5, "dash": "dash"}
+    return {**across, "y0": level, "y1": level, "line": dashed}

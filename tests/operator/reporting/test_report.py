@@ -1,13 +1,15 @@
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.operator.reporting.builders import a_run, a_tick, an_operator
 from weir_operator.loop.run_record import RecordedRun, Step
-from weir_operator.reporting.report import draw_charts, render_report
-from weir_simulator.reports.page import LineChart
+from weir_operator.loop.skew import KeyReport
+from weir_operator.reporting.report import draw_charts, draw_keys, render_report
+from weir_simulator.reports.page import LineChart, ShareChart, draw_shares
 
 
 def text_of(page):
@@ -18,6 +20,10 @@ def text_of(page):
 
 def charts_of(run):
     return {block.title: block for block in draw_charts(run) if isinstance(block, LineChart)}
+
+
+def keys_of(*replicas):
+    return KeyReport(replicas=replicas, heaviest=94, heaviest_share=0.4, heavy=(), counted=5000.0)
 
 
 def with_ticks(run, change):
@@ -129,6 +135,36 @@ def test_a_proposal_that_never_ran_has_no_measurement():
     text = text_of(render_report(run))
 
     assert "Denied. 20 ms - " in text
+
+
+def test_what_was_last_known_of_keys_is_said_though_the_last_tick_knows_nothing():
+    first, last = (
+        replace(an_operator(name="enrich"), keys=keys) for keys in (keys_of(0.2, 0.65, 0.15), None)
+    )
+    run = RecordedRun(
+        ticks=(a_tick(operators=(first,)), a_tick(time=5.0, operators=(last, an_operator())))
+    )
+
+    text = text_of(render_report(run))
+
+    assert "enrich: the fullest of 3 replicas gets 65.0% of the records" in text
+    assert "Keys" not in text_of(render_report(a_run(ticks=3)))
+
+
+def test_each_replica_has_a_bar_and_the_mean_is_dashed():
+    charts = [
+        block
+        for block in draw_keys({"enrich": keys_of(0.2, 0.65, 0.15), "single": keys_of(1.0)})
+        if isinstance(block, ShareChart)
+    ]
+
+    figures: list[Any] = [draw_shares(chart) for chart in charts]  # Any: JSON
+    [figure] = figures
+    [bars] = figure["data"]
+    [mean] = figure["layout"]["shapes"]
+    assert bars["y"] == [0.2, 0.65, 0.15]
+    assert bars["marker"]["color"].count("var(--series-2)") == 1  # the fullest
+    assert mean["y0"] == mean["y1"] == pytest.approx(1 / 3)
 
 
 def test_a_run_that_was_not_ended_cleanly_is_reported_as_such():

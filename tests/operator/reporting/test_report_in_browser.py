@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.chromium import on_every_screen
 from tests.operator.reporting.builders import a_run
+from tests.operator.reporting.test_report import keys_of
 from weir_operator.reporting.report import render_report
 
 pytestmark = pytest.mark.browser
@@ -12,7 +15,11 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 @pytest.fixture
 def report(tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render_report(a_run(ticks=60, blind=(22, 23))))
+    run = a_run(ticks=60, blind=(22, 23))
+    [first, *others] = run.ticks[-1].operators
+    uneven = replace(first, keys=keys_of(0.2, 0.65, 0.15))
+    last = replace(run.ticks[-1], operators=(uneven, *others))
+    path.write_text(render_report(replace(run, ticks=(*run.ticks[:-1], last))))
     return path
 
 
@@ -24,9 +31,10 @@ async def test_the_report_is_drawn_whole_and_never_scrolls_sideways(
 
     plots = await page.evaluate("document.querySelectorAll('.plot').length")
     lines = await page.evaluate(
-        "[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.js-line').length)"
+        "[...document.querySelectorAll('.plot')].map("
+        "p => p.querySelectorAll('.js-line, .bars .point').length)"
     )
-    assert plots == 7  # rate, response, three operators, cost per hour, accumulated cost
+    assert plots == 8  # rate, response, three operators, cost per hour, accumulated cost, keys
     assert all(lines)
     assert await page.evaluate(OVERFLOW) == 0
     assert page.complaints == []
@@ -55,7 +63,7 @@ async def test_all_charts_follow_the_zoom_of_one(page, report):
 
     ranges = await page.evaluate(
         f"""(async () => {{
-          const plots = [...document.querySelectorAll('.plot')];
+          const plots = [...document.querySelectorAll('.plot')].slice(0, 7);  // those over time
           const followed = new Promise(done => plots.at(-1).on('plotly_relayout', done));
           await Plotly.relayout(plots[0], {{
             'xaxis.range[0]': '{wanted[0]}', 'xaxis.range[1]': '{wanted[1]}'
