@@ -91,8 +91,8 @@ class OperatorModel:
     because many records share a key; measured. Only the worst replica is predicted with it."""
     fullest: tuple[float, ...] = ()
     """Part of the records that the fullest replica gets at each parallelism from 1, where the keys
-    were measured and are uneven; in place of `key_groups` and `hot_share`, and like the latter only
-    for the worst replica. At larger parallelisms, the last one holds."""
+    were measured and are uneven; in place of `key_groups` and `hot_share`. At larger parallelisms,
+    the last one holds."""
     network_time: float = 0.0
     """Seconds per record spent in buffers and on the wire before the operator; measured."""
 

@@ -395,19 +395,15 @@ def _key_groups_suffice(operators: Sequence[Operator]) -> Iterator[Mistake]:
             )  # fmt: skip
 
 
-def _keys_have_a_worst_replica(
-    operators: Sequence[Operator], sharing: Sharing, aggregation: Aggregation
-) -> Iterator[Mistake]:
-    """Refuse uneven keys without keys, and where the worst replica does not count."""
+def _uneven_keys_deal_records(operators: Sequence[Operator], sharing: Sharing) -> Iterator[Mistake]:
+    """Refuse uneven keys where it is not keys that records are dealt by."""
     for index, operator in enumerate(operators):
         if operator.keys is not None and not (
-            operator.keyed
-            and (operator.sharing or sharing) is Sharing.EQUAL
-            and (operator.aggregation or aggregation) is Aggregation.WORST
+            operator.keyed and (operator.sharing or sharing) is Sharing.EQUAL
         ):
             yield Mistake(
                 ("operators", index, "keys"), operator.keys.model_dump(exclude_defaults=True),
-                "an operator that is keyed, with sharing: equal and aggregation: worst",
+                "an operator that is keyed, with sharing: equal",
                 "set these, or leave out keys",
             )  # fmt: skip
 
@@ -490,7 +486,7 @@ RULES: tuple[Callable[..., Iterable[Mistake]], ...] = (
     _pools_have_one_limit,
     _initial_fits_pools,
     _key_groups_suffice,
-    _keys_have_a_worst_replica,
+    _uneven_keys_deal_records,
     _errors_are_given_or_drawn,
     _joint_policy_fits_operators,
 )
@@ -524,8 +520,12 @@ class UsualWeek(Section):
         return cls(rates=rates, weeks=season.weeks)
 
 
+ROUNDED = 1e-3
+"""Relative error of a share that is written to four digits, at most."""
+
+
 class Keys(Section):
-    """How unevenly keys bring an operator's records: by Zipf's law, or with the shares of some."""
+    """How unevenly keys bring records: by Zipf's law, with the shares of some, or as measured."""
 
     zipf: AtLeastZero | None = Field(default=None, examples=[1.1])
     """Exponent: the n-th heaviest key brings records in proportion to n to the minus that."""
@@ -533,26 +533,39 @@ class Keys(Section):
         default=(), max_length=1000, examples=[[0.3, 0.1]]
     )
     """Part of the records of the heaviest keys; the others bring what is left, each as much."""
+    fullest: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        default=(), max_length=10_000, examples=[[1.0, 0.6, 0.45]]
+    )
+    """Part of the records that the fullest replica gets at each parallelism from 1, as measured of
+    a job; at larger parallelisms, the last one holds."""
     count: int = Field(default=10_000, ge=2, le=1_000_000, examples=[10_000])
-    """How many keys there are."""
+    """How many keys there are; of no effect with `fullest`."""
 
     @model_validator(mode="after")
     def _is_one_law(self) -> Self:
-        if (self.zipf is None) == (not self.shares):
-            raise refusal("either zipf or shares", "write, for example, {zipf: 1.1}")
+        if [self.zipf is not None, bool(self.shares), bool(self.fullest)].count(True) != 1:
+            raise refusal("one of zipf, shares and fullest", "write, for example, {zipf: 1.1}")
+        if any(size * share < 1 - ROUNDED for size, share in enumerate(self.fullest, 1)):
+            raise refusal(
+                "of the fullest of p replicas at least one part in p",
+                "correct the shares; the first is of one replica, 1.0",
+            )
         if sum(self.shares) >= 1 or len(self.shares) >= self.count:
             raise refusal(
                 "shares that leave something for the other keys", "lower them, or raise count"
             )
         return self
 
-    def fullest(self, groups: int, max_replicas: int) -> tuple[float, ...]:
+    def find_fullest(self, groups: int, max_replicas: int) -> tuple[float, ...]:
         """Return the share of the fullest replica at each parallelism; empty where keys are even.
 
         Args:
             groups: Key groups.
             max_replicas: The largest parallelism.
         """
+        if self.fullest:
+            missing = max(max_replicas - len(self.fullest), 0)
+            return (*self.fullest, *self.fullest[-1:] * missing)[:max_replicas]
         return _fullest(self.zipf, self.shares, self.count, groups, max_replicas)
 
 
@@ -591,8 +604,8 @@ class Operator(Section):
     key_groups: int | None = Field(default=None, ge=1, examples=[128])
     """Most parts that keyed records can be divided in; `None` divides them without rounding."""
     keys: Keys | None = Field(default=None, examples=[{"zipf": 1.1}])
-    """How unevenly its keys bring the records; needs `keyed`, `sharing: equal` and `aggregation:
-    worst`, and takes 720 `keyGroups` where none are given. `None` is evenly."""
+    """How unevenly its keys bring the records; needs `keyed` and `sharing: equal`, and takes 720
+    `keyGroups` where none are given. `None` is evenly."""
     arrival_scv: AtLeastZero = Field(default=1.0, examples=[1.0])
     """Squared coefficient of variation of the times between arrivals; 1 is Poisson."""
     network_time: Duration = Field(default=0.0, ge=0, examples=["2ms"])
@@ -613,7 +626,7 @@ class Operator(Section):
     @property
     def fullest(self) -> tuple[float, ...]:
         """Share of the fullest replica at each parallelism; empty where keys are even."""
-        return self.keys.fullest(self.groups or 1, self.max_replicas) if self.keys else ()
+        return self.keys.find_fullest(self.groups or 1, self.max_replicas) if self.keys else ()
 
     def may_use(self, node_type: NodeType) -> bool:
         """Return whether its replicas may run on a node type."""

@@ -1,9 +1,11 @@
 """Uneven keys in experiments: what they cost, and what a policy does that knows them."""
 
+import numpy as np
 import pytest
 
 from tests.simulator.builders import an_experiment
 from weir_policies.model.keys import fullest_share, shares_of_groups, zipf_shares
+from weir_policies.model.queueing import predict_means
 from weir_simulator.beliefs import true_models
 from weir_simulator.errors import ExperimentError
 from weir_simulator.experiment import Keys
@@ -79,16 +81,38 @@ def test_the_planner_buys_no_replica_that_cannot_help():
         {"zipf": 1.0, "shares": (0.1,)},
         {"shares": (0.6, 0.5)},
         {"shares": (0.1, 0.1), "count": 2},
+        {"zipf": 1.0, "fullest": (1.0, 0.6)},
+        {"fullest": (1.0, 0.4)},
     ],
 )
 def test_shares_that_are_no_law_are_refused(keys):
-    with pytest.raises(ValueError, match=r"either zipf or shares|leave something"):
+    with pytest.raises(ValueError, match=r"one of zipf, shares|leave something|one part in p"):
         Keys(**keys)
 
 
-@pytest.mark.parametrize(
-    "operator", [{"keyed": False}, {"sharing": "Proportional"}, {"aggregation": "average"}]
-)
-def test_keys_need_records_that_are_dealt_by_key_and_a_worst_replica(operator):
+def test_measured_shares_hold_and_the_last_one_for_more_replicas():
+    [model] = true_models(with_keys({"fullest": (1.0, 0.6, 0.45)}))
+
+    assert model.fullest == (1.0, 0.6, *[0.45] * 10)
+
+
+def test_the_mean_over_records_is_longer_where_one_replica_gets_more_and_below_its_own():
+    counts = np.array([[4, 0], [2, 3]])
+    even, average, worst = (
+        predict_means(true_models(with_keys(keys, aggregation=aggregation))[0], counts, 200.0)
+        for keys, aggregation in [
+            ({"zipf": 0.0, "count": 100_000}, "average"),
+            (HOT, "average"),
+            (HOT, "worst"),
+        ]
+    )
+
+    assert (even[0] < average[0]).all()
+    assert (average[0] < worst[0]).all()
+    assert average[1] == pytest.approx(worst[1])  # how busy the fullest replica is
+
+
+@pytest.mark.parametrize("operator", [{"keyed": False}, {"sharing": "Proportional"}])
+def test_keys_need_records_that_are_dealt_by_key(operator):
     with pytest.raises((ExperimentError, ValueError), match="keyed, with sharing: equal"):
         an_experiment(operators=[an_operator(keys=HOT, **operator)])

@@ -224,7 +224,7 @@ class ObservedOperator:
             belief,
             response_time=response,
             predicted=predicted,
-            # The prediction is of an even share, and the replica of a hot key is busier.
+            # Where keys are not counted, an even share is predicted; a hot key's replica is busier.
             utilisation=max(busiest, *measurement.utilisation) if believed.is_skewed else busiest,
         )
         self._believed = None

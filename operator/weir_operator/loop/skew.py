@@ -23,8 +23,8 @@ from weir_policies.model.keys import (
     replica_shares,
 )
 from weir_policies.model.node_types import NOWHERE
-from weir_policies.model.sharing import predict_utilisation
-from weir_policies.policy import Observation, OperatorModel
+from weir_policies.model.sharing import fullest_of, predict_utilisation
+from weir_policies.policy import Observation
 
 MANY_WAIT = 1000
 """Records that wait from which partitions are told of: a few are on their way."""
@@ -138,7 +138,7 @@ def _join(partitions: Sequence[str]) -> str:
 
 def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
     model, size = seen.model, seen.deployment.size
-    shares = _shares_of(model)
+    shares = fullest_of(model)
     share = shares[min(size, len(shares)) - 1]
     even = even_share(model.key_groups or len(shares), size)
     if size > 1 and share <= UNEVEN * even:
@@ -163,17 +163,6 @@ def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
             f"{busy[1]:.0%} busy instead of {busy[0]:.0%}"
         )
     return sentence
-
-
-def _shares_of(model: OperatorModel) -> tuple[float, ...]:
-    """Return the share of the fullest replica at each parallelism from 1."""
-    if model.fullest:
-        return model.fullest
-    groups = model.key_groups or model.max_replicas
-    return tuple(
-        model.hot_share + (1 - model.hot_share) * even_share(groups, size)
-        for size in range(1, model.max_replicas + 1)
-    )
 
 
 def _has_faster(seen: Observation) -> bool:

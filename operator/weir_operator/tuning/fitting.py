@@ -21,6 +21,7 @@ from weir_operator.tuning.history import Past, PastFit, fit_with_past
 from weir_operator.tuning.samples import most_intervals, read_samples
 from weir_policies.model.dataflow import Dataflow
 from weir_policies.model.season import Season
+from weir_policies.model.sharing import fullest_of
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import TraceSource
 from weir_simulator.experiment_files import write_experiment
@@ -182,10 +183,15 @@ class Fitter:
         return found, most_intervals(own, interval=self._slot)
 
     def _structure(self, flow: Dataflow) -> Structure:
-        """Return the job as its manifest and its plan have it."""
+        """Return the job as its manifest and its plan have it, with what is known of its keys."""
         managers = {name: self._managers[name] for name in flow.operators}
         return Structure(
-            operators=tuple(manager.specified for manager in managers.values()),
+            operators=tuple(
+                replace(manager.specified, fullest=fullest_of(manager.model))
+                if manager.model.is_skewed
+                else manager.specified
+                for manager in managers.values()
+            ),
             edges=tuple((edge.source, edge.target) for edge in flow.edges),
             given=frozenset().union(*(manager.given for manager in managers.values())),
             fixed=frozenset(

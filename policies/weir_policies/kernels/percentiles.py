@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
-from weir_policies.kernels.prediction import share_of, wait, water_level
+from weir_policies.kernels.prediction import divide_keys, share_of, wait, water_level
 from weir_policies.kernels.view import BY_LOAD, EQUAL, NO_LIMIT, WORST, View
 from weir_policies.model.arrays import Counts
 
@@ -127,14 +127,14 @@ def predict_moments(o: int, view: View, counts: Counts, rate: float) -> tuple[fl
         if counts[place] == 0:
             continue
         service = view.model[o].service_mean / view.speedup[o, place]
-        full = 1.0
-        if divided and groups % size:
-            full = (groups % size) / size  # the others hold a key group less
+        full, minimum = 1.0, 0.0
+        if divided:
+            full, minimum = divide_keys(o, view, size)
         for half in range(2):
             part = full if half == 0 else 1 - full
             share = share_of(o, view, place, size, speed, rate, level)
             if half == 1:
-                share = np.floor(groups / size) / groups
+                share = minimum
             if part == 0 or (half == 1 and not divided):
                 continue
             busy = rate * share * service

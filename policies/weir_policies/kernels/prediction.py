@@ -94,10 +94,9 @@ def share_of(
         groups = view.model[o].key_groups
         if view.model[o].keyed == 0 or groups == NO_LIMIT:
             return 1 / size
-        if view.model[o].aggregation == WORST:
-            measured = view.fullest[o, min(size, view.fullest.shape[1]) - 1]
-            if measured > 0:
-                return measured
+        measured = view.fullest[o, min(size, view.fullest.shape[1]) - 1]
+        if measured > 0:
+            return measured
         even = (groups + size - 1) // size / groups
         hot = view.model[o].hot_share if view.model[o].aggregation == WORST else 0.0
         return hot + (1 - hot) * even
@@ -106,6 +105,23 @@ def share_of(
             return 1 / size
         return min(level, FILL_LEVEL * view.speedup[o, place] / view.model[o].service_mean) / rate
     return view.speedup[o, place] / speed
+
+
+@compiled
+def divide_keys(o: int, view: View, size: int) -> tuple[float, float]:
+    """Return what part of the replicas get as much as the fullest, and the share of the others.
+
+    Args:
+        o: Row of the operator, which is keyed and has key groups.
+        view: Where they stand.
+        size: Replicas of the deployment.
+    """
+    measured = view.fullest[o, min(size, view.fullest.shape[1]) - 1]
+    if measured > 0:
+        return 1 / size, (1 - measured) / max(size - 1, 1)
+    # M mod p replicas hold ceil(M/p) key groups, the others floor(M/p).
+    groups = view.model[o].key_groups
+    return (groups % size) / size if groups % size else 1.0, groups // size / groups
 
 
 @compiled
@@ -159,9 +175,7 @@ def predict_after(
         busiest = max(busiest, utilisation)
         full = 1.0
         if divided:
-            # M mod p replicas hold ceil(M/p) key groups, the others floor(M/p).
-            full = (groups % size) / size if groups % size else 1.0
-            minimum = groups // size / groups
+            full, minimum = divide_keys(o, view, size)
             if full < 1 and minimum > 0:
                 scv = 1 + (arrival_scv - 1) * minimum
                 fast = wait(rate * minimum * service_mean, service_mean, service_scv, scv)

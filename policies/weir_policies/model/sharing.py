@@ -5,7 +5,8 @@ Three rules (`Sharing`), as measured on Flink 2.3:
 - *equal*: each of p replicas gets 1/p of the records, whatever its speed. Behind keys, records come
   in M indivisible key groups, so the worst replica gets ceil(M/p)/M and the others may get less.
   Where many records share a key, a part h of them goes to one replica whatever p is, and the worst
-  gets h + (1 - h)*ceil(M/p)/M. Where the key groups were measured, it gets what they say (`keys`).
+  gets h + (1 - h)*ceil(M/p)/M. Where the key groups were measured, it gets what they say (`keys`),
+  and the others are taken to share the rest equally.
 - *proportional*: each gets a share that follows its speed.
 - *byLoad*, Flink's adaptive partitioner: it avoids channels with a backlog, so it shares equally
   while there is none. The law here fills water into vessels: all replicas get the same rate, but
@@ -30,6 +31,7 @@ import numpy as np
 
 from weir_policies.errors import ShapeError
 from weir_policies.model.arrays import Counts, Floats
+from weir_policies.model.keys import even_share
 from weir_policies.policy import Aggregation, OperatorModel, Sharing
 
 FILL_LEVEL = 0.9
@@ -75,21 +77,34 @@ def group_replicas(model: OperatorModel, deployments: Counts, rate: Floats) -> R
         return ReplicaGroups(replicas, 1 / size, service_mean)
     groups = model.key_groups
     fullest = np.ceil(groups / size) / groups
+    if model.fullest:
+        place = np.minimum(size, len(model.fullest)).astype(np.int64) - 1
+        fullest = np.array(model.fullest)[place]
     if model.aggregation is Aggregation.WORST:
-        if model.fullest:
-            place = np.minimum(size, len(model.fullest)).astype(np.int64) - 1
-            return ReplicaGroups(replicas, np.array(model.fullest)[place], service_mean)
-        hot = model.hot_share
+        hot = 0.0 if model.fullest else model.hot_share
         return ReplicaGroups(replicas, hot + (1 - hot) * fullest, service_mean)
     # M mod p replicas have ceil(M/p) key groups, the others floor(M/p); on which node types they
     # are is chance, so each type has its part of both.
     emptiest = np.floor(groups / size) / groups
     full = np.where(groups % size == 0, 1.0, (groups % size) / size)  # b x 1
+    if model.fullest:
+        emptiest, full = (1 - fullest) / np.maximum(size - 1, 1), 1 / size
     types = replicas.shape[1]
     return ReplicaGroups(
         np.hstack([replicas * full, replicas * (1 - full)]),
         np.hstack([np.repeat(fullest, types, axis=1), np.repeat(emptiest, types, axis=1)]),
         np.concatenate([service_mean, service_mean]),
+    )
+
+
+def fullest_of(model: OperatorModel) -> tuple[float, ...]:
+    """Return the share of the fullest replica of a keyed operator at each parallelism from 1."""
+    if model.fullest:
+        return model.fullest
+    groups = model.key_groups or model.max_replicas
+    return tuple(
+        model.hot_share + (1 - model.hot_share) * even_share(groups, size)
+        for size in range(1, model.max_replicas + 1)
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from weir_policies.model.dataflow import Dataflow, Edge
 from weir_policies.model.node_types import NodeType
-from weir_policies.policy import Aggregation, CostWeights, OperatorModel
+from weir_policies.policy import Aggregation, CostWeights, OperatorModel, Sharing
 from weir_simulator import experiment
 from weir_simulator.errors import FitError
 from weir_simulator.experiment import Experiment, Objective, PathBound, PolicyChoice
@@ -68,6 +68,7 @@ def describe_experiment(
             sharing=models[name].sharing,
             aggregation=Aggregation.AVERAGE,
             key_groups=models[name].key_groups,
+            keys=_describe_keys(models[name]),
             arrival_scv=models[name].arrival_scv,
             network_time=models[name].network_time
             + (calibration.unmodelled_latency.value if name in graph.sources else 0.0),
@@ -109,6 +110,14 @@ def describe_experiment(
             noise=_counting_noise(rates, slot),
         ),
     )
+
+
+def _describe_keys(model: OperatorModel) -> experiment.Keys | None:
+    """Return how uneven an operator's keys are, to four digits; `None` where they are even."""
+    dealt = model.keyed and model.key_groups is not None and model.sharing is Sharing.EQUAL
+    if not (dealt and model.fullest):
+        return None
+    return experiment.Keys(fullest=tuple(float(f"{each:.4g}") for each in model.fullest))
 
 
 def _end_at_scaled(

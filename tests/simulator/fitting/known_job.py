@@ -37,6 +37,8 @@ class OperatorInterval:
     """Records/s."""
     factor: float = 1.0
     """Of every service time."""
+    shares: Sequence[float] = ()
+    """Part of the records that each replica gets by its keys; empty where keys are even."""
 
 
 def a_model(name: str = "op", **fields: object) -> OperatorModel:
@@ -127,6 +129,8 @@ def observe(
     arrivals = np.sort(rng.random(count)) * (seconds + warm_up)
     shares = np.array([speeds[name] if truth.sharing is Sharing.PROPORTIONAL else 1.0
                        for name in replicas])  # fmt: skip
+    if plan.shares:
+        shares = np.array(plan.shares)
     chosen = (
         rng.choice(len(replicas), size=count, p=shares / shares.sum())
         if truth.keyed or truth.sharing is Sharing.PROPORTIONAL

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from tests.simulator.fitting.known_job import OperatorInterval, a_model, a_structure, run_job
+from weir_policies.model.keys import KeyShares, fullest_shares, replica_shares, shares_of_groups
+from weir_policies.model.node_types import Deployment
+from weir_policies.model.sharing import predict_utilisation
 from weir_policies.policy import Aggregation, ChangeKind, CostWeights, Sharing
+from weir_simulator.beliefs import true_models
 from weir_simulator.experiment import Objective
 from weir_simulator.fitting.fit import BadFitError, TooFewSamplesError, calibrate, fit
 from weir_simulator.fitting.samples import ChangeSample, Samples
 from weir_simulator.run import simulate
+from weir_simulator.state import AT_TIME
 from weir_simulator.traces import write_trace
 
 DEPLOYMENTS = (
@@ -112,6 +117,41 @@ def test_operators_in_unlike_pools_are_fitted_and_simulated_where_they_run(tmp_p
     assert 1 <= result.replicas["large/1"] <= 10
     assert 2 <= result.replicas["small/1"] <= 10
     assert result.violations < 20
+
+
+def test_a_simulation_of_a_skewed_job_has_its_fullest_replica(tmp_path):
+    by_group = shares_of_groups(np.array([0.25, *[0.75 / 999] * 999]), 720)
+    truth = a_model(key_groups=720)
+    plans = [
+        {
+            "op": OperatorInterval(
+                deployment={"small/1": size},
+                rate=rate,
+                shares=tuple(replica_shares(by_group, size)),
+            )
+        }
+        for size in (4, 6)
+        for rate in (60.0, 75.0, 50.0, 70.0, 55.0) * 8
+    ]
+    samples = run_job([truth], plans, rng=np.random.default_rng(3))
+    counted = fullest_shares(KeyShares(by_group=by_group, counted=1e6), truth.max_replicas)
+    structure = a_structure(replace(truth, fullest=counted))
+
+    fitted = fit(samples, structure, slot=60.0)
+
+    write_trace(tmp_path / "rates.txt", fitted.rates)
+    experiment = fitted.to_experiment(
+        objective=Objective(response_time=0.2), trace=tmp_path / "rates.txt"
+    ).model_copy(update={"initial": {"small/1": 4}})
+    [model] = true_models(experiment)
+    measured = [each.operators["op"] for each in samples.intervals]
+    for sample in measured:
+        counts = Deployment.from_named(sample.deployment, model.node_types).counts
+        busiest = predict_utilisation(model, np.array([counts]), sample.arrived)
+        assert busiest == pytest.approx(sample.busiest, rel=0.1)
+    times = simulate(experiment, seed=1, policy="hold", history=True).history[:, AT_TIME]
+    of_four = [sample.response_time for sample in measured[:40]]
+    assert times[:40].mean() == pytest.approx(np.mean(of_four), rel=0.1)
 
 
 def test_restarts_and_new_replicas_take_in_the_experiment_what_they_took_in_reality(tmp_path):
