@@ -100,7 +100,7 @@ test-fast: $(READY_DEV) ## Run the tests that start neither Flink, Prometheus, K
 VERSIONS ?= 1.20.5 2.0.2 2.1.3 2.2.0
 
 .PHONY: versions
-versions: $(READY_DEV) jars ## Run unmodified jobs on other versions of Flink (VERSIONS="1.20.5 2.0.2")
+versions: $(READY_DEV) jars ## Run unmodified jobs and the tests of the agent on other versions of Flink (VERSIONS="1.20.5 2.0.2")
 	scripts/versions $(VERSIONS)
 
 # PyFlink brings 800 MB of libraries, in versions that Weir's own environment does not have.

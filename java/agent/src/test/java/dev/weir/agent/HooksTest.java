@@ -41,8 +41,11 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
+import org.apache.flink.runtime.io.network.api.writer.ChannelSelector;
 import org.apache.flink.runtime.jobgraph.OperatorID;
 import org.apache.flink.runtime.plugable.SerializationDelegate;
+import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
+import org.apache.flink.streaming.runtime.partitioner.KeyGroupStreamPartitioner;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.api.watermark.Watermark;
@@ -163,21 +166,13 @@ class HooksTest {
         type.getField(Hook.RECEIVERS).set(named, "sums");
         Object nameless = made(type);
         List<Gauge<?>> gauges = new ArrayList<>();
-        MetricGroup group =
-                new UnregisteredMetricsGroup() {
-                    @Override
-                    public <T, G extends Gauge<T>> G gauge(String name, G gauge) {
-                        gauges.add(gauge);
-                        return gauge;
-                    }
-                };
 
         onOwnThread(() -> call(named, "selectChannel", record(1L)));
         Object other = made(type);
         type.getField(Hook.RECEIVERS).set(other, "sums");
         onOwnThread(
                 () -> {
-                    Meter.current().report(group, Map.of());
+                    Meter.current().report(collecting(gauges), Map.of());
                     call(other, "selectChannel", record(1L));
                     call(other, "selectChannel", record(2L));
                     call(nameless, "selectChannel", record(1L));
@@ -185,6 +180,30 @@ class HooksTest {
 
         assertEquals(1, gauges.size());
         assertTrue(gauges.get(0).getValue().toString().startsWith("sums 4 2 0 1 "));
+    }
+
+    @Test
+    void flinksOwnPartitionerCountsEachRecordOnceAndSendsItWhereItDid() throws Exception {
+        Class<?> type = wovenClass(new KeyHook(), KeyGroupStreamPartitioner.class);
+        KeySelector<Long, Long> selector = value -> value % 3;
+        Object partitioner = type.getConstructor(KeySelector.class, int.class).newInstance(selector, 128);
+        type.getField(Hook.RECEIVERS).set(partitioner, "sums");
+        @SuppressWarnings("unchecked") // as the writer of records has it
+        var channels = (ChannelSelector<SerializationDelegate<StreamRecord<Long>>>) partitioner;
+        channels.setup(4);
+        List<Gauge<?>> gauges = new ArrayList<>();
+
+        onOwnThread(
+                () -> {
+                    Meter.current().report(collecting(gauges), Map.of());
+                    for (long value = 0; value < 30; value++) {
+                        int expected =
+                                KeyGroupRangeAssignment.assignKeyToParallelOperator(value % 3, 128, 4);
+                        assertEquals(expected, channels.selectChannel(record(value)));
+                    }
+                });
+
+        assertTrue(gauges.get(0).getValue().toString().startsWith("sums 3k u 0 1 "));
     }
 
     @Test
@@ -303,6 +322,16 @@ class HooksTest {
         byte[] code = ClassFileLocator.ForClassLoader.read(shape);
         byte[] changed = Weaver.weave(List.of(hook), shape.getName(), FLINK, code);
         return new Own(shape.getName(), changed).loadClass(shape.getName());
+    }
+
+    private static MetricGroup collecting(List<Gauge<?>> gauges) {
+        return new UnregisteredMetricsGroup() {
+            @Override
+            public <T, G extends Gauge<T>> G gauge(String name, G gauge) {
+                gauges.add(gauge);
+                return gauge;
+            }
+        };
     }
 
     private static SerializationDelegate<StreamRecord<Long>> record(long value) {
