@@ -7,11 +7,12 @@ and the percentage of slots that may miss it) is that of the cheapest candidate 
 every seed. A looser objective therefore never costs more: whatever meets the tighter one meets it
 too. The price is an upper limit; more candidates can only lower it.
 
-A bound is impossible if the largest deployment itself misses it too often. An operator is fastest
+A bound is impossible if the fastest deployment itself misses it too often. An operator is fastest
 with all its replicas on the fastest node type that it may run on: each gets the fewest records and
-processes them soonest, whatever the rule of sharing. Everything that could only make it worse is
-left out: backlog, lost replicas, and limits of pools, which may make another deployment the
-fastest. So a bound that it misses is missed by every deployment of replicas with nominal speed.
+processes them soonest, whatever the rule of sharing. With uneven keys, it is so at the parallelism
+at which they are parted best. Everything that could only make it worse is left out: backlog, lost
+replicas, and limits of pools, which may make another deployment the fastest. So a bound that it
+misses is missed by every deployment of replicas with nominal speed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from weir_policies.errors import WeirPolicyError
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import NOWHERE
 from weir_policies.model.queueing import predict
+from weir_policies.policy import OperatorModel
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.beliefs import true_models
 from weir_simulator.comparison import Interval, estimate
@@ -36,7 +38,7 @@ from weir_simulator.run import simulate
 
 
 def unavoidable_violations(experiment: Experiment, bounds: Sequence[float]) -> tuple[float, ...]:
-    """Return percent of the slots in which even the largest deployment exceeds each bound.
+    """Return percent of the slots in which even the fastest deployment exceeds each bound.
 
     Args:
         experiment: Gives operators, node types and traffic.
@@ -63,14 +65,17 @@ def _least_times(experiment: Experiment) -> Floats:
     reached = np.zeros(rates.size)
     for model in sorted(true_models(experiment), key=lambda it: dataflow.order.index(it.name)):
         quick = replace(model, service_mean=model.service_mean / max(gain, 1.0))
-        deployment = np.zeros((1, len(model.node_types)), dtype=np.int64)
         speeds = [0.0 if each.pool == NOWHERE else each.speedup for each in model.node_types]
-        deployment[0, int(np.argmax(speeds))] = model.max_replicas
         rate = rates * shares[model.name]
-        rows = np.repeat(deployment, rate.size, axis=0)
-        found = predict(quick, rows, rate)
         constant = np.full(rate.size, model.network_time)
-        here = np.stack([found.response_time, found.variance, constant])
+        never = np.full(rate.size, np.inf)
+        here = np.stack([never, never, constant])
+        for size in _sizes_that_may_be_fastest(model):
+            rows = np.zeros((rate.size, len(model.node_types)), dtype=np.int64)
+            rows[:, int(np.argmax(speeds))] = size
+            found = predict(quick, rows, rate)
+            there = np.stack([found.response_time, found.variance, constant])
+            here = np.where(there[0] < here[0], there, here)
         slowest = np.zeros_like(here)
         for edge in dataflow.into(model.name):
             above = behind[edge.source]
@@ -79,6 +84,11 @@ def _least_times(experiment: Experiment) -> Floats:
         times = take_statistics(behind[model.name], experiment.objective.statistic)
         reached = np.maximum(reached, times)
     return reached
+
+
+def _sizes_that_may_be_fastest(model: OperatorModel) -> Sequence[int]:
+    """Return the largest parallelism, or all where one more replica may have more to do."""
+    return range(1 if model.fullest else model.max_replicas, model.max_replicas + 1)
 
 
 def _rates(experiment: Experiment) -> Floats:
@@ -180,7 +190,7 @@ class FrontierPoint:
     missed: Interval | None
     """Percent of slots above the bound, of the one chosen."""
     unavoidable: float
-    """Percent of slots above the bound in the largest deployment."""
+    """Percent of slots above the bound in the fastest deployment."""
 
     @property
     def impossible(self) -> bool:
@@ -308,7 +318,7 @@ def price_objectives(
         candidates: What was tried.
         bounds: Those that the candidates were held against, s, shape `(n,)`.
         allowed: Percent of slots that may miss the bound, shape `(m,)`.
-        unavoidable: Percent of slots above each bound in the largest deployment, shape `(n,)`.
+        unavoidable: Percent of slots above each bound in the fastest deployment, shape `(n,)`.
 
     Returns:
         `n * m` points, all allowed shares of the first bound first.

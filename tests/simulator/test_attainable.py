@@ -46,6 +46,25 @@ def test_an_operator_is_fastest_where_it_may_run():
     assert unavoidable_violations(an_experiment(operators=operators), [0.0099]) == (100.0,)
 
 
+def test_where_one_replica_more_has_more_to_do_the_largest_deployment_is_not_the_fastest():
+    keys = {"fullest": (1.0, 0.5, 0.4, 0.7)}
+    operators = [{"name": "a", "service_rate": 200, "scv": 0.5, "max_replicas": 4, "keys": keys}]
+    experiment = an_experiment(
+        operators=operators,
+        trace={"kind": "taxi", "slots": 500},
+        objective={"response_time": 0.02},
+    )
+    three, four = (
+        simulate(experiment.model_copy(update={"initial": {"t1": size}}), seed=1, policy="hold")
+        for size in (3, 4)
+    )
+
+    [missed] = unavoidable_violations(experiment, [0.02])
+
+    assert 0 < missed == pytest.approx(three.violations)
+    assert missed < four.violations
+
+
 def test_no_policy_misses_less():
     bound = 0.02
     experiment = a_chain(objective={"response_time": bound})
