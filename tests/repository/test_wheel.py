@@ -104,9 +104,9 @@ def test_the_wheel_brings_weirs_own_jars(installed, run):
     ("command", "works"),
     [
         ("graph query.sql", "source"),
-        ("tune experiment.yaml --surrogate botorch --evaluations 2 --slots 500", "Weights"),
+        ("tune experiment.yaml --surrogate botorch --evaluations 2 --slots 500", "weight of"),
         ("estimate metrics.parquet --objective 500ms", "metrics.parquet"),
-        ("pipelines import dump.txt --out out", "dump.txt"),
+        ("pipelines import dump.txt", "dump.txt"),
     ],
 )
 def test_a_fresh_environment_works_after_what_its_sentence_says(
