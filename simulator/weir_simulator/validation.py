@@ -14,6 +14,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -63,10 +65,15 @@ def refuse(mistakes: Iterable[Mistake]) -> None:
         raise ValidationError.from_exception_data("file", details)
 
 
+MOST_MISTAKES = 50
+"""Mistakes that are told of a file. It may have thousands, and each takes some time to put into
+words: an unknown name is compared with all known ones."""
+
+
 def judge(
     rules: Iterable[Callable[..., Iterable[Mistake]]], sections: Mapping[str, object]
 ) -> list[Mistake]:
-    """Return what the rules find whose sections are all given.
+    """Return the first mistakes that the rules find whose sections are all given.
 
     Args:
         rules: Their parameters name the sections that they read.
@@ -76,7 +83,8 @@ def judge(
     for rule in rules:
         needed = inspect.signature(rule).parameters
         if needed.keys() <= sections.keys():
-            mistakes += rule(**{name: sections[name] for name in needed})
+            found = rule(**{name: sections[name] for name in needed})
+            mistakes += islice(found, MOST_MISTAKES - len(mistakes))
     return mistakes
 
 
@@ -150,7 +158,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that `word` was probably meant to be, if any is close."""
     if len(word) > _LONGEST_WORD:
         return None
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.75)
+    return _nearest(word, tuple(known))
+
+
+@lru_cache(maxsize=2 * MOST_MISTAKES)  # the rules judge a manifest twice
+def _nearest(word: str, known: tuple[str, ...]) -> str | None:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
     return close[0] if close else None
 
 

@@ -13,7 +13,7 @@ from weir_operator.streamapp.crd import Schema, inlined_schema, schema_at
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.status import shorten
 from weir_simulator import validation
-from weir_simulator.validation import Mistake, nearest, suggest
+from weir_simulator.validation import MOST_MISTAKES, Mistake, nearest, suggest
 
 _LONGEST_VALUE = 80
 _LONGEST_PATH = 300
@@ -23,10 +23,6 @@ _MISLEADING = {
     "in operators[].initial",
 }
 """Remedies for fields of other programs, of which the nearest known one means something else."""
-MOST_MISTAKES = 50
-"""Mistakes that are told of a manifest. It may have thousands, and each takes the controller some
-time to put into words."""
-
 _EXPECTED = {
     "bool_type": "true or false",
     "dict_type": "a mapping",
