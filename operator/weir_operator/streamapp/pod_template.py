@@ -64,6 +64,8 @@ _SAFE_SYSCTLS = frozenset(
     }
 )
 _SECCOMP_PROFILES = frozenset({"RuntimeDefault", "Localhost"})
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _CHOSEN_BY_THE_PLATFORM = frozenset({"runAsUser", "runAsGroup", "fsGroup"})
 
@@ -146,6 +148,21 @@ def find_widened_rights(spec: Mapping[str, JsonValue], here: Path) -> Iterator[M
             for place, port in _items(container, "ports", path):
                 if port.get("hostPort"):
                     yield _refused((*place, "hostPort"), port["hostPort"])
+            yield from _of_handlers(container, path)
+
+
+def _of_handlers(container: Mapping[str, JsonValue], here: Path) -> Iterator[Mistake]:
+    """Refuse probes and hooks of other hosts: the node asks them, past any network policy."""
+    hooks = _mapping(container.get("lifecycle"))
+    for holder, place, names in (
+        (container, here, _PROBES),
+        (hooks, (*here, "lifecycle"), _HOOKS),
+    ):
+        for name in names:
+            for kind in ("httpGet", "tcpSocket"):
+                handler = _mapping(_mapping(holder.get(name)).get(kind))
+                if handler.get("host"):
+                    yield _refused((*place, name, kind, "host"), handler["host"])
 
 
 def _of_context(context: JsonValue, here: Path) -> Iterator[Mistake]:
@@ -160,6 +177,8 @@ def _of_context(context: JsonValue, here: Path) -> Iterator[Mistake]:
         yield _refused((*here, "runAsUser"), 0)
     if context.get("procMount") not in (None, "Default"):
         yield _refused((*here, "procMount"), context["procMount"])
+    if _mapping(context.get("windowsOptions")).get("hostProcess") is True:
+        yield _refused((*here, "windowsOptions", "hostProcess"), True)
     labels = _mapping(context.get("seLinuxOptions"))
     for name, allowed in (("type", _SELINUX_TYPES), ("user", {""}), ("role", {""})):
         if labels.get(name) is not None and labels[name] not in allowed:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from weir_operator.errors import PermanentError
+from weir_operator.errors import InvalidStreamAppError, PermanentError
 from weir_operator.runtime.pods import configuration, job_manager, manifests, pod_spec
 from weir_operator.runtime.pods.configuration import (
     config_map,
@@ -131,6 +131,42 @@ def test_a_user_that_the_platform_chooses_may_be_null(name):
 def test_what_the_merge_made_is_judged_and_not_the_template(template, sentence):
     with pytest.raises(PermanentError, match=sentence):
         security_of(template)
+
+
+PROBES = [("livenessProbe",), ("readinessProbe",), ("startupProbe",)]
+HOOKS = [("lifecycle", "postStart"), ("lifecycle", "preStop")]
+
+
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+@pytest.mark.parametrize("path", [*PROBES, *HOOKS], ids=lambda path: path[-1])
+@pytest.mark.parametrize("containers", ["containers", "initContainers"])
+def test_no_probe_or_hook_has_the_node_ask_another_host(containers, path, kind):
+    def asking(host):
+        handler = {kind: {"port": 80, "host": host}}
+        for name in reversed(path):
+            handler = {name: handler}
+        return {"spec": {containers: [{"name": "beside", "image": "beside:1", **handler}]}}
+
+    with pytest.raises(InvalidStreamAppError, match=rf"{kind}\.host: expected nothing beyond"):
+        pods_of(podTemplate=asking("169.254.169.254"))
+    assert pods_of(podTemplate=asking(""))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+        {
+            "containers": [
+                {"name": "x", "securityContext": {"windowsOptions": {"hostProcess": True}}}
+            ]
+        },
+    ],
+    ids=["pod", "container"],
+)
+def test_no_process_of_the_node_is_asked_for(spec):
+    with pytest.raises(InvalidStreamAppError, match="hostProcess: expected nothing beyond"):
+        pods_of(podTemplate={"spec": spec})
 
 
 def test_a_resize_of_cpu_restarts_nothing():
