@@ -124,8 +124,13 @@ class JobTuner:
         app = hashlib.sha256(self._app.encode()).hexdigest()[:16]
         full = f"weir-tuning-{app}-{name}"
         path = f"{self._jobs}/{full}"
+        digest = hashlib.sha256(packed).hexdigest()[:32]
         try:
-            await self._begin(full, packed)
+            job = await self._create(full, digest)
+        except NotFoundError as error:
+            raise TuningLostError(f"The Job of the tuning no longer exists: {error}") from error
+        try:
+            await self._begin(job, full, packed, digest)
             pod = await self._follow(path, full)
             log = await self._api.read_log(
                 f"{self._pods}/{pod}", container=CONTAINER, most=TUNING_LOG
@@ -140,20 +145,23 @@ class JobTuner:
         await self._api.delete(path)
         return answer
 
-    async def _begin(self, full: str, packed: bytes) -> None:
-        """Create the Job with its request, or find it; then start it."""
-        digest = hashlib.sha256(packed).hexdigest()[:32]
+    async def _create(self, full: str, digest: str) -> Body:
+        """Create the Job, or find that of the StreamApp; one of somebody else is left alone."""
         try:
             job = await self._api.create(self._jobs, self._job(full, digest))
         except ConflictError:
             job = await self._api.get(f"{self._jobs}/{full}")
         annotations = job["metadata"].get("annotations", {})
-        if annotations.get(_APP) != self._app:  # never deleted: it is not this StreamApp's
+        if annotations.get(_APP) != self._app:
             raise TemporaryError(
                 f"Expected the Job {full} to be of {self._app}, got one of "
                 f"{annotations.get(_APP) or 'nobody'}; delete it"
             )
-        if annotations.get(_DIGEST) != digest:
+        return job
+
+    async def _begin(self, job: Body, full: str, packed: bytes, digest: str) -> None:
+        """Give the Job its request, and start it."""
+        if job["metadata"]["annotations"].get(_DIGEST) != digest:
             raise TuningLostError(
                 f"Expected the Job {full} to have this tuning's input, got another's"
             )

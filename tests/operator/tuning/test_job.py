@@ -9,6 +9,7 @@ import pytest
 from tests.operator.api.memory_api import MemoryApi
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import a_request, an_answer
+from weir_operator.api.client import NotFoundError
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.protocol import (
@@ -211,6 +212,20 @@ async def test_a_job_of_somebody_else_is_left_alone_whatever_its_name(owner):
     assert cluster.jobs == [job]
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, NotFoundError])
+async def test_a_job_whose_owner_was_not_seen_yet_is_not_deleted(error):
+    cluster = Cluster(RUNNING)
+    with pytest.raises(PermanentError, match="died"):
+        await tuner_on(Dying(cluster)).tune(a_request(), name="v1")
+    (job,) = cluster.jobs
+    cluster.objects[job]["metadata"]["annotations"] = {"weir.dev/streamapp": "evil/trips"}
+
+    with pytest.raises((asyncio.CancelledError, TuningLostError)):
+        await tuner_on(Dying(cluster, error("ended"))).tune(a_request(), name="v1")
+
+    assert cluster.jobs == [job]
+
+
 async def test_work_that_was_left_over_is_replaced():
     cluster = Cluster()
     await tuner_on(cluster).tune(a_request(slots=100), name="v1")  # its work goes later
@@ -323,11 +338,12 @@ class Patient(FakeClock):
 class Dying:
     """The way of a controller to the cluster that dies when it first looks at its Job."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster, error=None):
         self._cluster = cluster
+        self._error = error or PermanentError("died")
 
     async def get(self, path):
-        raise PermanentError("died")
+        raise self._error
 
     def __getattr__(self, name):
         return getattr(self._cluster, name)
