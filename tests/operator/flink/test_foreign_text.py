@@ -14,17 +14,30 @@ from weir_operator.advise.flink_deployment import read_memory
 from weir_operator.advise.metrics import _extras
 from weir_operator.api.client import _message
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.causes import cause_in_log, root_cause
+from weir_operator.flink.causes import (
+    cause_in_log,
+    find_misfitting_state,
+    find_missing_class,
+    root_cause,
+)
 from weir_operator.flink.job_graph import parse_plan
 from weir_operator.flink.memory import size_task_manager
 from weir_operator.flink.options import find_refused_values, is_duration, is_size
 from weir_operator.flink.scripts import read_failure, read_python_error, read_refusal
 from weir_operator.flink.transport import may_pass
+from weir_operator.metrics.direct import _select
+from weir_operator.runtime.pods.pod_states import waiting_for
 from weir_operator.tuning.protocol import read_frames
 
 LENGTH = 100_000
 SECONDS = 1.0
 """What is linear takes some 10 ms on a slow machine, what is square at least 5 s."""
+
+
+def ending_with(text):
+    last = {"terminated": {"message": text}}
+    container = {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    return {"status": {"containerStatuses": [{**container, "lastState": last}]}}
 
 
 def size_by(text):
@@ -34,6 +47,10 @@ def size_by(text):
 READERS: dict[str, Callable[[str], object]] = {
     "cause": root_cause,
     "log": cause_in_log,
+    "misfitting state": find_misfitting_state,
+    "missing class": lambda text: find_missing_class(text, "a.B"),
+    "last words": lambda text: waiting_for(ending_with(text), 0.0),
+    "page": lambda text: _select(text.encode()),
     "passing": may_pass,
     "refusal": read_refusal,
     "failure": read_failure,
@@ -61,6 +78,11 @@ HOSTILE = (
     "Caused by: ",
     "\n Caused by: a.b: ",
     "Another update to the job ",
+    "The maximum parallelism ",
+    "Cannot map checkpoint/savepoint state for operator ",
+    "ClassNotFoundException: a.B",
+    "flink_taskmanager_job_task_operator_a",
+    "_pendingRecords",
     "PythonDriver  ",
     "weir-script: ",
     "weir-answer ",
