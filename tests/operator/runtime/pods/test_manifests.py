@@ -507,11 +507,15 @@ def test_pods_of_a_revision_copy_the_agent_of_its_image():
 def test_every_container_has_the_limits_that_a_quota_and_the_class_guaranteed_ask_for(agent):
     pods = with_agent("0" * 64) if agent else pods_of()
 
-    for workload in (replica_set(pods), manifests.job_manager(pods, "jm-config")):
+    trial = manifests.trial(pods)[1]
+    for workload in (replica_set(pods), manifests.job_manager(pods, "jm-config"), trial):
         spec = workload["spec"]["template"]["spec"]
         for each in (*spec.get("initContainers", ()), *spec["containers"]):
-            assert each["resources"]["limits"].keys() >= {"cpu", "memory"}, each["name"]
-            assert each["resources"]["limits"] == each["resources"]["requests"], each["name"]
+            limits, requests = (each["resources"][kind] for kind in ("limits", "requests"))
+            assert limits.keys() >= {"cpu", "memory"}, each["name"]
+            assert limits.keys() == requests.keys(), each["name"]
+            # One that is tried beside the job's takes what CPU is left.
+            assert limits == requests or workload is trial, each["name"]
 
 
 def test_pods_without_the_agent_know_nothing_of_it():
