@@ -10,7 +10,7 @@ from weir_policies.errors import StateError
 from weir_policies.kernels.policy import pack_array, unpack_array
 
 
-@pytest.mark.parametrize("numbers", [0, 1, 511, 512, 513, 5000])
+@pytest.mark.parametrize("numbers", [0, 1, 5000])
 def test_an_array_comes_out_as_it_went_in(numbers):
     array = np.zeros((1, numbers))
     array[:, ::1500] = math.nan
@@ -22,14 +22,16 @@ def test_an_array_comes_out_as_it_went_in(numbers):
     assert unpacked.shape == array.shape
 
 
-def test_an_array_whose_bytes_do_not_fill_its_pages_is_refused():
-    packed = pack_array(np.ones((1, 2000))) | {"used": [[0, 4096]]}
+def test_an_array_whose_bytes_do_not_fill_its_shape_is_refused():
+    packed = pack_array(np.ones((1, 2000))) | {"shape": [1, 2001]}
 
-    with pytest.raises(StateError, match=r"\[1, 2000\]"):
+    with pytest.raises(StateError, match=r"\(1, 2001\)"):
         unpack_array(packed)
 
 
-@pytest.mark.parametrize("damage", ["", "AAAA", b64encode(zlib.compress(b"abc")[:-2]).decode()])
+@pytest.mark.parametrize(
+    "damage", ["", "A", "AAAA", b64encode(zlib.compress(b"abc")[:-2]).decode()]
+)
 def test_an_array_whose_bytes_are_damaged_is_refused(damage):
     packed = pack_array(np.ones((1, 2000))) | {"data": damage}
 
