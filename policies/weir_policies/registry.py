@@ -126,7 +126,6 @@ def compiled(
 def _compile(
     module: str, neighbourhood: Neighbourhood, *names: str, learns_by_trying: bool = False
 ) -> dict[str, Registered]:
-    """Return the lines of the policies that one module defines."""
     return {
         name: compiled(module, name, neighbourhood, learns_by_trying=learns_by_trying)
         for name in names
@@ -318,7 +317,6 @@ def _entry_points() -> Mapping[str, importlib.metadata.EntryPoint]:
 
 @cache
 def _load(name: str) -> Registered:
-    """Return the policy that an installed package declares."""
     declared = _entry_points()[name]
     try:
         found = declared.load()

@@ -148,7 +148,6 @@ def _create_view(
 
 
 def _begin(experiment: Experiment) -> WorldState:
-    """Return the state before the first slot."""
     pools = pools_of(experiment)
     state = new_state(
         operators=len(experiment.operators),

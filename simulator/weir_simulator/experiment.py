@@ -168,12 +168,10 @@ def _find_parameter(parameters: Mapping[str, object], error: str) -> tuple[str, 
 
 
 def _operators_once(operators: Sequence[Operator]) -> Iterator[Mistake]:
-    """Refuse a second operator of one name."""
     yield from _repeated("operators", [operator.name for operator in operators])
 
 
 def _node_types_once(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
-    """Refuse a second node type of one name."""
     yield from _repeated("nodeTypes", [node_type.name for node_type in node_types])
 
 
@@ -202,7 +200,6 @@ def _repeated(section: str, names: Sequence[str]) -> Iterator[Mistake]:
 def _edges_join_operators(
     operators: Sequence[Operator], edges: Sequence[Edge]
 ) -> Iterator[Mistake]:
-    """Refuse an edge from or to nothing, a second one between the same operators, and a cycle."""
     known = [operator.name for operator in operators]
     pairs = [(edge.source, edge.target) for edge in edges]
     wrong = False
@@ -237,7 +234,6 @@ def _edges_join_operators(
 def _paths_end_at_operators(
     operators: Sequence[Operator], objective: Objective
 ) -> Iterator[Mistake]:
-    """Refuse a bound of paths to an operator that does not exist."""
     known = [operator.name for operator in operators]
     for index, path in enumerate(objective.paths):
         if path.sink not in known:
@@ -251,19 +247,16 @@ def _paths_end_at_operators(
 def _initial_names_node_types(
     node_types: Sequence[NodeType], initial: Mapping[str, int] | None
 ) -> Iterator[Mistake]:
-    """Refuse a count for a node type that does not exist."""
     yield from _unknown_node_types(("initial",), initial or {}, node_types)
 
 
 def _beliefs_name_node_types(
     node_types: Sequence[NodeType], believed: Believed
 ) -> Iterator[Mistake]:
-    """Refuse a belief about a node type that does not exist."""
     yield from _unknown_node_types(("believed", "speedups"), believed.speedups, node_types)
 
 
 def _changes_name_node_types(node_types: Sequence[NodeType], world: World) -> Iterator[Mistake]:
-    """Refuse a factor for a node type that does not exist."""
     for index, change in enumerate(world.changes):
         here = ("world", "changes", index)
         yield from _unknown_node_types((*here, "prices"), change.prices, node_types)
@@ -285,7 +278,6 @@ def _unknown_node_types(
 def _pools_are_known_once(
     operators: Sequence[Operator], node_types: Sequence[NodeType]
 ) -> Iterator[Mistake]:
-    """Refuse a pool of an operator that does not exist, and one that it names twice."""
     known = list(dict.fromkeys(each.pool_name for each in node_types))
     for index, operator in enumerate(operators):
         for place, pool in enumerate(operator.pools or ()):
@@ -304,7 +296,6 @@ def _initial_fits_operators(
     node_types: Sequence[NodeType],
     initial: Mapping[str, int] | None,
 ) -> Iterator[Mistake]:
-    """Refuse an initial deployment that leaves an operator no replicas, or gives it too many."""
     if initial is None:
         return
     for operator, counts in zip(
@@ -324,7 +315,6 @@ def _initial_fits_operators(
 def _floors_can_be_kept(
     operators: Sequence[Operator], node_types: Sequence[NodeType], windows: Sequence[Window]
 ) -> Iterator[Mistake]:
-    """Refuse a floor of an operator that does not exist, and one above what it may have."""
     known = {each.name: each for each in operators}
     floors: list[tuple[tuple[str | int, ...], str, int]] = [
         (("operators", row, "minReplicas"), each.name, each.min_replicas)
@@ -354,7 +344,6 @@ def _floors_can_be_kept(
 
 
 def _pools_have_one_limit(node_types: Sequence[NodeType]) -> Iterator[Mistake]:
-    """Refuse two limits for one pool."""
     limits: dict[str, int] = {}
     for index, node_type in enumerate(node_types):
         if node_type.pool_limit is None:
@@ -373,7 +362,6 @@ def _initial_fits_pools(
     node_types: Sequence[NodeType],
     initial: Mapping[str, int] | None,
 ) -> Iterator[Mistake]:
-    """Refuse an initial deployment that exceeds the limit of a pool."""
     overfull = find_overfull(initial_counts(operators, node_types, initial), node_types)
     if overfull is not None:
         pool, limit, held = overfull
@@ -1055,7 +1043,6 @@ class Experiment(Section):
 
 
 def _join(operators: Sequence[Operator], edges: Sequence[Edge]) -> graph.Dataflow:
-    """Return operators and edges as a graph."""
     return graph.Dataflow(
         operators=tuple(operator.name for operator in operators),
         edges=tuple(

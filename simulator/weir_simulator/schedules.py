@@ -126,7 +126,6 @@ def check_schedule(schedule: str) -> str:
 
 
 def _refuse_never(fields: list[str]) -> None:
-    """Refuse days that no month has, such as 31 February."""
     _, _, days, months, weekdays = fields
     if weekdays != "*":
         return  # days of the week come besides days of the month
@@ -140,7 +139,6 @@ def _refuse_never(fields: list[str]) -> None:
 
 
 def _numbers(text: str, lowest: int, highest: int, names: tuple[str, ...]) -> set[int]:
-    """Return what a valid field stands for."""
     found: set[int] = set()
     for item in text.split(","):
         match = _ITEM.fullmatch(item)

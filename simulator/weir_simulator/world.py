@@ -131,7 +131,6 @@ def fits(o: int, state: WorldState, view: View) -> bool:
 
 @compiled
 def _has_changed(o: int, view: View) -> bool:
-    """Return whether an operator's deployment is another one than a slot earlier."""
     for place in range(view.counts.shape[1]):
         if view.counts[o, place] != view.counts_before[o, place]:
             return True
@@ -334,7 +333,6 @@ def agree(t: int, rules: Rules, state: WorldState, view: View) -> int:
 
 @compiled
 def _account(kind: int, now: Now, rules: Rules, outcome: SimulationOutcome) -> None:
-    """Add what a slot cost."""
     cost = rules.weight_resources * now.price / rules.top_cost
     if now.violated:
         cost += rules.weight_violation
@@ -367,7 +365,6 @@ def _apply(t: int, kind: int, rules: Rules, truth: View, state: WorldState, view
 
 @compiled
 def _install_all(rules: Rules, truth: View, state: WorldState) -> None:
-    """Give every operator the deployment that was decided."""
     for o in range(truth.counts.shape[0]):
         install(o, state.pending[o], rules, truth, state)
 

@@ -306,7 +306,6 @@ def _row(view: View, o: int) -> View:
 
 
 def _list_types(rows: list[Observation]) -> tuple[NodeType, ...]:
-    """Return the node types of all operators together."""
     return _merge_types([each.model.node_types for each in rows])
 
 
@@ -332,7 +331,6 @@ def _merge_types(lists: list[tuple[NodeType, ...]]) -> tuple[NodeType, ...]:
 
 
 def _widen_model(model: OperatorModel, types: tuple[NodeType, ...]) -> OperatorModel:
-    """Return the operator with all node types; those that are not its own have no room."""
     own = {each.name: each for each in model.node_types}
     slowest = min(each.speedup for each in model.node_types)
     wide = tuple(

@@ -45,7 +45,6 @@ def _source(module: str) -> bytes:
 
 @lru_cache(maxsize=512)
 def _digest(module: str) -> str:
-    """Return a hash of a module's source."""
     return hashlib.sha256(_source(module)).hexdigest()
 
 

@@ -200,7 +200,6 @@ _RECORDS = {
 
 
 def _numba_type(name: str, hint: Any) -> types.Type:
-    """Return Numba's type of a field of `View`."""
     if name in _RECORDS:
         return types.Array(from_dtype(_RECORDS[name]), 1, "C")
     if name == "selectivity":

@@ -131,7 +131,6 @@ def _explain(
     view: View,
     memory: DeepMemory,
 ) -> Decision:
-    """Compare the outputs of all valid actions."""
     scores = name_scores(view, score_actions(view, memory)[0])
     epsilon = exploration_rate(memory.learned, parameters.least_epsilon)
     if memory.draws[0, 0] < epsilon:

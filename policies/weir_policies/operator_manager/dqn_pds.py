@@ -139,7 +139,6 @@ def _explain(
     view: View,
     memory: DeepMemory,
 ) -> Decision:
-    """Compare the values of all valid actions."""
     scores = name_scores(view, _score_present(estimates, view, memory)[0])
     reason = (
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "

@@ -140,7 +140,6 @@ def _serve_path(view: View, path: Counts) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Say what time the target is expected to take."""
     time = sojourn(0, view, target.size)
     expected = format_time(time) if np.isfinite(time) else "unlimited"
     return explain_rule(

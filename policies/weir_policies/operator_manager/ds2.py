@@ -135,7 +135,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Give the figures, and the neighbours in size that were too few or many."""
     model, here = observation.model, observation.deployment
     own = Ds2Memory(memory[0])
     true_rate = measure_true_rate(0, view)
@@ -172,7 +171,6 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
 def _list_candidates(
     observation: Observation, target: Deployment, view: View, *, wanted: int, true_rate: float
 ) -> list[Candidate]:
-    """Return the target, its neighbours in size and the present deployment."""
     here = observation.deployment
     candidates: list[Candidate] = []
     for size in dict.fromkeys((target.size, target.size - 1, target.size + 1, here.size)):

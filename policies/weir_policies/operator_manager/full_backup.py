@@ -143,7 +143,6 @@ def learn(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare Q of all valid actions, and say the score of the chosen one."""
     own = FullBackupPlan(memory[0])
     updates = int(own.updates)
     if updates == 0:

@@ -189,7 +189,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the values of the three actions."""
     here, own = observation.deployment, HeinzeMemory(memory[0])
     values = own.costs[bin_of(float(view.seen[0].busiest))]
     scores = {here: float(values[STAY])}

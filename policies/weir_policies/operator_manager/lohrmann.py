@@ -181,7 +181,6 @@ def _raise(o: int, view: View, slack: float, second: float, scalable: int) -> No
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Say what waiting time the target is expected to have."""
     waiting = wait(0, view, target.size)
     expected = "unlimited" if waiting >= ENDLESS else format_time(waiting)
     return explain_rule(

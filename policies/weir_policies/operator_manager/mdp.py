@@ -244,7 +244,6 @@ def learn(o: int, view: View, memory: Memory) -> None:
 def _explain_plan(
     observation: Observation, target: Deployment, view: View, memory: Memory
 ) -> Decision:
-    """Compare the planned values, or say why there is no plan yet."""
     if _lacks_plan(memory):
         return explain_rule(observation, target, _describe_what_lacks(memory))
     scores = score_actions(view, memory)
@@ -253,7 +252,6 @@ def _explain_plan(
 
 
 def _explain_joint_plan(view: View, memory: Memory) -> str:
-    """Compare the planned values of joint actions, or say why there is no plan yet."""
     if _lacks_plan(memory):
         return _describe_what_lacks(memory)
     scores = score_joint_actions(view, memory)
@@ -261,7 +259,6 @@ def _explain_joint_plan(view: View, memory: Memory) -> str:
 
 
 def _explain_jointly(view: View, memory: Memory) -> str:
-    """Compare Q of all valid joint actions."""
     scores = score_joint_actions(view, memory)
     return (
         f"the lowest expected cost of {len(scores)} joint actions, {min(scores):.3g}, "
@@ -285,7 +282,6 @@ def _describe_what_lacks(memory: Memory) -> str:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare Q of all valid actions."""
     scores = score_actions(view, memory)
     reason = (
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "

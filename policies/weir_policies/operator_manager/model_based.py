@@ -189,7 +189,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the planned values of all valid actions."""
     own = ModelBasedPlan(memory[0])
     scores = score_actions(view, own, present_level(observation.rate, observation.time, own))
     reason = (

@@ -167,7 +167,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the values of all valid actions."""
     own = QLearningMemory(memory[0])
     levels, base = int(own.levels), int(view.model[0].max_replicas) + 1
     level = level_of(observation.rate, own.quantum, levels)

@@ -180,7 +180,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the values of all valid actions, and say the score of the chosen one."""
     own = EdfQLearningMemory(memory[0])
     here, counts = observation.deployment, view.counts[0]
     state = find_state(0, view, own, counts, observation.rate)

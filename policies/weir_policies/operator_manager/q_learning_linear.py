@@ -192,7 +192,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the values of all valid actions."""
     own = QLearningMemory(memory[0])
     level = level_of(observation.rate, own.quantum, int(own.levels))
     scores = {}

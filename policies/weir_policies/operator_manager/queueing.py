@@ -839,7 +839,6 @@ def _describe_reason(observation: Observation, weighed: Weighed) -> str:
 
 
 def _describe_shortage(weighed: Weighed) -> str:
-    """Return what is wrong with the present deployment."""
     plan, present = weighed.plan, weighed.present
     if present is None:
         return "the present deployment breaks a limit on replicas"

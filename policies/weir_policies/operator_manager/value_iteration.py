@@ -168,7 +168,6 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
-    """Compare the planned values of all valid actions."""
     own = ValueIterationPlan(memory[0])
     if not own.planned:
         reason = (

@@ -153,7 +153,6 @@ def _no_world_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _check_bounds(
     decision: Decision, observation: Observation, neighbourhood: Neighbourhood
 ) -> None:
-    """Check that a target keeps the limits of replicas and pools."""
     model, here = observation.model, observation.deployment
     assert 1 <= decision.target.size <= model.max_replicas
     held = decision.target.per_pool(model.node_types)
@@ -165,7 +164,6 @@ def _check_bounds(
 
 
 def _check_explanation(decision: Decision, observation: Observation) -> None:
-    """Check that a decision says what it was chosen from, and what it expects."""
     chosen, *rejected = decision.candidates
     assert chosen.deployment == decision.target
     assert chosen.expectation == decision.expectation

@@ -264,7 +264,6 @@ def make_bill(
 
 
 def _run(order: _Order) -> Floats | str:
-    """Return what happened in every slot, or why nothing can."""
     try:
         return simulate(order.experiment, seed=SEED, policy=order.policy, history=True).history
     except (WeirPolicyError, SimulatorError) as error:
@@ -334,7 +333,6 @@ def _moved_share(first: BillLine, base: float, varied: float) -> float:
 
 
 def _shorten(experiment: Experiment, slots: int, slot: float) -> Experiment:
-    """Return the experiment on the time on which variations are tried."""
     kept = min(round(TRIED / slot), slots)
     trace = experiment.trace.model_copy(update={"start": slots - kept, "slots": kept})
     return experiment.model_copy(update={"trace": trace})

@@ -219,7 +219,6 @@ def _join(
 
 
 def _choose_job(table: SlotTable, job: str, job_id: str) -> list[Track]:
-    """Return the series of the job that is meant."""
     every = [t for t in table.tracks(*Role) if t.metric.role is not Role.LATENCY]
     if not every:
         lacking = sorted(table.unread)
@@ -398,7 +397,6 @@ def _cut(vertex: Vertex, first: int, last: int) -> Vertex:
 
 
 def _named_edges(edges: Edges, names: Mapping[str, str]) -> Edges:
-    """Return the edges of a plan by the names of vertices, those that report alone."""
     pairs = []
     for pair in edges.pairs:
         ends = [names.get(each) for each in pair]
@@ -431,7 +429,6 @@ def _find_restarts(tracks: Sequence[Track]) -> list[tuple[float, float]]:
 
 
 def _count_managers(table: SlotTable, tracks: Sequence[Track]) -> Counts:
-    """Return how many TaskManagers report, slot by slot."""
     lives: dict[str, Flags] = {}
     for track in tracks:
         if track.metric.role in GIVEN:

@@ -128,7 +128,6 @@ def fit_job(
 
 
 def _find_sources(structure: Structure) -> tuple[str, ...]:
-    """Return the scaled operators that records reach first."""
     try:
         return contract(structure).sources
     except FitError as error:

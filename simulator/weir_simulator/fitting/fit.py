@@ -222,6 +222,5 @@ def _assume_scv(specified: OperatorModel) -> Estimate:
 
 
 def _mean_of(seconds: Sequence[float], unmeasured: float) -> Estimate:
-    """Return the mean of what was measured; `unmeasured` where nothing was."""
     known = [each for each in seconds if not math.isnan(each)]
     return estimate_mean(known) if known else Estimate(value=unmeasured)

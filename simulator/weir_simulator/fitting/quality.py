@@ -184,7 +184,6 @@ def _find_fault(
 
 
 def _format_length(seconds: float) -> str:
-    """Return the length of a stretch for people, such as `22 s`, `12 min` or `1 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < BLOCK else f"{seconds / BLOCK:.0f} h"

@@ -94,7 +94,6 @@ def _standings(rows: Sequence[Row]) -> Table:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    """Return the policies with the lowest cost first, those that were refused last."""
     return Table(
         columns={
             "Policy": "short",

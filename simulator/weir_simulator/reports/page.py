@@ -167,7 +167,6 @@ def render_page(title: str, blocks: Sequence[Block], *, subtitle: str = "") -> s
 
 
 def _plotly_script() -> Markup:
-    """Return Plotly's own script, about 4.8 MB."""
     # Of the package, this needs the file alone: images bring no more of it.
     return Markup((files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8"))
 

@@ -145,7 +145,6 @@ def _digest(rates: Trace) -> str:
 
 
 def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
-    """Raise if the study in a folder used other rates."""
     path = folder / DIGESTS
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
@@ -165,7 +164,6 @@ def _refuse_other_rates(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    """Return the evaluation in a file; `None` if there is no such file."""
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

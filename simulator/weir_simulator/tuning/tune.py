@@ -524,7 +524,6 @@ class _Search:
 
     @property
     def _judging_runs(self) -> int:
-        """Evaluations on the trace that the judging takes."""
         points = 2 + self._order.shortlist + len(self._order.warm_starts)
         return points * (self._judging_seeds if self._seed_matters else 1)
 
@@ -553,7 +552,6 @@ def _key_of(run: SimulationRun) -> Hashable:
 
 
 def _dominates(one: Evaluation, other: Evaluation) -> bool:
-    """Return whether one is at least as good in each respect, and better in one."""
     mine, its = ((each.money, each.violations, each.reconfigurations) for each in (one, other))
     return mine != its and all(a <= b for a, b in zip(mine, its, strict=True))
 

@@ -16,6 +16,7 @@ from typing import Self
 from weir_simulator.arrivals import arrival_rates
 from weir_simulator.errors import TuningError
 from weir_simulator.experiment import Experiment
+from weir_simulator.processes import count_processors
 from weir_simulator.traces import Trace
 from weir_simulator.tuning.evaluation import RunResult, SimulationRun, evaluate
 
@@ -93,11 +94,7 @@ class Workers:
 
 def count_workers(asked: int | None, batch: int) -> int:
     """Return how many processes to use: `None` is one per processor, no more than the batch."""
-    if asked is not None:
-        return min(asked, batch)
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), batch)
-    return min(os.cpu_count() or 1, batch)
+    return min(asked or count_processors(), batch)
 
 
 @contextmanager
@@ -118,7 +115,6 @@ def _holding_back_ctrl_c() -> Iterator[None]:
 
 
 def _begin(experiment: Experiment) -> None:
-    """Prepare a new process."""
     global _task
     # Torch reads it when a policy imports it; the processes use all processors already.
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -187,7 +187,6 @@ def choose_best(runs: Sequence[MeasuredParallelism]) -> Parallelism:
 def _predict(
     search: LatencySearch, settings: AutrascaleSettings, points: Counts
 ) -> tuple[Floats, Floats]:
-    """Return mean and deviation of the scores by the model that counts now."""
     measured = tuple(run.sample for run in search.runs)
     if search.old is not None and len(measured) <= settings.transfer_runs:
         if settings.transfer is Transfer.LIGHTWEIGHT:

@@ -98,7 +98,6 @@ def room_in_pools(o: int, view: View, counts: Counts, place: int) -> int:
 
 @compiled_apart
 def _add(o: int, view: View, own: PlannerMemory, counts: Counts) -> None:
-    """Add a deployment to the candidates if there is room left."""
     row = own.candidates_used
     if row >= CANDIDATES:
         return
@@ -112,7 +111,6 @@ def _add(o: int, view: View, own: PlannerMemory, counts: Counts) -> None:
 
 @compiled
 def _count_types(o: int, view: View) -> int:
-    """Return how many node types the operator may run on."""
     types = 0
     for place in range(view.counts.shape[1]):
         types += view.pool[o, place] != NO_POOL
@@ -282,7 +280,6 @@ def note_resize(o: int, view: View, own: PlannerMemory) -> None:
 
 @compiled_apart
 def _enter(o: int, view: View, own: PlannerMemory, candidate: int) -> None:
-    """Make a candidate the next point."""
     row = own.front_used
     candidates, front = own.candidates, own.points
     for place in range(view.counts.shape[1]):
@@ -301,7 +298,6 @@ def _enter(o: int, view: View, own: PlannerMemory, candidate: int) -> None:
 
 @compiled
 def _has_sizes(o: int, view: View) -> bool:
-    """Return whether a pool has node types of several sizes."""
     for place in range(view.counts.shape[1]):
         for other in range(place):
             if view.pool[o, place] == view.pool[o, other] != NO_POOL:

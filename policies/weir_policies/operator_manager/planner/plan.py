@@ -139,7 +139,6 @@ def is_grouped(own: PlannerMemory) -> bool:
 
 @compiled
 def _copy_values(own: PlannerMemory, values: Floats, rows: Floats) -> None:
-    """Fill `(state, point)` with what was kept of it."""
     for state in range(STATES):
         for point in range(own.front_used):
             rows[state, point] = values[place_of_state(own, state) + point]
@@ -147,7 +146,6 @@ def _copy_values(own: PlannerMemory, values: Floats, rows: Floats) -> None:
 
 @compiled
 def _keep_values(own: PlannerMemory, rows: Floats, values: Floats) -> None:
-    """Keep what stands in `(state, point)`."""
     for state in range(STATES):
         for point in range(own.front_used):
             values[place_of_state(own, state) + point] = rows[state, point]

@@ -327,7 +327,6 @@ def _find_cheapest(o: int, view: View, own: PlannerMemory, rate: float, saving: 
 
 @compiled_apart
 def _find_largest(o: int, view: View, own: PlannerMemory) -> int:
-    """Return the candidate with the highest capacity, or -1."""
     candidates = own.candidates
     best, most = -1, 0.0
     for row in range(own.candidates_used):
@@ -715,7 +714,6 @@ def _score(observation: Observation, view: View, own: PlannerMemory) -> dict[Dep
 
 
 def _format_duration(seconds: float) -> str:
-    """Return a duration such as `40 s`, `25 min` or `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

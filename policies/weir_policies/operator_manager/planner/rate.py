@@ -451,7 +451,6 @@ def _move_histograms(own: PlannerMemory, work: Workspace, low: float, new_step: 
 
 @compiled
 def _move_level(own: PlannerMemory, level: int, low: float, new_step: float) -> int:
-    """Return the new level that is nearest to an old one."""
     new = int((own.level_from + level * own.level_step - low) / new_step + 0.5)
     return min(max(new, 0), LEVELS - 1)
 
@@ -489,7 +488,6 @@ def remake_tails(own: PlannerMemory, work: Workspace, state: int) -> None:
 
 @compiled_apart
 def _fill_histograms(own: PlannerMemory, work: Workspace) -> None:
-    """Write what is assumed and what was counted."""
     prior, seen = work.prior, work.seen_steps
     for gap in range(GAPS):
         for step in range(STEPS):
@@ -506,7 +504,6 @@ def _fill_histograms(own: PlannerMemory, work: Workspace) -> None:
 
 @compiled_apart
 def _pool_levels(work: Workspace, gap: int) -> None:
-    """Write what all levels together are worth at each."""
     seen, pooled = work.seen_steps, work.sums
     for step in range(STEPS):
         pooled[step] = 0.0
