@@ -26,7 +26,6 @@ from weir_policies.kernels.steps import (
 )
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
-from weir_policies.model.node_types import Deployment
 
 
 class Successors(NamedTuple):
@@ -145,22 +144,6 @@ def choose_min(view: View, scores: Floats, epsilon: float, draws: Floats) -> Non
                         best = action
                     left -= 1
         choose_action(run, view, best)
-
-
-def name_scores(view: View, scores: Floats) -> dict[Deployment, float]:
-    """Return the scores of a live policy's valid actions by where they lead.
-
-    Args:
-        view: Of one operator; its target is overwritten.
-        scores: Of each action, `(a,)`.
-    """
-    named = {}
-    for action in range(count_actions(view)):
-        if is_valid(0, view, view.counts[0], total(view.counts[0]), action):
-            choose_action(0, view, action)
-            deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            named[deployment] = float(scores[action])
-    return named
 
 
 def _empty_codes(scheme: Scheme, runs: int, states: int) -> Codes:

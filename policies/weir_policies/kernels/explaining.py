@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from weir_policies.kernels.expectation import expect
+from weir_policies.kernels.steps import choose_action, count_actions, is_valid, total
+from weir_policies.kernels.view import View
 from weir_policies.kernels.wording import format_deployment, urgency_of_need, urgency_of_saving
 from weir_policies.model.deployments import within_reach
 from weir_policies.model.node_types import Deployment
@@ -13,6 +15,22 @@ from weir_policies.policy import Candidate, Decision, Observation
 
 AT_MOST = 12
 """Candidates that a decision names."""
+
+
+def name_scores(view: View, score_of: Callable[[int], float]) -> dict[Deployment, float]:
+    """Return the scores of all valid actions by where they lead.
+
+    Args:
+        view: Of one operator; its target is overwritten, before an action's score is asked for.
+        score_of: Returns the score of an action.
+    """
+    scores = {}
+    for action in range(count_actions(view)):
+        if is_valid(0, view, view.counts[0], total(view.counts[0]), action):
+            choose_action(0, view, action)
+            deployment = Deployment(tuple(int(count) for count in view.target[0]))
+            scores[deployment] = float(score_of(action))
+    return scores
 
 
 def explain_rule(observation: Observation, target: Deployment, reason: str) -> Decision:

@@ -36,11 +36,10 @@ from weir_policies.deep.replay import Batch
 from weir_policies.deep.weighing import (
     choose_min,
     encode_states,
-    name_scores,
     present_levels,
     rule_out,
 )
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import exploration_rate
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
@@ -131,7 +130,7 @@ def _explain(
     view: View,
     memory: DeepMemory,
 ) -> Decision:
-    scores = name_scores(view, score_actions(view, memory)[0])
+    scores = name_scores(view, score_actions(view, memory)[0].__getitem__)
     epsilon = exploration_rate(memory.learned, parameters.least_epsilon)
     if memory.draws[0, 0] < epsilon:
         reason = f"chosen at random, as {epsilon:.0%} of decisions are"

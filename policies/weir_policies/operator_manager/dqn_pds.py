@@ -41,10 +41,9 @@ from weir_policies.deep.weighing import (
     encode_states,
     estimate_violations,
     find_successors,
-    name_scores,
     present_levels,
 )
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
@@ -139,7 +138,7 @@ def _explain(
     view: View,
     memory: DeepMemory,
 ) -> Decision:
-    scores = name_scores(view, _score_present(estimates, view, memory)[0])
+    scores = name_scores(view, _score_present(estimates, view, memory)[0].__getitem__)
     reason = (
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
         f"after learning from {memory.learned:,} intervals"

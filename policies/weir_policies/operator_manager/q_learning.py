@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import (
     LearningParameters,
     exploration_rate,
@@ -170,14 +170,8 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = QLearningMemory(memory[0])
     levels, base = int(own.levels), int(view.model[0].max_replicas) + 1
     level = level_of(observation.rate, own.quantum, levels)
-    actions = count_actions(view)
-    here = encode(view.counts[0], base, level, levels) * actions
-    scores = {}
-    for action in range(actions):
-        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
-            choose_action(0, view, action)
-            deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = read(own.keys, own.values, here + action)
+    here = encode(view.counts[0], base, level, levels) * count_actions(view)
+    scores = name_scores(view, lambda action: read(own.keys, own.values, here + action))
     epsilon = exploration_rate(own.updates, own.least_epsilon)
     reason = describe_why(view, epsilon, own.updates, target, scores)
     return explain_scores(observation, target, reason, scores)

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import LearningParameters, nearest_level
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
@@ -181,14 +181,9 @@ def decide(o: int, view: View, memory: Memory) -> None:
 
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     own = EdfQLearningMemory(memory[0])
-    here, counts = observation.deployment, view.counts[0]
-    state = find_state(0, view, own, counts, observation.rate)
-    scores = {}
-    for action in range(count_actions(view)):
-        if is_valid(0, view, counts, here.size, action):
-            choose_action(0, view, action)
-            deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = read(own.keys, own.values, state + action)
+    here = observation.deployment
+    state = find_state(0, view, own, view.counts[0], observation.rate)
+    scores = name_scores(view, lambda action: read(own.keys, own.values, state + action))
     reason = describe_why(view, own.epsilon, own.updates, target, scores)
     if target == here:
         return explain_scores(observation, target, reason, scores)

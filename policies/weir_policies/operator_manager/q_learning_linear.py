@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.levels import exploration_rate, learning_rate, level_of
 from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.steps import (
@@ -194,13 +194,12 @@ def decide(o: int, view: View, memory: Memory) -> None:
 def _explain(observation: Observation, target: Deployment, view: View, memory: Memory) -> Decision:
     own = QLearningMemory(memory[0])
     level = level_of(observation.rate, own.quantum, int(own.levels))
-    scores = {}
-    for action in range(count_actions(view)):
-        if is_valid(0, view, view.counts[0], observation.deployment.size, action):
-            choose_action(0, view, action)
-            deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            place, change = step_of(action, view.counts.shape[1])
-            scores[deployment] = value_of(0, view, own, place, change, change, level)
+
+    def score_of(action: int) -> float:
+        place, change = step_of(action, view.counts.shape[1])
+        return value_of(0, view, own, place, change, change, level)
+
+    scores = name_scores(view, score_of)
     epsilon = exploration_rate(own.updates, own.least_epsilon)
     reason = describe_why(view, epsilon, own.updates, target, scores)
     return explain_scores(observation, target, reason, scores)

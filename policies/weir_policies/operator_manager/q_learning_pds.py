@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from weir_policies.kernels.compiled import compiled, compiled_apart
-from weir_policies.kernels.explaining import explain_scores
+from weir_policies.kernels.explaining import explain_scores, name_scores
 from weir_policies.kernels.fields import array
 from weir_policies.kernels.levels import LearningParameters, learning_rate, level_of, middle_of
 from weir_policies.kernels.policy import Algorithm
@@ -34,8 +34,6 @@ from weir_policies.kernels.prediction import predict_after, price_of
 from weir_policies.kernels.steps import (
     can_move,
     choose_action,
-    count_actions,
-    is_valid,
     price_after,
     step_of,
     total,
@@ -282,15 +280,13 @@ def _explain(observation: Observation, target: Deployment, view: View, memory: M
     own = PdsMemory(memory[0])
     levels, base = int(own.levels), int(view.model[0].max_replicas) + 1
     level = level_of(observation.rate, own.quantum, levels)
-    counts = view.counts[0]
-    scores = {}
-    for action in range(count_actions(view)):
-        if is_valid(0, view, counts, observation.deployment.size, action):
-            choose_action(0, view, action)
-            key = encode(view.target[0], base, level, levels)
-            place, change = step_of(action, counts.size)
-            deployment = Deployment(tuple(int(count) for count in view.target[0]))
-            scores[deployment] = value_of(0, view, own, place, change, key, level)
+
+    def score_of(action: int) -> float:
+        key = encode(view.target[0], base, level, levels)
+        place, change = step_of(action, view.counts.shape[1])
+        return value_of(0, view, own, place, change, key, level)
+
+    scores = name_scores(view, score_of)
     reason = (
         f"the lowest expected cost of {len(scores)} actions, {scores[target]:.3g}, "
         f"after learning from {own.updates:,} intervals"
