@@ -29,7 +29,6 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
-from numba.np.arrayobj import make_array
 
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.policy import Aggregation, Observation, Sharing
@@ -276,24 +275,9 @@ def _read_array(context: Any, builder: Any, view_type: _ViewType, view: Any, nam
     described = ir.LiteralStructType([context.get_value_type(kind) for kind in kinds])
     place = builder.bitcast(view, described.as_pointer())
     index = list(view_type.arrays).index(name)
-    array = make_array(kinds[index])(context, builder)
-    constant = builder.module.add_metadata([])
-
-    def load(address: Any) -> Any:
-        loaded = builder.load(address)
-        loaded.set_metadata("invariant.load", constant)
-        return loaded
-
-    for number, part in enumerate(described.elements[index].elements):
-        address = cgutils.gep_inbounds(builder, place, 0, index, number)
-        if isinstance(part, ir.ArrayType):
-            sides = [
-                load(cgutils.gep_inbounds(builder, address, 0, side)) for side in range(part.count)
-            ]
-            array[number] = cgutils.pack_array(builder, sides)
-        else:
-            array[number] = load(address)
-    return array._getvalue()
+    array = builder.load(cgutils.gep_inbounds(builder, place, 0, index))
+    array.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return array
 
 
 lower_getattr_generic(_ViewType)(_read_array)
