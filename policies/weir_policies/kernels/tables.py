@@ -57,8 +57,8 @@ def size_table(keys: int, *, writes: int) -> tuple[int, int]:
         return 1, keys
     if keys >= 2**63:
         raise ParameterError(
-            f"The states of {keys:.1e} deployments, levels and actions cannot be numbered; give "
-            "fewer node types or a smaller maxReplicas"
+            f"The states of some 10^{len(str(keys)) - 1} deployments, levels and actions cannot be "
+            "numbered; give fewer node types or a smaller maxReplicas"
         )
     capacity = 1 << max(int(np.ceil(np.log2(max(writes, 1) / FULL))), 4)
     return capacity, capacity
