@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.explaining import explain_rule
 from weir_policies.kernels.fields import Fields, array
@@ -36,6 +37,9 @@ from weir_policies.policy import Decision, Observation
 
 HALVINGS = 60
 """Steps of a bisection; the last is below the precision of the numbers."""
+MOST_DEPLOYMENTS = 100_000
+"""Deployments that are compared. To work out what so many cover takes a second, in which nothing
+else is decided; with mixes, their number is the square of maxReplicas times that of node types."""
 
 
 class WindowMaxMemory(Fields):
@@ -96,13 +100,19 @@ def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
     simple = (view.model["sharing"] == EQUAL) & (view.model["aggregation"] == WORST)
     mixes = not simple.all() or bool((view.limit < NO_LIMIT).any())
     pairs = types * (types - 1) // 2 * (maximum * (maximum - 1) // 2)
+    deployments = types * maximum + (pairs if mixes else 0)
+    if deployments > MOST_DEPLOYMENTS:
+        raise ParameterError(
+            f"Expected at most {MOST_DEPLOYMENTS:,} deployments for window-max to compare, got "
+            f"{deployments:,}; give fewer node types or a smaller maxReplicas"
+        )
     memory = WindowMaxMemory.allocate(
         view,
         factor=parameters.factor,
         window=int(parameters.window),
         mixes=mixes,
         node_types=types,
-        deployments=types * maximum + (pairs if mixes else 0),
+        deployments=deployments,
         budget=np.nan,  # no model yet
     )
     for o, row in enumerate(memory):

@@ -1,0 +1,55 @@
+"""An operator of as many node types and replicas as a manifest may name is decided for soon.
+
+A policy for which it is too large says so: the controller has one event loop for all StreamApps.
+"""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from weir_policies import registry
+from weir_policies.errors import ParameterError
+from weir_policies.model.node_types import Deployment, NodeType
+from weir_policies.testing import a_model, an_observation
+
+ALONE = [
+    name
+    for name in registry.names()
+    if not registry.is_joint(name, {}) and "dqn" not in name  # which needs torch
+]
+
+
+def node_types(count, limit):
+    return tuple(
+        NodeType(
+            name=f"t{n}", pool=f"p{n // 8}", speedup=1 + n / 100, price=1 + n / 90, pool_limit=limit
+        )
+        for n in range(count)
+    )
+
+
+def decide_in(policy, model, first):
+    """Return the processor seconds of a decision, or of saying why there is none."""
+    deployment = Deployment((1,) + (0,) * (len(model.node_types) - 1))
+    began = time.thread_time()
+    with suppress(ParameterError):
+        policy.decide(an_observation(model=model, deployment=deployment, rate=first))
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("limit", [None, 5000], ids=["without limits", "with limits of pools"])
+@pytest.mark.parametrize(("count", "most"), [(1, 10_000), (2, 10_000), (16, 1000), (128, 10_000)])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_large_operator_is_decided_for_at_once_or_refused(name, count, most, limit):
+    small = a_model(node_types=node_types(2, limit), max_replicas=3)
+    compiled = registry.build(name, rng=np.random.default_rng(7))
+    decide_in(compiled, small, 100.0)
+    policy = registry.build(name, rng=np.random.default_rng(7))
+    large = replace(small, node_types=node_types(count, limit), max_replicas=most)
+
+    took = [decide_in(policy, large, rate) for rate in (100.0, 50_000.0)]
+
+    assert max(took) < 2.0, took
