@@ -11,6 +11,7 @@ import pytest
 from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemoryStatusStore
 from tests.operator.wiring.test_vertices import CHAIN, a_plan, an_app
 from weir_operator.errors import JobFailedError, PermanentError
+from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.lifecycle import Health
 from weir_operator.loop.record import TolerantRecords
@@ -251,7 +252,7 @@ class TriedFlink:
 @pytest.fixture
 def programs(monkeypatch):
     """What the program of the other revision builds: a plan, or an error."""
-    built = []
+    built: list[Plan | PermanentError] = []
 
     async def read(rest, jar, *, entry_class, arguments, configuration):
         assert arguments == ("--new",)
