@@ -419,7 +419,7 @@ def test_where_mixes_are_too_many_the_best_of_each_node_type_wins(data):
 
 
 def test_state_of_another_version_is_refused():
-    with pytest.raises(StateError, match="version 8, got 2"):
+    with pytest.raises(StateError, match=r"version \d+, got 2"):
         build().load_state_dict({"version": 2})
 
 
