@@ -171,7 +171,10 @@ async def _read_lines(
         missing = find_missing_class(trace, entry_class)
         if missing is not None:
             raise NotInProgramError(missing)
-        raise PermanentError(f"Expected the job's program to build a job, got {root_cause(trace)}")
+        raise PermanentError(
+            f"Expected the job's program to build a job, got {root_cause(trace)}; correct the "
+            "program or its arguments"
+        )
     return lines
 
 

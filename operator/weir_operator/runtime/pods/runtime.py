@@ -186,8 +186,7 @@ class KubernetesRuntime:
             return known.reason
         pods = self._given.with_revision(revision)
         reason = await self._find_refusal(pods, pools)
-        if not reason and (failure := await try_job_manager(self._objects, pods, check)):
-            reason = f"{failure}; correct spec.flink, the program, or its image"
+        reason = reason or await try_job_manager(self._objects, pods, check)
         self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
         return reason
 

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 async def try_job_manager(objects: AppObjects, pods: FlinkPods, check: CheckProgram) -> str:
-    """Return why a StreamApp's JobManager or program would not run; empty if nothing is known.
+    """Return why a StreamApp's JobManager or program would not run, with a remedy; else empty.
 
     Raises:
         TemporaryError: The API server does not answer.
@@ -71,7 +71,7 @@ async def _watch(objects: AppObjects, pods: FlinkPods, check: CheckProgram) -> s
                         continue  # one of before
                     placed = placed or condition(pod, "PodScheduled").get("status") != "False"
                     if failure := explain_failure(pod):
-                        return failure
+                        return f"{failure}; correct spec.flink, the image, or the registry"
                     if not runs(pod) or "podIP" not in pod["status"]:
                         continue
                     try:

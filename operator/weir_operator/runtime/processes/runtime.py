@@ -145,7 +145,7 @@ class LocalRuntime:
         except TemporaryError as error:
             log.info("program not checked", app=self._settings.app, failure=str(error))
         except PermanentError as error:
-            return f"{error}; correct the program, or spec.flink.job"
+            return str(error)
         return ""
 
     async def ensure_job_manager(self) -> bool:
