@@ -105,7 +105,7 @@ def test_the_wheel_brings_weirs_own_jars(installed, run):
     [
         ("graph query.sql", "source"),
         ("tune experiment.yaml --surrogate botorch --evaluations 2 --slots 500", "weight of"),
-        ("estimate metrics.parquet --objective 500ms", "metrics.parquet"),
+        ("estimate metrics.parquet --objective 500ms", "expected the columns name, labels"),
         ("pipelines import dump.txt", "dump.txt"),
     ],
 )
@@ -135,4 +135,5 @@ def test_a_fresh_environment_works_after_what_its_sentence_says(
     after = weir()
 
     assert "pip install" not in after
+    assert "Traceback" not in after
     assert works in after

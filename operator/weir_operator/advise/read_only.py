@@ -54,7 +54,7 @@ class ExternalRuntime:
 
     @property
     def listed_within(self) -> float:
-        """Nothing: no job is stopped."""
+        """0: no job is stopped."""
         return 0.0
 
     @property

@@ -661,7 +661,7 @@ class Lifecycle:
         return only
 
     async def _refuse_upgrade(self, journal: RescaleJournal) -> bool:
-        """Return whether an upgrade, which stops the job first, could not run; say so then."""
+        """Refuse an upgrade that could not run; return whether it was refused."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
         pools = {
@@ -682,7 +682,7 @@ class Lifecycle:
         self._on_change(end)
         for reason, message in planned_changes.describe_end(end):
             self._report(reason, message)
-        await self._retries.note(journal, end, URGENT)  # a look at nodes costs no pods
+        await self._retries.note(journal, end, URGENT)  # the runtime remembers what it refused
         return True
 
     async def _give_back_sizes(

@@ -15,10 +15,10 @@ order:
 A job that had snapshots and has none any more is not started from older state: its sinks would emit
 records a second time. Then a person decides.
 
-A storage may list late (`Runtime.listed_within`). So where Weir has asked
-for a stop, a listing without its savepoint is believed only if it says so twice. A job that a new
-JobManager takes back meanwhile does not run until then: with its next checkpoint it would commit
-once more what the savepoint holds.
+Some storages list late (`Runtime.listed_within`). There, after Weir has asked for a stop, a listing
+without its savepoint is believed only the second time. A job that a new JobManager takes back
+meanwhile does not run until then: with its next checkpoint it would commit once more what the
+savepoint holds.
 
 Whoever asks here gets a `TemporaryError` where Flink or the storage does not answer, and what there
 is, is unknown; a `PermanentError` where the storage cannot be read.

@@ -20,9 +20,23 @@ Deployments = Mapping[str, Mapping[str, int]]
 """Replicas of each operator by node type (`pool/size`), such as {"match": {"small/250m": 2}}."""
 
 CheckProgram = Callable[[str, str], Awaitable[None]]
-"""Checks a revision's program on a JobManager that was started for it: called with its REST address
-and the id of the job's jar. Raises `PermanentError` if the job cannot run, and `TemporaryError`
-where that is not known yet."""
+"""Checks a revision's program: called with the REST address of a JobManager that can run it, and
+with the id of the job's jar there. Raises `PermanentError` if the job cannot run, and
+`TemporaryError` where that is not known yet."""
+REFUSED_FOR = 300.0
+"""Seconds for which a refusal of a revision stands: what it depends on beside the revision, such as
+a policy of the cluster, is seldom mended, and each question runs the program's `main`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Why a revision would not run."""
+
+    asked: tuple[Revision, frozenset[str]]
+    """The revision, and the pools in which it was to run."""
+    reason: str
+    time: float
+    """When that was found out, by the event loop's clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,7 +135,7 @@ class Runtime(Protocol):
         Args:
             revision: What the job is to be made of.
             pools: Where its replicas are to run.
-            check: Asked of a JobManager that is tried for it.
+            check: Called with a JobManager that has the revision's program.
         """
         ...
 

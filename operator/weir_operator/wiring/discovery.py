@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from weir_operator.clock import Clock
-from weir_operator.errors import PermanentError, TemporaryError, WeirError
+from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import PINNED
 from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
 from weir_operator.flink.programs import read_plan
@@ -35,8 +35,9 @@ from weir_operator.wiring.vertices import (
 
 log = structlog.get_logger()
 
-READ_LIMIT = 30.0
-"""Seconds in which a JobManager that is tried must answer."""
+READ_LIMIT = 120.0
+"""Seconds in which a JobManager must say what a program builds: asked again, it would run `main` a
+second time beside the first."""
 
 
 class OperatorsChangedError(WeirError):
@@ -130,8 +131,7 @@ class Discovery:
     async def check_upgrade(self, journal: RescaleJournal, rest_url: str, jar: str) -> None:
         """Return if the program of another revision builds a job that the manifest fits.
 
-        Where the running program cannot be read without the arguments that it gets at its start,
-        nothing is known of the other one.
+        Where the running program cannot be read, only the class of the other one is checked.
 
         Args:
             journal: The upgrade.
@@ -144,19 +144,33 @@ class Discovery:
         """
         spec = self._job.of(journal.revision)
         async with FlinkRest(rest_url, timeout=READ_LIMIT) as rest:
-            refuse_old_version(await rest.version())
-            try:
-                plan = await read_plan(
+
+            async def read(arguments: tuple[str, ...]) -> Plan:
+                return await read_plan(
                     rest,
                     jar,
                     entry_class=spec.entry_class,
-                    arguments=spec.arguments,
+                    arguments=arguments,
                     configuration=PINNED,
                 )
-            except PermanentError:
-                if not (self._is_read or is_script(spec.entry_class)):
-                    return
+
+            refuse_old_version(await rest.version())
+            try:
+                plan = await read(spec.arguments)
+            except NotInProgramError:
                 raise
+            except PermanentError as error:
+                if is_script(spec.entry_class):
+                    raise
+                if not self._is_read:
+                    return
+                # One that pins itself may need the arguments that it gets at its start.
+                if not journal.target.keys() <= spec.parallelism_arguments.keys():
+                    raise
+                try:
+                    plan = await read(spec.program_arguments(journal.target))
+                except PermanentError:
+                    raise error from None
         refuse_unsuitable_program(plan)
         discover_operators(self._app, plan, journal.target)
 

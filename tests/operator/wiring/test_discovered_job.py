@@ -253,10 +253,12 @@ class TriedFlink:
 def programs(monkeypatch):
     """What the program of the other revision builds: a plan, or an error."""
     built: list[Plan | PermanentError] = []
+    asked = [0]
 
     async def read(rest, jar, *, entry_class, arguments, configuration):
-        assert arguments == ("--new",)
-        [found] = built
+        assert arguments[:1] == ("--new",)
+        found = built[min(asked.pop(), len(built) - 1)]
+        asked.append(1)
         if isinstance(found, Exception):
             raise found
         return found
@@ -292,6 +294,20 @@ async def test_an_upgrade_whose_program_does_not_run_leaves_the_job_alone(
     [event] = [each for each in stage.events if each.reason == "ChangeAbandoned"]
     assert sentence in event.message
     assert event.message.endswith("the job was left as it is")
+
+
+async def test_an_upgrade_to_a_program_that_needs_all_of_its_arguments_is_let_through(
+    stage_of, programs
+):
+    stage = stage_of({"name": "hot", "vertices": ALL.split()})
+    await stage.settled()
+    stage.world.tries = True
+    stage.arguments = ("--new",)
+    programs += [PermanentError("--weir.parallelism.hot is missing"), a_plan(*CHAIN)]
+
+    await stage.settled()
+
+    assert len(stage.world.jobs) == 2
 
 
 async def test_an_upgrade_of_a_program_that_cannot_be_read_without_its_arguments_is_let_through(

@@ -35,8 +35,8 @@ from weir_operator.runtime.pods.pods import (
 )
 from weir_operator.runtime.pods.resize import resize
 from weir_operator.runtime.pods.task_managers import TaskManagerPods
-from weir_operator.runtime.pods.trial import try_job_manager
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
+from weir_operator.runtime.pods.trial import remove_trial, try_job_manager
+from weir_operator.runtime.protocol import REFUSED_FOR, CheckProgram, Refusal, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.models import StreamApp
@@ -49,20 +49,8 @@ LISTED_WITHIN = 90.0
 up to a minute."""
 CLOSE_LIMIT = 90.0
 """Seconds until all pods are gone; each may take its grace period of 30."""
-REFUSED_FOR = 300.0
-"""Seconds for which a refusal of pods stands: what it depends on beside the pods, such as a policy
-of the cluster, is seldom mended."""
 FRESH_FOR = 0.25
 """Seconds for which a list of pods serves: the engine asks twenty times a second."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Refusal:
-    """What the API server, a node or Flink had against pods."""
-
-    asked: tuple[Revision, frozenset[str]]
-    reason: str
-    time: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +93,8 @@ class KubernetesRuntime:
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
-        self._refusal: _Refusal | None = None
+        self._refusal: Refusal | None = None
+        self._is_cleared = False  # of what an earlier controller tried
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
     @classmethod
@@ -187,7 +176,8 @@ class KubernetesRuntime:
         pods = self._given.with_revision(revision)
         reason = await self._find_refusal(pods, pools)
         reason = reason or await try_job_manager(self._objects, pods, check)
-        self._refusal = _Refusal(asked=asked, reason=reason, time=now) if reason else None
+        now = asyncio.get_running_loop().time()
+        self._refusal = Refusal(asked=asked, reason=reason, time=now) if reason else None
         return reason
 
     async def _find_refusal(self, pods: FlinkPods, pools: Collection[str]) -> str:
@@ -221,6 +211,9 @@ class KubernetesRuntime:
             PermanentError: The cluster refuses an object.
         """
         async with self._changing:
+            if not self._is_cleared:
+                await remove_trial(self._objects, self._pods)
+                self._is_cleared = True
             await self._restore_files()
             return await self._job_manager.ensure(self._pods)
 

@@ -2,9 +2,9 @@
 
 A dry run at the API server shows neither whether a node can pull the images nor whether the program
 builds a job. So one JobManager of the new revision is started: without high availability, without
-the job's storage, and with no TaskManagers, so it can run nothing. It is asked what the program
-builds, and removed. It shows what is wrong; it does not prove that nothing is: other nodes may have
-other credentials, and only a restore reads the state.
+the job's storage, and with no TaskManagers, so no job can run on it. It runs the program's `main`,
+as a submission would, says what that builds, and is removed. It shows what is wrong; it does not
+prove that nothing is: other nodes may have other credentials, and only a restore reads the state.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ async def try_job_manager(objects: AppObjects, pods: FlinkPods, check: CheckProg
             await _remove(objects, path)
 
 
+async def remove_trial(objects: AppObjects, pods: FlinkPods) -> None:
+    """Remove the JobManager that a controller left which ended in a trial."""
+    await _remove(objects, objects.path_of(manifests.trial(pods)[1]))
+
+
 async def _watch(objects: AppObjects, pods: FlinkPods, check: CheckProgram) -> str:
     loop = asyncio.get_running_loop()
     began, without = loop.time(), "nothing"
@@ -71,7 +76,7 @@ async def _watch(objects: AppObjects, pods: FlinkPods, check: CheckProgram) -> s
                         continue  # one of before
                     placed = placed or condition(pod, "PodScheduled").get("status") != "False"
                     if failure := explain_failure(pod):
-                        return f"{failure}; correct spec.flink, the image, or the registry"
+                        return f"{failure}; correct spec.flink, the registry, or Weir's own image"
                     if not runs(pod) or "podIP" not in pod["status"]:
                         continue
                     try:
@@ -107,13 +112,12 @@ def explain_failure(pod: Body) -> str:
     """
     status, node = pod.get("status", {}), pod["spec"].get("nodeName", "")
     known = status.get("containerStatuses") or ()
-    for each in known:
+    main = [each for each in known if each["name"] == CONTAINER]
+    for each in (*(status.get("initContainerStatuses") or ()), *main):
         waiting = each.get("state", {}).get("waiting", {})
         if waiting.get("reason") in _PULL_FAILURES:
             why = f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
             return f"Node {node} cannot pull the image {each['image']} ({why})"
-    main = [each for each in known if each["name"] == CONTAINER]
-    for each in (*(status.get("initContainerStatuses") or ()), *main):
         if told := obstacle(each):
             return told
     return ""

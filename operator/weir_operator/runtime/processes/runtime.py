@@ -25,7 +25,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import AppFolder, AppLock
 from weir_operator.runtime.processes.job_manager import LocalJobManager
 from weir_operator.runtime.processes.task_managers import LocalTaskManagers
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
+from weir_operator.runtime.protocol import REFUSED_FOR, CheckProgram, Refusal, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
@@ -45,7 +45,8 @@ class LocalRuntime:
     ) -> None:
         self._settings = settings
         self._job_jar = str(settings.job_jar)
-        self._uploaded: dict[str, str] = {}  # Flink's id by path
+        self._uploaded: dict[tuple[str, int], str] = {}  # Flink's id by path and date
+        self._refusal: Refusal | None = None
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
@@ -119,7 +120,7 @@ class LocalRuntime:
 
     @property
     def listed_within(self) -> float:
-        """Nothing: the storage is a folder of this machine."""
+        """0: a folder of this machine lists at once."""
         return 0.0
 
     @property
@@ -139,12 +140,19 @@ class LocalRuntime:
 
         One JobManager serves all revisions, so that which runs is asked.
         """
+        now, known = asyncio.get_running_loop().time(), self._refusal
+        asked = revision, frozenset(pools)
+        if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
+            return known.reason
+        self._refusal = None
         jar = revision.processes.get("jar")
         try:
             await check(self.rest_url, await self._upload(str(jar) if jar else self._job_jar))
         except TemporaryError as error:
             log.info("program not checked", app=self._settings.app, failure=str(error))
         except PermanentError as error:
+            now = asyncio.get_running_loop().time()
+            self._refusal = Refusal(asked=asked, reason=str(error), time=now)
             return str(error)
         return ""
 
@@ -201,10 +209,12 @@ class LocalRuntime:
         return await self._upload(self._job_jar)
 
     async def _upload(self, jar: str) -> str:
+        file = Path(jar)  # which may have been built again since
+        edition = jar, file.stat().st_mtime_ns if file.is_file() else 0
         async with FlinkRest(self.rest_url) as rest:
-            known = self._uploaded.get(jar)
+            known = self._uploaded.get(edition)
             if known is None or known not in await rest.jars():
-                known = self._uploaded[jar] = await rest.upload_jar(jar)
+                known = self._uploaded[edition] = await rest.upload_jar(jar)
         return known
 
     async def snapshots(self, job_id: str) -> tuple[str, ...]:

@@ -273,7 +273,7 @@ async def test_pods_that_no_node_fits_are_not_judged(flink, cluster, nodes):
         (
             "weir-agent",
             {"reason": "ImagePullBackOff", "message": "weir:next"},
-            "Container weir-agent: ImagePullBackOff: weir:next",
+            "Node n1 cannot pull the image weir:next (ImagePullBackOff: weir:next)",
         ),
     ],
 )
@@ -288,6 +288,20 @@ async def test_a_job_manager_that_cannot_start_is_named_before_anything_is_stopp
 
     assert refusal.startswith(f"{sentence}; correct spec.flink")
     assert cluster.objects == {}, "what the trial made"
+
+
+async def test_what_a_controller_left_that_ended_in_a_trial_is_removed_once(flink, cluster):
+    for each in manifests.trial(replace(pods_of(), revision="r2")):
+        path = f"/apis/apps/v1/namespaces/streams/replicasets/{each['metadata']['name']}"
+        if each["kind"] == "ReplicaSet":
+            await cluster.apply(path, each)
+    assert cluster.pods() != {}
+
+    for _ in range(2):
+        await flink.ensure_job_manager()
+
+    kinds = {pod["metadata"]["labels"][COMPONENT] for pod in cluster.pods().values()}
+    assert manifests.TRIAL not in kinds
 
 
 async def test_a_program_is_checked_on_the_job_manager_that_is_tried(flink, cluster):

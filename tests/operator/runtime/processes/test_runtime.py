@@ -27,6 +27,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.runtime import LocalRuntime
 from weir_operator.runtime.protocol import ReplicaSpec
 from weir_operator.runtime.registration import registered
+from weir_operator.runtime.revision import Revision
 
 pytestmark = [
     pytest.mark.flink,
@@ -237,6 +238,23 @@ async def test_what_does_not_fit_is_not_started(settings_of, runtime):
         await runtime.start([ReplicaSpec(operator="work", pool="huge", size="1")])
 
     assert await runtime.replicas() == before
+
+
+async def test_a_refused_program_is_read_again_only_after_a_while_or_of_another_revision(runtime):
+    asked = []
+
+    async def check(rest_url, jar):
+        async with FlinkRest(rest_url) as rest:
+            assert jar in await rest.jars()
+        asked.append(jar)
+        raise PermanentError("It builds no job")
+
+    refusals = [await runtime.find_misfit(Revision(), {"any"}, check) for _ in range(3)]
+
+    assert refusals == ["It builds no job"] * 3
+    assert len(asked) == 1
+    await runtime.find_misfit(Revision(arguments=("--new",)), {"any"}, check)
+    assert len(asked) == 2
 
 
 async def test_a_savepoint_of_a_job_that_goes_on_says_so(runtime, rest):
