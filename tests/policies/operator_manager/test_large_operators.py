@@ -53,3 +53,12 @@ def test_a_large_operator_is_decided_for_at_once_or_refused(name, count, most, l
     took = [decide_in(policy, large, rate) for rate in (100.0, 50_000.0)]
 
     assert max(took) < 2.0, took
+
+
+def test_an_operator_with_too_many_deployments_for_window_max_is_refused():
+    policy = registry.build("window-max", rng=np.random.default_rng(7))
+    model = a_model(node_types=node_types(128, None), max_replicas=10_000)
+    deployment = Deployment((1,) + (0,) * 127)
+
+    with pytest.raises(ParameterError, match="at most 100,000 deployments for window-max"):
+        policy.decide(an_observation(model=model, deployment=deployment, rate=100.0))
