@@ -174,6 +174,7 @@ class ObservedOperator:
         weights: CostWeights | None = None,
         min_replicas: int = 1,
         keys: KeyShares | None = None,
+        disturbed: bool = False,
     ) -> Observation:
         """Learn the beliefs of a healthy interval and return what is known now.
 
@@ -189,6 +190,7 @@ class ObservedOperator:
                 is.
             min_replicas: Replicas that it must have.
             keys: What was counted of its keys.
+            disturbed: Whether records still waited for a restart.
         """
         measurement = app.operators[self.name]
         arriving = passing = measurement.arrival_rate
@@ -205,8 +207,9 @@ class ObservedOperator:
         [(predicted, busiest)] = predict_few(average, [deployment], passing)
         response = measurement.response_time
         waited = max(each.source_wait for each in app.operators.values())
-        # Neither a backlog nor a hot key, of which the mean says nothing, is a fault of the model.
-        if not (waited > response / WRONG or believed.is_skewed):
+        # Neither a backlog, nor what a restart left, nor a hot key, of which the mean says nothing,
+        # is a fault of the model.
+        if not (disturbed or waited > response / WRONG or believed.is_skewed):
             belief = note_error(
                 belief, response_time=response, expected=predicted + believed.network_time
             )

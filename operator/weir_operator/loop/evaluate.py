@@ -35,7 +35,7 @@ from weir_simulator.experiment import Objective, PathBound
 from weir_simulator.fitting.samples import IntervalSample, OperatorSample
 
 WORKED_OFF = 2.0
-"""Intervals of a run that count for nothing: they work off the gap before it."""
+"""Intervals of a run that teach nothing of its waiting: they work off the gap before it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +79,11 @@ class Snapshot:
             return "The job has just been restarted"
         holding = [problem.sentence for problem in self.problems if problem.kind.holds]
         return f"The metrics cannot be trusted: {holding[0]}" if holding else ""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether its records still waited for the gap before the run."""
+        return self.now - self.run_since < WORKED_OFF * (self.now - self.start)
 
     @property
     def healthy(self) -> bool:
@@ -289,6 +294,7 @@ def observe(
             weights=weights,
             min_replicas=(min_replicas or {}).get(name, 1),
             keys=snapshot.keys.get(name),
+            disturbed=snapshot.disturbed,
         )
         for name in app.operators
     }
@@ -303,15 +309,12 @@ def summarise(snapshot: Snapshot, statistic: Statistic) -> MeasuredInterval:
     )
 
 
-def sample_of(
-    snapshot: Snapshot, deployments: Deployments, *, interval: float
-) -> IntervalSample | None:
+def sample_of(snapshot: Snapshot, deployments: Deployments) -> IntervalSample | None:
     """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
 
     Args:
         snapshot: What the tick saw.
         deployments: What ran.
-        interval: Seconds between two ticks.
     """
     if snapshot.app is None or not snapshot.healthy:
         return None
@@ -324,7 +327,7 @@ def sample_of(
             if name in deployments
         },
         response_time=snapshot.end_to_end.mean,
-        disturbed=snapshot.now - snapshot.run_since < WORKED_OFF * interval,
+        disturbed=snapshot.disturbed,
     )
 
 

@@ -372,7 +372,7 @@ class ApplicationController:
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
         action = action or fallback
-        sample = sample_of(snapshot, tick.deployments, interval=self._settings.interval)
+        sample = sample_of(snapshot, tick.deployments)
         self._memory.record(
             _record_of(
                 tick,

@@ -42,6 +42,8 @@ MEMORY = 20_000.0
 """Records of a node type that count beside those of a new interval."""
 ENOUGH_RECORDS = 100.0
 """Records from which a node type counts as measured: its mean is then good to some 10 %."""
+FIRST_RECORDS = 30.0
+"""The same while none has so many: good to some 20 %, and better than to know nothing."""
 CALM = 0.5
 """Utilisation below which the network time is learned."""
 SLOWLY = 0.1
@@ -377,9 +379,11 @@ def _pool(before: ServiceMoments | None, new: ServiceMeasurement) -> ServiceMome
 
 def _measured(belief: OperatorBelief, node_types: Sequence[NodeType]) -> dict[str, ServiceMoments]:
     """Return the node types with enough records, in the order of the node types."""
-    return {
+    known = {
         node_type.name: belief.services[node_type.name]
         for node_type in node_types
         if node_type.name in belief.services
-        and belief.services[node_type.name].records >= ENOUGH_RECORDS
     }
+    most = max((moments.records for moments in known.values()), default=0.0)
+    least = ENOUGH_RECORDS if most >= ENOUGH_RECORDS else FIRST_RECORDS
+    return {name: moments for name, moments in known.items() if moments.records >= least}

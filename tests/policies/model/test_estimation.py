@@ -108,6 +108,16 @@ def test_a_handful_of_records_teaches_nothing_yet():
     assert math.isnan(believe(belief, SPECIFIED, given=["large/1"]).service_mean)
 
 
+def test_few_records_are_believed_while_no_node_type_has_more():
+    belief = learn(OperatorBelief(), measure("large/1", 0.1, records=40.0))
+
+    assert believe(belief, SPECIFIED, given=["large/1"]).service_mean == pytest.approx(0.16)
+
+    belief = learn(belief, measure("small/1", 0.3, records=100.0))
+
+    assert believe(belief, SPECIFIED, given=["small/1"]).service_mean == pytest.approx(0.3)
+
+
 def test_the_estimate_converges_on_the_law_that_the_samples_come_from():
     rng = np.random.default_rng(11)
     belief = OperatorBelief()
