@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 import numpy as np
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 WORD = 8
 """Bytes of a number."""
+LARGE = 16 * 4096
+"""Bytes from which on zeros have pages of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +187,7 @@ class Fields:
         for place, field in enumerate(variable):
             sides = [scalars[side] if isinstance(side, str) else side for side in field.shape or ()]
             begins[:, place + 1] = begins[:, place] + math.prod(sides)
-        # What is zero is left alone: of a large memory most pages are not used for long.
-        memory = np.zeros((rows, max(int(begins[:, -1].max()), 1)), dtype=np.int64)
+        memory = allocate_zeros((rows, max(int(begins[:, -1].max()), 1)), np.dtype(np.int64))
         for o, row in enumerate(memory):
             own = cls(row)
             for place, field in enumerate(variable):
@@ -193,6 +195,19 @@ class Fields:
             for name, each in scalars.items():
                 setattr(own, name, each[o])
         return memory
+
+
+def allocate_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return zeros, of which only pages that were written take memory.
+
+    Of a large memory most are not for long. Zeros of NumPy may come from a heap that the C library
+    clears, so that it writes them all.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.zeros(shape, dtype=dtype)
+    pages = mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    return np.frombuffer(pages, dtype=dtype).reshape(shape)
 
 
 class _Row(types.Type):

@@ -12,11 +12,13 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from mmap import PAGESIZE
 from typing import Any, cast, get_type_hints
 
 import numpy as np
 
 from weir_policies.errors import StateError
+from weir_policies.kernels.fields import allocate_zeros
 from weir_policies.kernels.staying import find_unknown, hold
 from weir_policies.kernels.view import (
     AGGREGATION_CODES,
@@ -370,12 +372,16 @@ def unpack_array(packed: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     Raises:
         StateError: It cannot be decompressed, or does not fill its shape.
     """
-    array = np.empty(packed["shape"], dtype=packed["type"])
+    array = allocate_zeros(packed["shape"], np.dtype(packed["type"]))
     try:
         content = zlib.decompress(b64decode(packed["data"]))
     except (ValueError, zlib.error) as error:
         raise StateError(f"Expected a compressed array, got {error}") from error
     if len(content) != array.nbytes:
         raise StateError(f"Expected an array of shape {array.shape}, got {len(content)} bytes")
-    array.reshape(-1).view(np.uint8)[:] = np.frombuffer(content, dtype=np.uint8)
+    to, source = array.reshape(-1).view(np.uint8), np.frombuffer(content, dtype=np.uint8)
+    for at in range(0, to.size, PAGESIZE):
+        part = source[at : at + PAGESIZE]
+        if part.any():  # what is zero is there already
+            to[at : at + PAGESIZE] = part
     return array

@@ -4,6 +4,7 @@ import zlib
 from base64 import b64encode
 
 import numpy as np
+import psutil
 import pytest
 
 from weir_policies.errors import StateError
@@ -20,6 +21,20 @@ def test_an_array_comes_out_as_it_went_in(numbers):
 
     assert unpacked.tobytes() == array.tobytes()
     assert unpacked.shape == array.shape
+
+
+def test_what_is_zero_in_an_array_takes_no_memory_once_it_is_unpacked():
+    array = np.zeros((1, 2**25), dtype=np.int64)
+    array[0, :: 2**20] = 7
+    packed = pack_array(array)
+    del array
+    process = psutil.Process()
+    before = process.memory_info().rss
+
+    unpacked = unpack_array(packed)
+
+    assert process.memory_info().rss - before < unpacked.nbytes / 2
+    assert unpacked.sum() == 7 * 2**5
 
 
 def test_an_array_whose_bytes_do_not_fill_its_shape_is_refused():
