@@ -18,8 +18,8 @@ its model of the dynamics. So there are also two simple rules:
 
 * `SHORT_RULE` keeps a margin over the present rate, like `queueing`: it scales out at once, and in
   when something cheaper would have been enough for the last three intervals too. Where restarts
-  bring violations, it scales out when the deployment is too small, with a larger margin, and in
-  only if that saves more than these violations cost.
+  bring violations, it scales out when the deployment is too small, with a larger margin, most of
+  all in the first hours, and in only if that saves more than these violations cost.
 * `LONG_RULE` keeps a margin over the highest rate of the last 60 blocks, like `window-max`.
 
 Where the job is restarted for another operator anyway, a plan counts no restart, and `SHORT_RULE`
@@ -142,6 +142,9 @@ SAVING = 0.1
 """Part of the price that a restart must save."""
 FREE = 0.1
 """Violations per restart up to which restarts are taken to bring none."""
+FIRST_HOUR = 6.0
+"""Blocks after which half is left of the margin that a restart adds while little is known of the
+rate."""
 STAYS = 0.3
 """Part of the time for which the rate has stayed low that it is taken to stay low from now on."""
 CHANCE = 2.0
@@ -226,7 +229,8 @@ def chance_of(o: int, view: View, rate: float) -> float:
 def choose_short_window(o: int, view: View, own: PlannerMemory, carries: float) -> int:
     """Return the candidate that `SHORT_RULE` goes to, -1 to stay."""
     need = need_of_short_rule(o, view, own) * strain_of(o, view, own, carries)
-    growth = MARGIN + HEADROOM * min(violations_of_restart(own), 1.0)
+    unknown = FIRST_HOUR / (FIRST_HOUR + own.blocks)
+    growth = MARGIN + HEADROOM * (1 + unknown) * min(violations_of_restart(own), 1.0)
     if carries < need * (1 + growth if view.seen[o].restarts_anyway else 1.0):
         row = _find_cheapest(o, view, own, need * (1 + growth), SAVING)
         if row < 0:
