@@ -223,13 +223,15 @@ class ObservedOperator:
                 replace(average, arrival_scv=scv), [deployment], passing
             )[0][0],
         )
-        self._belief = learn_network_time(
-            belief,
-            response_time=response,
-            predicted=predicted,
-            # Where keys are not counted, an even share is predicted; a hot key's replica is busier.
-            utilisation=max(busiest, *measurement.utilisation) if believed.is_skewed else busiest,
-        )
+        if not disturbed:
+            belief = learn_network_time(
+                belief,
+                response_time=response,
+                predicted=predicted,
+                # One that works off what waits, or has a hot key, is busier than is predicted.
+                utilisation=max(busiest, *measurement.utilisation),
+            )
+        self._belief = belief
         self._believed = None
         order = {t.name: place for place, t in enumerate(self._specified.node_types)}
         ranked = sorted(replicas, key=lambda r: (order.get(r.node_type, len(order)), r.id))
