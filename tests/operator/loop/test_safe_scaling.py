@@ -105,6 +105,25 @@ async def test_a_backlog_that_is_worked_off_teaches_no_wait_on_the_wire(stage_of
     assert stage.managers["count"].model.network_time == 0
 
 
+@pytest.mark.parametrize(("busy", "learns"), [(0.1, True), (1.0, False)])
+async def test_a_wait_before_replicas_that_are_always_busy_is_none_on_the_wire(
+    stage_of, busy, learns
+):
+    stage = await stage_of(operators=OPERATORS).started()
+    await stage.ticks(1)  # what waits after a start teaches nothing either
+    assert stage.managers["count"].model.network_time == 0
+    stage.loads = {
+        "gen": Load(rate=100, busy=0.1),
+        "match": Load(rate=100, busy=busy, service_mean=0.01, age=0.05),
+        "count": Load(rate=100, busy=busy, service_mean=0.01, age=2.0),
+        "out": Load(rate=100, busy=0.1, service_mean=0.0001, age=2.1, latency=2.2),
+    }
+
+    await stage.ticks(4)
+
+    assert (stage.managers["count"].model.network_time > 1.0) is learns
+
+
 async def test_a_backlog_that_vanishes_holds_every_decision_and_teaches_nothing(stage_of):
     stage = await stage_of(
         operators=OPERATORS, operatorManager={"interval": "5s", "policy": {"name": "queueing"}}
