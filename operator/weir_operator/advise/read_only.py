@@ -65,7 +65,7 @@ class ExternalRuntime:
         """Make nothing of it: nothing is started."""
 
     async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
     ) -> str:
         """Return nothing: nothing is started."""
         return ""

@@ -124,6 +124,9 @@ NOTE_CHECKPOINT_EVERY = 600.0
 """Seconds between two notes of where a job's newest checkpoint is; the storage has the newest."""
 
 
+REFUSED_FOR = 300.0
+"""Seconds for which a refusal of a revision stands: what it depends on beside the revision, such as
+a policy of the cluster, is seldom mended, and each question runs the program's `main`."""
 SPEC_STANDS = 1.0
 """Seconds for which a spec must have stood before the job is stopped for it: edits come in pairs,
 and each is an upgrade."""
@@ -165,11 +168,12 @@ class Lifecycle:
         directives: Callable[[], Directives] = Directives,
         models: Mapping[str, OperatorModel] | None = None,
         check_operators: Callable[[AppStatus, Revision | None], Awaitable[None]] | None = None,
+        check_upgrade: Callable[[RescaleJournal, str, str], Awaitable[None]] | None = None,
     ) -> None:
         clock, store = parts.clock, parts.store
         self._notices = Notices(on_event, clock)
         self._check_operators = check_operators
-        self._check_program = parts.check
+        self._check_upgrade = check_upgrade
         self._runtime = parts.runtime
         self._jobs = parts.jobs
         self._rescaler = rescaler
@@ -191,6 +195,8 @@ class Lifecycle:
         self._failures: tuple[JobFailure, ...] = ()
         self._runs_since = 0.0  # by the last look
         self._retries = Retries(store, clock)
+        self._refused: tuple[Revision, frozenset[str]] | None = None  # and its pools
+        self._refusal, self._refused_at = "", 0.0
         self._busy = asyncio.Lock()
         self._changing = False
 
@@ -669,21 +675,36 @@ class Lifecycle:
             for counts in journal.target.values()
             for node_type in counts
         }
-        check = self._check_program
-
-        async def check_program(rest_url: str, jar: str) -> None:
-            if check is not None:
-                await check(journal, rest_url, jar)
-
-        misfit = await self._runtime.find_misfit(journal.revision, pools, check_program)
+        misfit = await self._runtime.find_misfit(journal.revision, pools)
+        misfit = misfit or await self._try_program(journal, journal.revision, pools)
         if not misfit:
             return False
         end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)
         self._on_change(end)
         for reason, message in planned_changes.describe_end(end):
             self._report(reason, message)
-        await self._retries.note(journal, end, URGENT)  # the runtime remembers what it refused
+        await self._retries.note(journal, end, URGENT)
         return True
+
+    async def _try_program(
+        self, journal: RescaleJournal, revision: Revision, pools: Collection[str]
+    ) -> str:
+        """Return why Flink would not run the program of an upgrade; empty where it would.
+
+        An upgrade that waits asks again and again, so a refusal is believed for a while.
+        """
+        now, asked = self._clock.monotonic(), (revision, frozenset(pools))
+        if asked == self._refused and now - self._refused_at < REFUSED_FOR:
+            return self._refusal
+
+        async def check(rest_url: str, jar: str) -> None:
+            if self._check_upgrade is not None:
+                await self._check_upgrade(journal, rest_url, jar)
+
+        self._refusal = await self._runtime.find_misfit(revision, pools, check)
+        self._refused = asked if self._refusal else None
+        self._refused_at = self._clock.monotonic()
+        return self._refusal
 
     async def _give_back_sizes(
         self, status: AppStatus, sizes: Mapping[str, str]

@@ -110,9 +110,6 @@ class EngineParts:
     adapt: Callable[[RescaleJournal], Awaitable[RescaleJournal]] | None = None
     """Gives a change to another revision the operators of the program that it starts; `None` leaves
     them as they were planned."""
-    check: Callable[[RescaleJournal, str, str], Awaitable[None]] | None = None
-    """Checks the program of another revision before the job is stopped for it, see
-    `runtime.protocol.CheckProgram`; `None` checks nothing."""
 
 
 class Rescaler:

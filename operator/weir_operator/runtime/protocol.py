@@ -23,20 +23,6 @@ CheckProgram = Callable[[str, str], Awaitable[None]]
 """Checks a revision's program: called with the REST address of a JobManager that can run it, and
 with the id of the job's jar there. Raises `PermanentError` if the job cannot run, and
 `TemporaryError` where that is not known yet."""
-REFUSED_FOR = 300.0
-"""Seconds for which a refusal of a revision stands: what it depends on beside the revision, such as
-a policy of the cluster, is seldom mended, and each question runs the program's `main`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
-    """Why a revision would not run."""
-
-    asked: tuple[Revision, frozenset[str]]
-    """The revision, and the pools in which it was to run."""
-    reason: str
-    time: float
-    """When that was found out, by the event loop's clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,14 +114,15 @@ class Runtime(Protocol):
         """
 
     async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
     ) -> str:
         """Return why a job of `revision` would not run now, one sentence; empty if none is known.
 
         Args:
             revision: What the job is to be made of.
             pools: Where its replicas are to run.
-            check: Called with a JobManager that has the revision's program.
+            check: Called with a JobManager that has the revision's program; `None` looks only at
+                what costs nothing and may change at any moment, such as nodes.
         """
         ...
 

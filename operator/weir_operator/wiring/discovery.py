@@ -171,8 +171,7 @@ class Discovery:
                     plan = await read(spec.program_arguments(journal.target))
                 except PermanentError:
                     raise error from None
-        refuse_unsuitable_program(plan)
-        discover_operators(self._app, plan, journal.target)
+        self._fit(plan, journal)
 
     async def adapt(self, journal: RescaleJournal) -> RescaleJournal:
         """Return a change to another revision with the operators of the program that it starts.
@@ -191,8 +190,7 @@ class Discovery:
         plan = await self._read_plan(revision)
         if plan is None:
             return journal
-        refuse_unsuitable_program(plan)
-        app = discover_operators(self._app, plan, journal.target)
+        app = self._fit(plan, journal)
         vertices = vertices_of(app)
         if vertices == revision.vertices:
             return journal
@@ -206,6 +204,11 @@ class Discovery:
         return journal.model_copy(
             update={"target": target, "revision": revision, "asked_revision": asked}
         )
+
+    def _fit(self, plan: Plan, journal: RescaleJournal) -> StreamApp:
+        """Return the StreamApp with the operators of the program that a change starts."""
+        refuse_unsuitable_program(plan)
+        return discover_operators(self._app, plan, journal.target)
 
     async def _read_plan(self, revision: Revision | None) -> Plan | None:
         spec = self._job.of(revision)

@@ -148,7 +148,6 @@ def assemble(
         settings=assembly.rescale_settings(app),
         clock=around.clock,
         adapt=None if foreign else discovery.adapt,
-        check=None if foreign else discovery.check_upgrade,
     )
     directives = _directives(app, around, job)
     lifecycle = _lifecycle(app, around, parts, managers, discovery, directives)
@@ -221,6 +220,7 @@ def _lifecycle(
         # A foreign job is as its owner made it: nothing is held against the manifest.
         models=None if foreign else models,
         check_operators=None if foreign else discovery.check,
+        check_upgrade=None if foreign else discovery.check_upgrade,
     )
 
 

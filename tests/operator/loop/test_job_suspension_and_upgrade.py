@@ -15,9 +15,9 @@ from tests.operator.loop.job_stage import (
 )
 from tests.operator.rescale.bench import ONE
 from tests.operator.rescale.fakes import ControllerDied, JobsOf
-from weir_operator.errors import WeirError
+from weir_operator.errors import PermanentError, WeirError
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.lifecycle import Health
+from weir_operator.loop.lifecycle import REFUSED_FOR, Health
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
@@ -204,6 +204,33 @@ async def test_an_upgrade_that_no_node_would_take_leaves_the_job_running_and_com
 
     assert stage.store.load().revision == a_revision("--version", "2")
     assert stage.exact()
+
+
+async def test_a_refused_program_is_tried_again_only_after_a_while_or_of_another_revision(stage):
+    asked = []
+
+    async def refuse(journal, rest_url, jar):
+        asked.append(journal.revision.arguments)
+        raise PermanentError("It builds no job")
+
+    stage.check_upgrade, stage.world.tries = refuse, True
+    stage.directives = asking_for("--version", "1")
+    lifecycle = await stage.running()
+    stage.directives = asking_for("--version", "2")
+
+    async def heal_after(seconds):
+        stage.clock.time += seconds
+        await lifecycle.heal()
+        assert stage.store.load().rescale.failure == "It builds no job"
+
+    await heal_after(0.0)
+    await heal_after(120.0)
+    assert asked == [("--version", "2")]
+    await heal_after(REFUSED_FOR)
+    assert asked == [("--version", "2")] * 2
+    stage.directives = asking_for("--version", "3")
+    await heal_after(120.0)
+    assert asked[2:] == [("--version", "3")]
 
 
 async def test_a_node_that_is_drained_need_not_wait_for_an_upgrade_that_no_node_would_take(stage):

@@ -36,7 +36,7 @@ from weir_operator.runtime.pods.pods import (
 from weir_operator.runtime.pods.resize import resize
 from weir_operator.runtime.pods.task_managers import TaskManagerPods
 from weir_operator.runtime.pods.trial import remove_trial, try_job_manager
-from weir_operator.runtime.protocol import REFUSED_FOR, CheckProgram, Refusal, Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import AgentImage, Revision
 from weir_operator.streamapp.models import StreamApp
@@ -93,7 +93,6 @@ class KubernetesRuntime:
         # One change at a time: pods are counted, and then there are more or fewer.
         self._changing = asyncio.Lock()
         self._seen: _Seen | None = None
-        self._refusal: Refusal | None = None
         self._is_cleared = False  # of what an earlier controller tried
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
 
@@ -157,28 +156,22 @@ class KubernetesRuntime:
             self._pods, self._used = self._given.with_revision(revision), revision
 
     async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
     ) -> str:
         """Return why the cluster or Flink cannot run `revision` now, with a remedy; else empty.
 
-        An upgrade that waits asks again and again. So the API server, which is sent whole objects,
-        and a JobManager of the revision are asked last, and a refusal is believed for a while.
+        The API server, which is sent whole objects, and a JobManager of the revision cost more.
         """
         places = {f"a replica in pool {name}": revision.places.get(name) for name in sorted(pools)}
         for who, place in {"the JobManager": revision.job_manager, **places}.items():
             if place is not None and (misfit := await self._nodes.find_misfit(place)):
                 remedy = "add one, or correct the pool in spec.nodePools"
                 return f"{misfit}, which {who} requires; {remedy}"
-        now, known = asyncio.get_running_loop().time(), self._refusal
-        asked = revision, frozenset(pools)
-        if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
-            return known.reason
+        if check is None:
+            return ""
         pods = self._given.with_revision(revision)
-        reason = await self._find_refusal(pods, pools)
-        reason = reason or await try_job_manager(self._objects, pods, check)
-        now = asyncio.get_running_loop().time()
-        self._refusal = Refusal(asked=asked, reason=reason, time=now) if reason else None
-        return reason
+        refusal = await self._find_refusal(pods, pools)
+        return refusal or await try_job_manager(self._objects, pods, check)
 
     async def _find_refusal(self, pods: FlinkPods, pools: Collection[str]) -> str:
         """Return what the API server has against pods, which it is asked without making them."""

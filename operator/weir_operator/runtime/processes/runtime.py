@@ -25,7 +25,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import AppFolder, AppLock
 from weir_operator.runtime.processes.job_manager import LocalJobManager
 from weir_operator.runtime.processes.task_managers import LocalTaskManagers
-from weir_operator.runtime.protocol import REFUSED_FOR, CheckProgram, Refusal, Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
@@ -46,7 +46,6 @@ class LocalRuntime:
         self._settings = settings
         self._job_jar = str(settings.job_jar)
         self._uploaded: dict[tuple[str, int], str] = {}  # Flink's id by path and date
-        self._refusal: Refusal | None = None
         self._app = app
         self._lock = lock
         self._job_manager = LocalJobManager(settings, app)
@@ -134,25 +133,20 @@ class LocalRuntime:
             self._job_jar = jar
 
     async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram
+        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
     ) -> str:
         """Return why the program of `revision` would not run; the machine takes any process.
 
         One JobManager serves all revisions, so that which runs is asked.
         """
-        now, known = asyncio.get_running_loop().time(), self._refusal
-        asked = revision, frozenset(pools)
-        if known is not None and known.asked == asked and now - known.time < REFUSED_FOR:
-            return known.reason
-        self._refusal = None
+        if check is None:
+            return ""
         jar = revision.processes.get("jar")
         try:
             await check(self.rest_url, await self._upload(str(jar) if jar else self._job_jar))
         except TemporaryError as error:
             log.info("program not checked", app=self._settings.app, failure=str(error))
         except PermanentError as error:
-            now = asyncio.get_running_loop().time()
-            self._refusal = Refusal(asked=asked, reason=str(error), time=now)
             return str(error)
         return ""
 

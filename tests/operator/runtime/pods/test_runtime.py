@@ -218,30 +218,21 @@ async def fits(rest_url, jar):
     """A program with which nothing is wrong."""
 
 
-async def test_pods_that_the_api_server_refused_are_not_judged_at_each_try(flink, cluster):
+async def test_pods_that_the_api_server_refuses_are_not_started(flink, cluster):
     cluster.refusal = "a policy of the cluster refuses them"
 
-    refusals = [await flink.find_misfit(a_revision(), {"small"}, fits) for _ in range(3)]
+    refusal = await flink.find_misfit(a_revision(), {"small"}, fits)
 
-    assert len(cluster.judged) == 1
-    assert set(refusals) == {"a policy of the cluster refuses them; correct the StreamApp"}
+    assert refusal == "a policy of the cluster refuses them; correct the StreamApp"
+    assert cluster.tried == []
 
 
-async def test_another_revision_is_judged_at_once(flink, cluster):
+async def test_without_a_check_only_nodes_are_asked(flink, cluster):
     cluster.refusal = "refused"
-    await flink.find_misfit(a_revision(), {"small"}, fits)
-    cluster.refusal = ""
 
-    assert await flink.find_misfit(a_revision("trips:1.6"), {"small"}, fits) == ""
-
-
-async def test_a_refusal_is_asked_for_again_after_a_while(flink, cluster, monkeypatch):
-    monkeypatch.setattr(runtime, "REFUSED_FOR", 0.0)
-    cluster.refusal = "refused"
-    await flink.find_misfit(a_revision(), {"small"}, fits)
-    cluster.refusal = ""
-
-    assert await flink.find_misfit(a_revision(), {"small"}, fits) == ""
+    assert await flink.find_misfit(a_revision(), {"small"}) == ""
+    assert cluster.judged == []
+    assert cluster.tried == []
 
 
 async def test_pods_that_no_node_fits_are_not_judged(flink, cluster, nodes):

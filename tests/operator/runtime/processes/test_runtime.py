@@ -240,7 +240,7 @@ async def test_what_does_not_fit_is_not_started(settings_of, runtime):
     assert await runtime.replicas() == before
 
 
-async def test_a_refused_program_is_read_again_only_after_a_while_or_of_another_revision(runtime):
+async def test_a_program_is_checked_on_the_job_manager_that_runs(runtime):
     asked = []
 
     async def check(rest_url, jar):
@@ -249,12 +249,12 @@ async def test_a_refused_program_is_read_again_only_after_a_while_or_of_another_
         asked.append(jar)
         raise PermanentError("It builds no job")
 
-    refusals = [await runtime.find_misfit(Revision(), {"any"}, check) for _ in range(3)]
+    refusal = await runtime.find_misfit(Revision(), {"any"}, check)
 
-    assert refusals == ["It builds no job"] * 3
+    assert refusal == "It builds no job"
     assert len(asked) == 1
-    await runtime.find_misfit(Revision(arguments=("--new",)), {"any"}, check)
-    assert len(asked) == 2
+    assert await runtime.find_misfit(Revision(), {"any"}) == ""
+    assert len(asked) == 1
 
 
 async def test_a_savepoint_of_a_job_that_goes_on_says_so(runtime, rest):
