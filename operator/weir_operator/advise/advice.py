@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weir_operator.advise.view import ExternalJob, PodPlace
-from weir_operator.loop import cost
+from weir_operator.loop.bounds import cost_per_hour, guards_while_draining, prices, refuse_target
 from weir_operator.loop.decide import ObservedOperator
-from weir_operator.loop.guards import guards_while_draining, refuse_target
 from weir_operator.loop.tick import Tick
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp import world
@@ -119,8 +118,8 @@ def share_cost(app: StreamApp, job: ExternalJob, paid: float) -> dict[str, float
     Vertices share slots, so at their pools' prices the replicas would be paid for many times over.
     All are scaled by one factor, with which they cost together what the pods do.
     """
-    listed = cost.prices(app)
-    whole = cost.cost_per_hour(job.deployments, listed, job_manager=0.0)
+    listed = prices(app)
+    whole = cost_per_hour(job.deployments, listed, job_manager=0.0)
     return {name: price * paid / whole for name, price in listed.items()}
 
 

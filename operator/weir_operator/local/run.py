@@ -22,7 +22,7 @@ from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
 from weir_operator.local.program import find_program, flink_configuration, load_app
-from weir_operator.loop.cost import prices
+from weir_operator.loop.bounds import prices
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.loop import ApplicationController

@@ -300,12 +300,12 @@ class AppState:
         return RestartTokens.from_dict(kept) if kept else self._restarts.fill(now)
 
     def decisions(
-        self, tick: str, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
+        self, now: float, proposals: Mapping[str, Proposal], ruling: Ruling
     ) -> tuple[DecisionRecord, ...]:
         """Return what a tick decided, as it is stored."""
         return tuple(
             DecisionRecord(
-                id=f"{tick}-{name}",
+                id=f"{ruling.id}-{name}",
                 time=now,
                 operator=name,
                 policy=FALLBACK_POLICY
@@ -314,7 +314,7 @@ class AppState:
                 observation=proposal.observation,
                 decision=proposal.decision,
                 verdict=ruling.verdicts.get(name, ""),
-                change=change_of(tick, proposal) if name in ruling.granted else None,
+                change=change_of(ruling.id, proposal) if name in ruling.granted else None,
             )
             for name, proposal in proposals.items()
         )

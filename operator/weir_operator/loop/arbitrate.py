@@ -1,8 +1,12 @@
-"""The Application Manager: budgets for the operators, and verdicts on what they propose.
+"""The Application Manager: budgets for the operators, verdicts on what they propose, the fallback.
 
 Budgets come from a tuning if they still fit (`tuned.py`). Otherwise the bound is divided along the
 paths: fixed operators keep what they need and are taken out of the graph; the others share the
 rest.
+
+Without metrics, Weir cannot know how much capacity is needed. Users who fear overload more than
+cost ask for the largest deployment, or name one (`spec.fallback`). Once metrics are healthy, the
+regular decisions reduce it again.
 """
 
 from __future__ import annotations
@@ -12,16 +16,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weir_operator.loop.bounds import CostCap
+from weir_operator.loop.bounds import (
+    CostCap,
+    Floors,
+    Guard,
+    ScalingDirection,
+    keep_all_bounds,
+    refuse_change,
+    refuse_move,
+    refuse_target,
+)
 from weir_operator.loop.decide import ObservedOperator
+from weir_operator.loop.directives import Directives
 from weir_operator.loop.evaluate import Snapshot
-from weir_operator.loop.guards import Guard, ScalingDirection, refuse_change, refuse_target
 from weir_operator.loop.proposals import Move, Proposal, Ruling, count_per_pool
 from weir_operator.loop.restart_limits import SharedRestarts, TokenGate
 from weir_operator.loop.slow_nodes import NodeWatch
 from weir_operator.loop.tuned import UNTUNED, fit_budgets
 from weir_operator.rescale.status import AppStatus, FailedDeployment, find_failed
 from weir_operator.runtime.protocol import Deployments
+from weir_operator.streamapp.managers import Fallback, FallbackDeployment
+from weir_operator.streamapp.models import Mode
 from weir_policies.application_manager.arbitration import (
     Request,
     Verdicts,
@@ -33,9 +48,10 @@ from weir_policies.application_manager.restart_budget import RestartBudget, Rest
 from weir_policies.errors import InfeasibleObjectiveError
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.dataflow import Dataflow
+from weir_policies.model.node_types import Deployment
 from weir_policies.model.objective import Statistic, infer_tail
 from weir_policies.model.queueing import min_response_time
-from weir_policies.policy import NEEDED, ChangeKind, Observation, Tuning
+from weir_policies.policy import NEEDED, ChangeKind, Observation, OperatorModel, Tuning
 from weir_simulator.experiment import Objective
 
 SATURATED = 0.95
@@ -241,6 +257,37 @@ class ApplicationManager:
     def _refuse_shared(self, *, urgent: bool) -> str | None:
         """Return why the budget over all StreamApps does not bear a restart, or `None`."""
         return None if self._shared is None else self._shared.refuse(urgent=urgent)
+
+    def answer_outage(
+        self,
+        directives: Directives,
+        current: Deployments,
+        models: Mapping[str, OperatorModel],
+        guards: Sequence[Guard],
+        floors: Floors,
+    ) -> tuple[Deployments, str, str | None]:
+        """Return what the manifest asks for once the metrics have been unhealthy for long enough.
+
+        Returns:
+            Where to go, which is what runs where nothing is to be done; why; and why it is held
+            back, if it is.
+        """
+        asked, limits = directives.fallback, self.pool_limits
+        target = keep_all_bounds(
+            find_fallback(asked, current, models, limits),
+            models,
+            floors,
+            limits,
+            self.cap.find_limits(current, models, floors),
+        )
+        refusal = refuse_move(current, target, models, guards)
+        if directives.mode is not Mode.AUTO:
+            refusal = f"Only advised: spec.mode is {directives.mode.value}"
+        reason = (
+            f"The metrics have been unhealthy for at least {asked.after}: the "
+            f"fallback is {asked.deployment.value}"
+        )
+        return (target if refusal is None else current), reason, refusal
 
     def _arbitrate(
         self,
@@ -547,3 +594,104 @@ def _least(manager: ObservedOperator) -> float:
         return min_response_time(model)
     used = [t.speedup for count, t in zip(manager.fixed, model.node_types, strict=True) if count]
     return model.service_mean / min(used) + model.network_time
+
+
+class MetricsOutage:
+    """For how long there has been nothing to decide on, and whether that was answered."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._answered = False
+
+    def note(self, *, healthy: bool, now: float) -> bool:
+        """Process a tick; return whether this ends an outage that the fallback answered.
+
+        Args:
+            healthy: Whether what was measured can be trusted.
+            now: Seconds on a clock that cannot be set, here and in `is_due`.
+        """
+        if not healthy:
+            self._since = now if self._since is None else self._since
+            return False
+        ends = self._answered
+        self._since, self._answered = None, False
+        return ends
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the fallback was taken in this outage."""
+        return self._answered
+
+    def is_due(self, fallback: Fallback, now: float, *, again: bool = False) -> bool:
+        """Return whether to take the fallback now; true until `answer`, or `again` after it."""
+        if self._since is None or (self._answered and not again):
+            return False
+        return now - self._since >= fallback.after.seconds
+
+    def answer(self) -> None:
+        """Take the fallback as taken, until the metrics are healthy again."""
+        self._answered = True
+
+
+def find_fallback(
+    fallback: Fallback,
+    current: Deployments,
+    models: Mapping[str, OperatorModel],
+    pool_limits: Mapping[str, int],
+) -> Deployments:
+    """Return the deployments to go to."""
+    if fallback.deployment is FallbackDeployment.HOLD:
+        return current
+    if fallback.deployment is FallbackDeployment.NAMED:
+        named = {
+            name: {node_type: count for node_type, count in counts.items() if count}
+            for name, counts in (fallback.named or {}).items()
+        }
+        return {**current, **{name: named[name] for name in named if name in models}}
+    return {**current, **_find_largest(current, models, pool_limits)}
+
+
+def _find_largest(
+    current: Deployments, models: Mapping[str, OperatorModel], pool_limits: Mapping[str, int]
+) -> Deployments:
+    """Return the most that each operator may have, taking turns where they share a pool's room.
+
+    Replicas stay in their pool, at its largest size: what leaves a pool frees its place only after
+    the new ones have started, so a full pool would never be left.
+    """
+    fastest = {
+        name: {
+            each.pool: max(
+                (t for t in model.node_types if t.pool == each.pool), key=lambda t: t.speedup
+            )
+            for each in model.node_types
+        }
+        for name, model in models.items()
+    }
+    counts = {
+        name: Deployment.from_named(current[name], model.node_types).per_pool(model.node_types)
+        for name, model in models.items()
+    }
+    held = count_per_pool(current.values())
+    room = {pool: limit - held.get(pool, 0) for pool, limit in pool_limits.items()}
+    growing = list(models)
+    while growing:
+        for name in list(growing):
+            model, mine = models[name], counts[name]
+            open_pools = [
+                each
+                for each in fastest[name].values()
+                if room.get(each.pool, 1) > 0
+                and (each.pool_limit is None or mine.get(each.pool, 0) < each.pool_limit)
+            ]
+            if sum(mine.values()) >= model.max_replicas or not open_pools:
+                growing.remove(name)
+                continue
+            best = max(open_pools, key=lambda each: each.speedup)
+            mine[best.pool] = mine.get(best.pool, 0) + 1
+            if best.pool in room:
+                room[best.pool] -= 1
+    return {
+        name: {fastest[name][pool].name: count for pool, count in mine.items() if count}
+        for name, mine in counts.items()
+    }

@@ -17,7 +17,7 @@ import structlog
 
 from weir_operator.clock import Clock
 from weir_operator.errors import UndeclaredReasonError, WeirError, describe_unexpected
-from weir_operator.loop.guards import Cause, Guard
+from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.rescale.journal import Kind
 from weir_policies.errors import WeirPolicyError
 from weir_simulator.errors import SimulatorError

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -42,22 +42,8 @@ REFUSED_FOR = 300.0
 """Seconds for which sizes that nodes refused are not asked for again without a restart."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Action:
-    """What a tick granted."""
-
-    id: str
-    """Under which the change is found again from its decisions."""
-    ruling: Ruling
-    proposals: Mapping[str, Proposal] = field(default_factory=dict)
-    """Empty where no operator proposed it."""
-    change: ChangeSoFar | None = None
-    """By which it is judged once the job runs again; `None` of one that is not taken back, because
-    no operator expected anything of it."""
-
-
 class ChangeExecutor:
-    """Does one action at a time for one StreamApp."""
+    """Does what one ruling at a time grants, for one StreamApp."""
 
     def __init__(
         self,
@@ -81,17 +67,17 @@ class ChangeExecutor:
 
     @property
     def is_acting(self) -> bool:
-        """Whether an action is under way."""
+        """Whether something is under way."""
         return self._task is not None and not self._task.done()
 
-    def begin(self, action: Action) -> None:
-        """Begin an action and return; none may be under way."""
+    def begin(self, ruling: Ruling) -> None:
+        """Begin what is granted and return; nothing may be under way."""
         # What it left is gone, so it cannot be judged any more, nor taken back.
         self._judged = self._undone = None
-        self._task = asyncio.create_task(self._act(action))
+        self._task = asyncio.create_task(self._act(ruling))
 
     async def finish(self) -> None:
-        """Wait for the action that is under way."""
+        """Wait for what is under way."""
         if self._task is not None:
             await self._task
 
@@ -120,24 +106,23 @@ class ChangeExecutor:
         self._undone = journal
         return journal
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, ruling: Ruling) -> None:
         """Resize what only needs that, then take all the rest in one restart."""
-        ruling = action.ruling
         try:
             status = self._store.load()
             tokens = ruling.tokens.to_dict()
             await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
-            resized = _only_resizes(action, status.deployments)
+            resized = _only_resizes(ruling, status.deployments)
             refused = ""
             if resized != status.deployments:
-                refused = await self._lifecycle.resize(resized, _resize_id(action.id))
-            restart = ruling.restart or (bool(refused) and await self._afford(action, resized))
+                refused = await self._lifecycle.resize(resized, _resize_id(ruling.id))
+            restart = ruling.restart or (bool(refused) and await self._afford(ruling, resized))
             move = ruling.move
             if restart and (move or ruling.target != self._store.load().deployments):
                 reasons = [
-                    f"{name}: {action.proposals[name].decision.reason}"
+                    f"{name}: {ruling.proposals[name].decision.reason}"
                     for name in ruling.granted
-                    if name in action.proposals
+                    if name in ruling.proposals
                 ]
                 if refused:
                     reasons.append(
@@ -146,7 +131,7 @@ class ChangeExecutor:
                 end = await self._lifecycle.change(
                     ruling.target,
                     ruling.reason or "; ".join(reasons),
-                    action.id,
+                    ruling.id,
                     resize_refused=bool(refused),
                     replace=(move.replica,) if move else (),
                     avoid=(move.node,) if move else (),
@@ -156,8 +141,8 @@ class ChangeExecutor:
                     await self._give_back(status.restart_tokens)
                 elif ruling.vertices is not None and end.step is not Step.DONE:
                     await self._remember(end)
-                if end.step is Step.DONE and action.change is not None:
-                    self._judged = end, action.change
+                if end.step is Step.DONE and ruling.change is not None:
+                    self._judged = end, ruling.change
         except WeirError as error:
             self._report("ChangeFailed", str(error))
         except Exception as error:  # the next check goes on with the change, or ends the run by it
@@ -181,10 +166,10 @@ class ChangeExecutor:
         )
         await self._store.save(status.model_copy(update={"failed": failed}))
 
-    async def _afford(self, action: Action, resized: Deployments) -> bool:
+    async def _afford(self, ruling: Ruling, resized: Deployments) -> bool:
         """Pay for the restart that a refused resize becomes; what cannot be paid waits a while."""
         now, status = self._clock.now(), self._store.load()
-        tokens = self._buy(action.ruling.tokens, now)
+        tokens = self._buy(ruling.tokens, now)
         if tokens is not None:
             kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
         else:
@@ -212,28 +197,26 @@ def _resize_id(action: str) -> str:
     return f"{action}r"
 
 
-def expect_response(
-    proposals: Mapping[str, Proposal], ruling: Ruling, flow: Dataflow, measured: AppMeasurement
-) -> float:
+def expect_response(ruling: Ruling, flow: Dataflow, measured: AppMeasurement) -> float:
     """Return the response time of the longest path that the granted change should give, seconds.
 
     Operators that do not change are expected to go on as they were measured.
     """
     times = {}
     for name in flow.operators:
-        if name in ruling.granted and name in proposals:
-            times[name] = proposals[name].decision.expectation.response_time
+        if name in ruling.granted and name in ruling.proposals:
+            times[name] = ruling.proposals[name].decision.expectation.response_time
         else:
             known = measured.operators[name].response_time
             times[name] = 0.0 if math.isnan(known) else known  # a source has none
     return flow.response_time(times)
 
 
-def _only_resizes(action: Action, current: Deployments) -> Deployments:
+def _only_resizes(ruling: Ruling, current: Deployments) -> Deployments:
     """Return the deployments with those grants that need no restart."""
     return {
-        name: action.ruling.target[name]
-        if name in action.proposals and action.proposals[name].kind is ChangeKind.RESIZE
+        name: ruling.target[name]
+        if name in ruling.proposals and ruling.proposals[name].kind is ChangeKind.RESIZE
         else counts
         for name, counts in current.items()
     }

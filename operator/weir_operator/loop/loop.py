@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -27,14 +26,20 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
-from weir_operator.loop.arbitrate import ApplicationManager, Shares, describe_failed
+from weir_operator.loop.arbitrate import ApplicationManager, MetricsOutage, Shares, describe_failed
 from weir_operator.loop.bounds import (
     Floors,
+    Guard,
+    ScalingDirection,
     describe_missed,
     floors_at,
+    guards_at,
+    guards_while_draining,
     insist,
     name_floors,
     refuse_below_floors,
+    refuse_change,
+    refuse_move,
 )
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings
@@ -48,17 +53,8 @@ from weir_operator.loop.evaluate import (
     summarise,
 )
 from weir_operator.loop.events import Event, Notices
-from weir_operator.loop.execute import Action, ChangeExecutor, expect_response
-from weir_operator.loop.fallback import MetricsOutage, answer_outage
+from weir_operator.loop.execute import ChangeExecutor, expect_response
 from weir_operator.loop.gather import Gatherer
-from weir_operator.loop.guards import (
-    Guard,
-    ScalingDirection,
-    guards_at,
-    guards_while_draining,
-    refuse_change,
-    refuse_move,
-)
 from weir_operator.loop.lifecycle import Health, Lifecycle
 from weir_operator.loop.missed_objective import MissedObjective
 from weir_operator.loop.proposals import (
@@ -332,10 +328,10 @@ class ApplicationController:
                 else measured_over(self._settings.interval),
             )
         except TemporaryError:
-            action = self._fall_back(False, directives, guards, floors)
-            if action is not None:
+            fallback = self._fall_back(False, directives, guards, floors)
+            if fallback is not None:
                 self._managers.skip()
-                self._begin(action)
+                self._begin(fallback)
             raise
         if snapshot.topology is not None and snapshot.run != self._noted_run:
             self._noted_run = snapshot.run
@@ -347,7 +343,7 @@ class ApplicationController:
             )
         tick, app = self._evaluate(snapshot, directives, guards, floors), snapshot.app
         decisions: tuple[DecisionRecord, ...] = ()
-        action = None
+        granted: Ruling | None = None
         if not tick.held and app is not None and snapshot.dataflow is not None:
             flow = snapshot.dataflow
             before = summarise(snapshot, self._settings.objective.statistic)
@@ -355,37 +351,34 @@ class ApplicationController:
             safe = (*guards, *guards_while_draining(app, flow))
             tick = self._decide(tick, app, flow, safe, floors)
             tick, ruling = self._arbitrate(tick, flow, undone, safe, floors, mode=directives.mode)
-            action_id = _new_id()
-            decisions = self._memory.decisions(action_id, now, tick.proposals, ruling)
+            decisions = self._memory.decisions(now, tick.proposals, ruling)
             if ruling.granted or ruling.move is not None:
-                change = None
+                granted = ruling
                 if not ruling.reason:
                     change = ChangeSoFar(
                         bound=self._settings.objective.response_time,
-                        expected=expect_response(tick.proposals, ruling, flow, app),
+                        expected=expect_response(ruling, flow, app),
                         before=before,
                     )
-                action = Action(
-                    id=action_id, ruling=ruling, proposals=tick.proposals, change=change
-                )
+                    granted = replace(ruling, change=change)
         tick = replace(tick, missed=self._missed.note(tick, self._settings.objective.response_time))
         self._notices.report_while("ObjectiveMissed", tick.missed)
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
-        action = action or fallback
+        granted = granted or fallback
         sample = sample_of(snapshot, tick.deployments)
         self._memory.record(
             _record_of(
                 tick,
                 decisions=decisions,
                 sample=sample,
-                lesson=self._teach(tick, directives, action),
+                lesson=self._teach(tick, directives, granted),
             )
         )
         if self._tuning is not None:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
-        if action is not None:
-            self._begin(action)
+        if granted is not None:
+            self._begin(granted)
         if not tick.held:
             unsaved = await self._memory.save_if_due(now)
             self._notices.report_while("LearnedNotSaved", unsaved)
@@ -525,7 +518,7 @@ class ApplicationController:
         if tick.snapshot.app is not None:
             skewed |= describe_partitions(tick.snapshot.app)
         self._notices.report_while("Skewed", ". ".join(skewed.values()))
-        ruling = name_skews(ruling, proposals, skewed)
+        ruling = replace(name_skews(ruling, proposals, skewed), proposals=proposals)
         tick = replace(
             tick,
             verdicts=ruling.verdicts,
@@ -641,21 +634,21 @@ class ApplicationController:
         ruling = self._go_to(found.target, status, reason)
         return replace(ruling, vertices=found.vertices)
 
-    def _begin(self, action: Action) -> None:
-        if action.ruling.restart:
+    def _begin(self, ruling: Ruling) -> None:
+        if ruling.restart:
             self._am.pay_shared()
-        self._actor.begin(action)
+        self._actor.begin(ruling)
 
-    def _teach(self, tick: Tick, directives: Directives, action: Action | None) -> LearningOutcome:
+    def _teach(self, tick: Tick, directives: Directives, granted: Ruling | None) -> LearningOutcome:
         """Tell the managers what becomes of their decisions, and return what they were told."""
-        if action is not None and not action.ruling.reason:
-            self._managers.act(action.ruling.granted)
+        if granted is not None and not granted.reason:
+            self._managers.act(granted.granted)
             return LearningOutcome.ACTED
-        if action is None and not tick.held:
+        if granted is None and not tick.held:
             return LearningOutcome.NOTHING
         changes = self._is_changing or not tick.snapshot.settled
         stands_still = directives.mode is Mode.OFF or directives.suspended
-        if action is None and changes and not stands_still:
+        if granted is None and changes and not stands_still:
             missed = tick.violated is True
             self._managers.wait(missed=missed)
             return LearningOutcome.MISSED if missed else LearningOutcome.WAITED
@@ -725,7 +718,7 @@ class ApplicationController:
 
     def _fall_back(
         self, healthy: bool, directives: Directives, guards: tuple[Guard, ...], floors: Floors
-    ) -> Action | None:
+    ) -> Ruling | None:
         """Return `spec.fallback` as a change where the metrics have been unhealthy too long."""
         now = self._clock.monotonic()
         if self._outage.note(healthy=healthy, now=now):
@@ -742,29 +735,21 @@ class ApplicationController:
             or not self._outage.is_due(directives.fallback, now, again=below)
         ):
             return None
-        answer = answer_outage(
-            directives,
-            status.deployments,
-            self._models,
-            pool_limits=self._am.pool_limits,
-            guards=guards,
-            floors=floors,
-            max_prices=self._am.cap.find_limits(status.deployments, self._models, floors),
+        target, reason, refusal = self._am.answer_outage(
+            directives, status.deployments, self._models, guards, floors
         )
-        moves, refusal = answer.target != status.deployments, answer.refusal
+        moves = target != status.deployments
         if self._outage.is_answered and not moves:
             return None
         if moves:
-            refusal = self._refuse_unasked(answer.target, self._clock.now())
+            refusal = self._refuse_unasked(target, self._clock.now())
         if refusal is not None:
             # Once per outage; it is taken when what holds it back is over.
-            self._notices.report_while("FallbackHeld", f"{answer.reason}; {refusal}")
+            self._notices.report_while("FallbackHeld", f"{reason}; {refusal}")
             return None
         self._outage.answer()
-        self._notices.report("FallbackTaken", answer.reason)
-        if not moves:
-            return None
-        return Action(id=_new_id(), ruling=self._go_to(answer.target, status, answer.reason))
+        self._notices.report("FallbackTaken", reason)
+        return self._go_to(target, status, reason) if moves else None
 
 
 def _record_of(
@@ -803,8 +788,3 @@ def _describe_corrected(managers: Managers) -> str:
         f"The response time of {', '.join(wrong)} was not as the queueing model expects in "
         f"{WRONG_FOR} intervals in a row; Weir plans with the waiting that it measured"
     )
-
-
-def _new_id() -> str:
-    """Return the id of a tick's action."""
-    return uuid.uuid4().hex[:12]

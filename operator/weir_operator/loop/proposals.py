@@ -7,9 +7,11 @@ for it in vain. Pure. Arbitration reports full pools and the restart budget.
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from weir_operator.loop.verify import ChangeSoFar
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.application_manager.arbitration import count_added
 from weir_policies.application_manager.edf import AdaptationRequest
@@ -84,6 +86,13 @@ class Ruling:
     """Why the change is made, where no operator proposed it."""
     vertices: Mapping[str, tuple[str, ...]] | None = None
     """What the target's operators are made of; `None` if they are the same as before."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12], compare=False)
+    """Under which the change is found again from its decisions."""
+    proposals: Mapping[str, Proposal] = field(default_factory=dict)
+    """What was ruled on; empty where the change has nothing to do with it."""
+    change: ChangeSoFar | None = None
+    """By which it is judged once the job runs again; `None` of one that is not taken back, because
+    no operator expected anything of it."""
 
     def only_advised(self, mode: str, current: Deployments) -> Ruling:
         """Return the ruling of a mode that touches nothing."""

@@ -23,7 +23,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from weir_operator.clock import Clock
-from weir_operator.loop.guards import ScalingDirection, direction_of
+from weir_operator.loop.bounds import ScalingDirection, direction_of
 from weir_operator.loop.proposals import Proposal
 from weir_policies.application_manager.edf import (
     Adaptation,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.bounds import cost_per_hour
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.events import Event
 from weir_operator.loop.proposals import Proposal

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from weir_operator.loop.bounds import Guard
 from weir_operator.loop.evaluate import Snapshot
-from weir_operator.loop.guards import Guard
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.skew import KeyReport
 from weir_operator.loop.tuned import TuningView

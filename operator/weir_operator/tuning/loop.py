@@ -19,7 +19,7 @@ import structlog
 from pydantic import JsonValue
 
 from weir_operator.loop.arbitrate import BudgetSharing
-from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.bounds import cost_per_hour
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Failures, Notices

@@ -16,8 +16,7 @@ from weir_operator.flink import scripts
 from weir_operator.flink.agent import KEY_SALT, REPORT_KEYS
 from weir_operator.loop.app_state import FALLBACK_POLICY
 from weir_operator.loop.arbitrate import ApplicationManager
-from weir_operator.loop.bounds import CostCap
-from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.bounds import CostCap, cost_per_hour, prices
 from weir_operator.loop.decide import (
     JointManagers,
     Managers,

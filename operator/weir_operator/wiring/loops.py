@@ -15,7 +15,7 @@ from weir_operator.errors import PermanentError
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.app_state import AppState, LearnedStore
 from weir_operator.loop.arbitrate import ApplicationManager
-from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.bounds import cost_per_hour, prices
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Notices

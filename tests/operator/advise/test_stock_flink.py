@@ -12,7 +12,7 @@ from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import Advice
 from weir_operator.advise.app import ExternalApp, ExternalDependencies, ExternalTerms
 from weir_operator.clock import SystemClock
-from weir_operator.loop.cost import cost_per_hour
+from weir_operator.loop.bounds import cost_per_hour
 from weir_operator.loop.record import RecordStore, TolerantRecords
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import AppStatus

@@ -14,7 +14,7 @@ from tests.operator.rescale.fakes import FakeClock, FakeWorld, JobsOf, MemorySta
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.flink.topology import OperatorEdge, Topology
 from weir_operator.loop.app_state import AppState, LearnedStore
-from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.bounds import cost_per_hour, prices
 from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of

@@ -4,10 +4,8 @@ import math
 
 from tests.operator.loop.am_setting import CURRENT, FLOW, TYPES, wishing
 from weir_operator.loop.arbitrate import ApplicationManager
-from weir_operator.loop.bounds import CostCap, floors_at
+from weir_operator.loop.bounds import WORKING_OFF, CostCap, floors_at, refuse_target
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.fallback import answer_outage
-from weir_operator.loop.guards import WORKING_OFF, refuse_target
 from weir_operator.loop.proposals import Proposal, cut_all, is_short_of_money
 from weir_operator.streamapp.managers import Fallback
 from weir_operator.streamapp.operators import Operator
@@ -115,21 +113,19 @@ def test_the_limit_counts_more_than_what_is_measured():
 
 def test_the_fallback_keeps_the_limit():
     models = {name: a_model(name=name) for name in FLOW.operators}
-    cap = a_cap(0.2)
+    am = an_am(0.2)
 
-    answer = answer_outage(
+    target, _, refusal = am.answer_outage(
         Directives(fallback=Fallback.model_validate({"deployment": "Largest"}, strict=False)),
         FULL,
         models,
-        pool_limits={},
-        guards=(),
-        floors={},
-        max_prices=cap.find_limits(FULL, models, {}),
+        (),
+        {},
     )
 
-    assert answer.refusal is None
-    assert answer.target != FULL
-    assert cap.cost_of(answer.target) <= 0.2 + 1e-9
+    assert refusal is None
+    assert target != FULL
+    assert am.cap.cost_of(target) <= 0.2 + 1e-9
 
 
 def test_a_deployment_to_return_to_that_costs_too_much_is_refused():

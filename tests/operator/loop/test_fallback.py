@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir_operator.loop.fallback import MetricsOutage, find_fallback
+from weir_operator.loop.arbitrate import MetricsOutage, find_fallback
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.model.node_types import NodeType

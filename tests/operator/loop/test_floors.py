@@ -8,15 +8,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from weir_operator.loop.bounds import (
+    Cause,
+    Guard,
     describe_missed,
     floors_at,
+    guards_at,
     insist,
     keep_all_bounds,
     name_floors,
     refuse_below_floors,
 )
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.guards import Cause, Guard, guards_at
 from weir_operator.loop.proposals import Proposal, Ruling, cut_all
 from weir_operator.streamapp.managers import Allowed, Window
 from weir_operator.streamapp.operators import Operator

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weir_operator.loop.directives import Directives, Pause
-from weir_operator.loop.guards import (
+from weir_operator.loop.bounds import (
     Cause,
     Guard,
     ScalingDirection,
@@ -13,6 +12,7 @@ from weir_operator.loop.guards import (
     guards_at,
     refuse_change,
 )
+from weir_operator.loop.directives import Directives, Pause
 from weir_operator.streamapp.managers import Allowed, Window
 from weir_operator.streamapp.quantities import Duration
 from weir_policies.model.node_types import Deployment, NodeType

@@ -7,7 +7,7 @@ import pytest
 
 from tests.operator.loop.am_setting import TYPES, a_deployment, an_am, rule
 from tests.operator.metrics.builders import Load, a_layout, a_window
-from weir_operator.loop.guards import (
+from weir_operator.loop.bounds import (
     ScalingDirection,
     direction_of,
     guards_while_draining,

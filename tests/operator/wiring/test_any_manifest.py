@@ -16,8 +16,8 @@ from tests.operator.streamapp.builders import a_manifest
 from weir_operator.cluster.app.preflight import find_refusals
 from weir_operator.cluster.status.view import first_facts, render_status
 from weir_operator.errors import InvalidStreamAppError
+from weir_operator.loop.bounds import guards_at
 from weir_operator.loop.directives import directives_of
-from weir_operator.loop.guards import guards_at
 from weir_operator.loop.record import TolerantRecords
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs

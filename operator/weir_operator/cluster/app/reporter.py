@@ -40,9 +40,9 @@ from weir_operator.cluster.status.view import (
     render_status,
 )
 from weir_operator.errors import WeirError
+from weir_operator.loop.bounds import guards_at
 from weir_operator.loop.directives import Directives, LoopSettings
 from weir_operator.loop.events import Event
-from weir_operator.loop.guards import guards_at
 from weir_operator.loop.loop import Trouble
 from weir_operator.loop.record import DecisionRecord, JobTick, Record, TolerantRecords
 from weir_operator.loop.tick import Tick

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import TuningView

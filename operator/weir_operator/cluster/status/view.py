@@ -24,9 +24,8 @@ from weir_operator.cluster.status.conditions import (
     render,
     stamp,
 )
-from weir_operator.loop.cost import cost_per_hour, prices
+from weir_operator.loop.bounds import Cause, Guard, cost_per_hour, prices
 from weir_operator.loop.directives import LoopSettings
-from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.record import DecisionRecord
 from weir_operator.loop.tick import Tick

@@ -34,8 +34,8 @@ from weir_operator.cluster.status.view import (
     note_trouble,
     render_status,
 )
+from weir_operator.loop.bounds import Cause, Guard
 from weir_operator.loop.evaluate import Snapshot
-from weir_operator.loop.guards import Cause, Guard
 from weir_operator.loop.loop import Loop, Trouble
 from weir_operator.loop.tick import Tick
 from weir_operator.loop.tuned import UNTUNED, ModelState, TuningView
