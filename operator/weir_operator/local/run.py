@@ -30,8 +30,8 @@ from weir_operator.loop.record import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
 from weir_operator.loop.run_recorder import Recorder
 from weir_operator.metrics.direct import DirectSource
+from weir_operator.metrics.measurement import measure_output
 from weir_operator.metrics.names import APP_LABEL
-from weir_operator.metrics.output import measure_output
 from weir_operator.metrics.prometheus import PrometheusSource
 from weir_operator.metrics.prometheus_server import PrometheusServer, keep_targets
 from weir_operator.metrics.source import MetricsSource

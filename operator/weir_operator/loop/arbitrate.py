@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from weir_operator.loop.bounds import (
@@ -383,16 +383,6 @@ _SLOWLY = 0.2
 """Weight of a new interval in the ratio."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """What of the objective each operator may use."""
-
-    budgets: Mapping[str, float]
-    """Seconds of mean response time."""
-    infeasible: str = ""
-    """Why the objective cannot be kept, so that what comes close is shared; empty where it can."""
-
-
 class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
@@ -469,21 +459,23 @@ class BudgetSharing:
         bounds = self._measured.mean_sink_bounds
         return {sink: bound for sink, bound in bounds.items() if sink in dataflow.operators}
 
-    def share(self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]) -> Shares:
+    def share(
+        self, dataflow: Dataflow, managers: Mapping[str, ObservedOperator]
+    ) -> tuple[dict[str, float], str]:
         """Return seconds of mean response time per operator; fixed ones get what they need.
 
-        An objective out of reach is reported, and a similar bound is divided instead, so that a job
-        that is overloaded is still scaled.
+        With it comes why the objective cannot be kept, empty where it can: a similar bound is
+        divided then, so that a job that is overloaded is still scaled.
         """
         bound, sinks = self._measured.mean_bound, self._mean_sink_bounds(dataflow)
         try:
             shared = self._share(dataflow, managers, bound, sinks)
             wished = self._fit_tuned(shared, dataflow, managers)
-            return Shares(shared if wished is None else wished)
+            return (shared if wished is None else wished), ""
         except _OutOfReachError as error:
             near = WITHIN_REACH * error.possible
             ends = {sink: max(end, near) for sink, end in sinks.items()}
-            return Shares(self._share(dataflow, managers, max(bound, near), ends), str(error))
+            return self._share(dataflow, managers, max(bound, near), ends), str(error)
 
     def _fit_tuned(
         self,

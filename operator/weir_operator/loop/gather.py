@@ -25,8 +25,7 @@ from weir_operator.loop.evaluate import (
 )
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.metrics.keys import read_keys
-from weir_operator.metrics.measurement import measure_busy_vertices
-from weir_operator.metrics.output import Counted, measure_output
+from weir_operator.metrics.measurement import Counted, measure_busy_vertices, measure_output
 from weir_operator.metrics.quality import Problem, ProblemKind
 from weir_operator.metrics.source import MetricsSource, Window
 from weir_operator.metrics.values import AppMeasurement, JobLayout

@@ -26,7 +26,7 @@ import structlog
 from weir_operator.clock import Clock
 from weir_operator.errors import TemporaryError, WeirError, describe_unexpected
 from weir_operator.loop.app_state import AppState
-from weir_operator.loop.arbitrate import ApplicationManager, MetricsOutage, Shares, describe_failed
+from weir_operator.loop.arbitrate import ApplicationManager, MetricsOutage, describe_failed
 from weir_operator.loop.bounds import (
     Floors,
     Guard,
@@ -433,16 +433,16 @@ class ApplicationController:
             now=self._clock.monotonic(),
         )
         fits = self._lifecycle.fits(status.deployments)
-        shares = self._share(flow if fits else None, snapshot)
+        budgets, infeasible = self._share(flow if fits else None, snapshot)
         return Tick(
             snapshot=snapshot,
             # Of a job that is not to run, nothing is expected.
             violated=None if directives.suspended else self._violates(snapshot),
             deployments=status.deployments,
-            budgets=shares.budgets,
+            budgets=budgets,
             held=self._find_reason_to_hold(snapshot, directives, fits),
             failing=self._lifecycle.failing,
-            infeasible=shares.infeasible,
+            infeasible=infeasible,
             guards=guards,
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
@@ -663,19 +663,18 @@ class ApplicationController:
         """Return whether the interval exceeded a bound of the objective; `None` if unknown."""
         return snapshot.violates(self._settings.objective)
 
-    def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> Shares:
+    def _share(self, flow: Dataflow | None, snapshot: Snapshot) -> tuple[dict[str, float], str]:
         """Return the budgets; what is impossible is claimed only while nothing contradicts it."""
         if flow is None:
-            return Shares({})
-        shares = self._am.sharing.share(flow, self._managers)
-        claim = shares.infeasible
+            return {}, ""
+        budgets, claim = self._am.sharing.share(flow, self._managers)
         if self._violates(snapshot) is False:
             claim = ""  # the objective was kept a moment ago: the model is wrong
         elif not snapshot.settled:
             claim = self._infeasible  # what a start takes is no part of it
         self._infeasible = claim
         self._notices.report_while("ObjectiveInfeasible", claim)
-        return replace(shares, infeasible=claim)
+        return budgets, claim
 
     def _find_reason_to_hold(self, snapshot: Snapshot, directives: Directives, fits: bool) -> str:
         if directives.mode is Mode.OFF:

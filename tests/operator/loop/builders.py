@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from weir_operator.loop.evaluate import Snapshot
-from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.measurement import measure_output
 from weir_operator.metrics.source import Window
 
 NOTHING, _ = measure_output(Window(start=0.0, end=60.0, series=()))

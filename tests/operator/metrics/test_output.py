@@ -5,7 +5,7 @@ import math
 import pytest
 
 from weir_operator.metrics import names
-from weir_operator.metrics.output import measure_output
+from weir_operator.metrics.measurement import measure_output
 from weir_operator.metrics.source import Series, Window
 
 

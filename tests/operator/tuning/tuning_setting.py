@@ -135,7 +135,7 @@ class Setting:
                 ),
                 violated=late,
                 deployments=deployments,
-                budgets=self.sharing.share(self.flow, self.managers).budgets,
+                budgets=self.sharing.share(self.flow, self.managers)[0],
                 restarts=restarts,
             )
             self.loop.note(tick, sample)
