@@ -75,7 +75,7 @@ def _print_keys(file: Path, state: Path, *, as_json: bool) -> None:
     from weir_operator.errors import PermanentError
     from weir_operator.local.program import default_manifest, is_program, load_app
     from weir_operator.loop.record import RecordStore
-    from weir_operator.loop.skew import KeyReport
+    from weir_operator.metrics.keys import KeyReport
     from weir_operator.reporting.keys_view import render_keys
 
     name = str(file)

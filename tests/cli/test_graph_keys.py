@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.cli.recorded import START, a_record, a_tick, write_records
 from weir_cli import main
 from weir_operator.loop.record import RecordStore
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_policies.model.keys import HeavyKey
 
 KEYS = KeyReport(

@@ -73,10 +73,10 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.skew import describe_partitions, describe_skews, report_keys
 from weir_operator.loop.tick import Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
+from weir_operator.metrics.keys import describe_partitions, describe_skews, report_keys
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore, find_failed

@@ -28,7 +28,7 @@ import structlog
 from pydantic import ConfigDict, TypeAdapter
 
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.rescale.journal import RescaleJournal
 from weir_policies.model.dataflow import Edge
 from weir_policies.policy import Decision, Observation

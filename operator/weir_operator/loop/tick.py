@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from weir_operator.loop.bounds import Guard
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.skew import KeyReport
 from weir_operator.loop.tuned import TuningView
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.rescale.status import FullPool
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.kernels.wording import format_money

@@ -1,4 +1,4 @@
-"""Reads what Weir's agent counted of a job's keys. Pure.
+"""What Weir's agent counted of a job's keys, how unevenly they bring records, and what helps. Pure.
 
 Every task that sends records by key has a text (`java/agent`, `KeyCounts`), a line per output:
 
@@ -7,19 +7,36 @@ Every task that sends records by key has a text (`java/agent`, `KeyCounts`), a l
 Numbers are to base 36, weights shifted right by SHIFT. Each count is of WIDTH neighbouring key
 groups; what the named keys did not bring is then taken as spread evenly over these. Lines of
 several tasks are added.
+
+The shares of the key groups say what each replica gets at any parallelism. Where they are not
+counted, for want of Weir's agent, the rates of the replicas say what one of them gets beyond its
+part. Scaling out helps until the heavy groups are parted; a heavy key cannot be. Nor can a
+partition of a source: what waits in one waits for its reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import unquote_plus
 
 import numpy as np
 
 from weir_operator.errors import PermanentError
 from weir_operator.limits import KEY_LINE, MAX_KEY_GROUPS
+from weir_operator.metrics.values import AppMeasurement, PartitionMeasurement
 from weir_policies.model.arrays import Floats
-from weir_policies.model.keys import HeavyKey, KeyShares
+from weir_policies.model.keys import (
+    UNEVEN,
+    HeavyKey,
+    KeyShares,
+    even_share,
+    most_useful,
+    replica_shares,
+)
+from weir_policies.model.node_types import NOWHERE
+from weir_policies.model.sharing import fullest_of, predict_utilisation
+from weir_policies.policy import Observation
 
 MOST_KEYS = 5
 """Keys of an operator that are named."""
@@ -125,3 +142,153 @@ def _readable(name: str) -> str:
         return name[:_LONGEST]
     text = unquote_plus(name[1:])[:_LONGEST]
     return "=" + "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+MANY_WAIT = 1000
+"""Records that wait from which partitions are told of: a few are on their way."""
+LAGS = 1.5
+"""How many times its part of all that waits one reader has where it lags."""
+MOST_NAMED = 5
+"""Partitions that are named."""
+ONE_KEY = 0.5
+"""Part of the fullest replica's records that the heaviest key brings where it alone is named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyReport:
+    """What is known of the keys of one operator, at the parallelism that it has."""
+
+    replicas: tuple[float, ...]
+    """Part of the records that each replica gets, by subtask."""
+    heaviest: int
+    """Key group with the most records."""
+    heaviest_share: float
+    heavy: tuple[HeavyKey, ...]
+    counted: float
+    """Records that this comes from."""
+
+    @property
+    def fullest(self) -> float:
+        """Part of the records that the fullest replica gets."""
+        return max(self.replicas)
+
+
+def report_keys(
+    keys: Mapping[str, KeyShares], observations: Mapping[str, Observation]
+) -> dict[str, KeyReport]:
+    """Return what is known of the keys of the operators that are observed."""
+    return {
+        name: KeyReport(
+            replicas=tuple(
+                replica_shares(found.by_group, observations[name].deployment.size).tolist()
+            ),
+            heaviest=found.heaviest,
+            heaviest_share=found.by_group[found.heaviest],
+            heavy=found.heavy,
+            counted=found.counted,
+        )
+        for name, found in keys.items()
+        if name in observations
+    }
+
+
+def describe_skews(
+    keys: Mapping[str, KeyReport], observations: Mapping[str, Observation]
+) -> dict[str, str]:
+    """Return a sentence for each operator of which one replica gets many more records."""
+    found = {
+        name: _describe(name, seen, keys.get(name))
+        for name, seen in observations.items()
+        if seen.model.is_skewed
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def describe_partitions(app: AppMeasurement) -> dict[str, str]:
+    """Return a sentence for each source of which a partition stands still or one reader lags."""
+    found = {
+        name: _describe_standing(name, each.partitions) or _describe_lagging(name, each.partitions)
+        for name, each in app.operators.items()
+        if len(each.partitions) > 1
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def _describe_standing(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
+    """Return which partitions are not read though records wait for their reader; empty for none."""
+    moving = {each.reader for each in partitions if each.rate > 0}
+    standing = [each for each in partitions if each.rate == 0 and each.waiting >= MANY_WAIT]
+    if not standing or not moving:
+        return ""
+    # Where its reader's other partitions move, those may be what the records wait in.
+    alone = [each.name for each in standing if each.reader not in moving]
+    if not alone:
+        return ""
+    waiting = sum({each.reader: each.waiting for each in standing if each.name in alone}.values())
+    return (
+        f"Nothing is read of {_join(alone)} at {name}, where {waiting:,.0f} records wait, while "
+        "other partitions are read; more replicas do not help: look for a record that cannot be "
+        "read, or a broker that is gone"
+    )
+
+
+def _describe_lagging(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
+    """Return that most of what waits waits for one reader."""
+    waiting = {each.reader: each.waiting for each in partitions}
+    total = sum(waiting.values())
+    if len(waiting) < 2 or not total >= MANY_WAIT:  # NaN: a reader does not tell
+        return ""
+    reader = max(waiting, key=lambda each: waiting[each])
+    if waiting[reader] < LAGS * total / len(waiting) or waiting[reader] < total / 2:
+        return ""
+    own = [each.name for each in partitions if each.reader == reader]
+    return (
+        f"{waiting[reader] / total:.0%} of the records that wait at {name} wait in {_join(own)}, "
+        "which one replica reads; records that are spread over more partitions help"
+    )
+
+
+def _join(partitions: Sequence[str]) -> str:
+    names = ", ".join(partitions[:MOST_NAMED])
+    more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
+    return f"{'partition' if len(partitions) == 1 else 'partitions'} {names}{more}"
+
+
+def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
+    model, size = seen.model, seen.deployment.size
+    shares = fullest_of(model)
+    share = shares[min(size, len(shares)) - 1]
+    even = even_share(model.key_groups or len(shares), size)
+    if size > 1 and share <= UNEVEN * even:
+        return ""
+    useful = most_useful(shares)
+    cause = f"the keys of {name} are uneven"
+    if keys is not None and keys.heavy and keys.heavy[0].share >= ONE_KEY * min(shares):
+        cause = f"one key of {name} ({keys.heavy[0].label}) carries {keys.heavy[0].share:.0%}"
+        cause += " of its records"
+    sentence = cause[:1].upper() + cause[1:]
+    if size > 1:
+        sentence += f"; the fullest of {size} replicas gets {share:.0%} instead of {even:.0%}"
+    if useful < model.max_replicas:
+        sentence += f"; more than {_count(useful)} not help"
+        sentence += ", a faster pool does" if _has_faster(seen) else ""
+    counts = np.array([seen.deployment.counts])
+    without = replace(model, fullest=(), hot_share=0.0)
+    busy = [float(predict_utilisation(each, counts, seen.rate)[0]) for each in (model, without)]
+    if size > 1 and busy[0] > 0:
+        sentence += (
+            f"; with even keys (salted, or aggregated in two phases) its busiest replica would be "
+            f"{busy[1]:.0%} busy instead of {busy[0]:.0%}"
+        )
+    return sentence
+
+
+def _has_faster(seen: Observation) -> bool:
+    """Return whether the operator may run on a node type that is faster than all it runs on."""
+    types = seen.model.node_types
+    used = max(each.speedup for each, count in zip(types, seen.deployment, strict=True) if count)
+    return any(each.pool != NOWHERE and each.speedup > UNEVEN * used for each in types)
+
+
+def _count(replicas: int) -> str:
+    return "1 replica does" if replicas == 1 else f"{replicas} replicas do"

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from weir_operator.errors import PermanentError
 from weir_operator.loop.record import DecisionRecord, RecordStore
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.reporting.keys_view import describe_shares, draw_shares
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.tuning.store import TuningState, Version

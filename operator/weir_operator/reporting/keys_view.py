@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 
 WIDTH = 40
 """Characters of the longest bar."""

@@ -23,7 +23,7 @@ from weir_operator.loop.run_record import (
     RunSummary,
     TickRecord,
 )
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.reporting.keys_view import describe_shares
 from weir_simulator.reports import wording
 from weir_simulator.reports.page import (

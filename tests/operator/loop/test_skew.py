@@ -8,7 +8,7 @@ import pytest
 
 from tests.operator.metrics.builders import Load, a_layout_of, a_replica, a_window
 from weir_operator.cluster.status.conditions import judge_skew
-from weir_operator.loop.skew import describe_partitions, describe_skews, report_keys
+from weir_operator.metrics.keys import describe_partitions, describe_skews, report_keys
 from weir_operator.metrics.measurement import measure
 from weir_operator.metrics.values import PartitionMeasurement
 from weir_policies.model.keys import (

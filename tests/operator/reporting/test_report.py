@@ -7,7 +7,7 @@ import pytest
 
 from tests.operator.reporting.builders import a_run, a_tick, an_operator
 from weir_operator.loop.run_record import RecordedRun, Step
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.reporting.report import draw_charts, draw_keys, render_report
 from weir_simulator.reports.page import LineChart, ShareChart, draw_shares
 

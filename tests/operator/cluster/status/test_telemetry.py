@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir_operator.api.objects import Key
 from weir_operator.cluster.status.telemetry import Telemetry
 from weir_operator.loop.record import DecisionRecord
-from weir_operator.loop.skew import KeyReport
+from weir_operator.metrics.keys import KeyReport
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
 from weir_operator.streamapp.status import Condition, StreamAppStatus
 from weir_policies.kernels.staying import stay
