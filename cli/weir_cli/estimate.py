@@ -298,7 +298,7 @@ def _read(
     asked: Asked, prices: Prices, bound: Objective | None, show: Callable[[float], None]
 ) -> tuple[Measured, Objective]:
     """Return the job as it ran, and the objective, which a StreamApp has itself."""
-    from weir_operator.estimate.plan import read_edges
+    from weir_operator.estimate.prometheus import read_edges
     from weir_simulator.bill.job import derive_job
 
     if asked.access is None and not _is_path(str(asked.source)):

@@ -51,9 +51,11 @@ def explain(
             return
         from rich.console import Console
 
-        from weir_operator.reporting.explanation import render_explanations
-        from weir_operator.reporting.tunings_view import render_tunings
-        from weir_operator.reporting.waits import describe_waits
+        from weir_operator.reporting.explanation import (
+            describe_waits,
+            render_explanations,
+            render_tunings,
+        )
 
         versions = () if tunings is None else tunings.latest(MAX_TUNINGS, until=until)
         if versions:

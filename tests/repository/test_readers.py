@@ -48,7 +48,7 @@ MAY_READ = {
     "flink/program_jars.py": OWN,  # of `weir local`
     "flink_keys.py": SHIPPED,
     "cluster/app/last_valid_spec.py": OWN,
-    "cluster/process/dependencies.py": "a Secret of the administrator",
+    "cluster/process/running.py": "a Secret of the administrator",
     "cluster/status/store.py": "the own status, as the API server limits it",
     "cluster/status/telemetry.py": "the kernel's",
     "cluster/app/reporter.py": "the own status, as the CRD limits it",

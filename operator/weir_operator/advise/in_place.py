@@ -42,10 +42,10 @@ from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.answers import JobDetails
 from weir_operator.flink.options import read_duration
+from weir_operator.rescale.closing import WithdrawnError
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.journal import RescaleJournal, Step
-from weir_operator.rescale.rollback import WithdrawnError
 from weir_operator.runtime.protocol import Deployments
 
 COOLDOWN = "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"

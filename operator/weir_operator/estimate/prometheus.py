@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weir_operator.errors import PermanentError
+from weir_operator.flink.rest import FlinkRest
 from weir_operator.limits import TooLargeError
 from weir_operator.metrics.names import mangle
 from weir_operator.metrics.prometheus_server import PrometheusServer, TooMuchAskedError
@@ -33,6 +34,7 @@ from weir_simulator.bill.metrics import (
     read_metric,
 )
 from weir_simulator.bill.slots import SlotTable
+from weir_simulator.bill.topology import Edges
 
 PAGE = 6 * 3600.0
 """Seconds of the first page: 320 series that are scraped twice a minute have 230,000 samples."""
@@ -191,3 +193,27 @@ def _named_by(label: str, value: str, choice: JobChoice) -> JobChoice:
     if "id" in label.lower():
         return replace(choice, job="", job_id=value)
     return replace(choice, job=value, job_id="")
+
+
+async def read_edges(url: str, *, job: str) -> Edges:
+    """Return the edges between the ids of the job's vertices.
+
+    Args:
+        url: Of Flink's REST interface.
+        job: Name or id of the job; empty where there is one.
+
+    Raises:
+        PermanentError: There is no such job, or several.
+        TemporaryError: Flink does not answer.
+    """
+    async with FlinkRest(url) as flink:
+        jobs = [each for each in await flink.jobs() if not each.state.is_over]
+        found = [each for each in jobs if job in ("", each.name, each.id)]
+        details = await flink.job(found[0].id) if len(found) == 1 else None
+    if details is None:
+        listed = ", ".join(f"{each.name} ({each.id})" for each in jobs) or "none that runs"
+        raise PermanentError(
+            f"--flink: expected one running job {job!r}, got {listed}; correct the address, or "
+            "leave --flink out"
+        )
+    return Edges(pairs=tuple((edge.source, edge.target) for edge in details.edges))

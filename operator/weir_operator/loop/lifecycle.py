@@ -24,8 +24,7 @@ from weir_operator.flink.answers import JobFailure, JobState
 from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
-from weir_operator.loop.placement import PlacementSearch
-from weir_operator.loop.planned_changes import PATIENT, URGENT, Retries
+from weir_operator.loop.planned_changes import PATIENT, URGENT, PlacementSearch, Retries
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
@@ -35,8 +34,7 @@ from weir_operator.rescale.replicas import (
     missing_replicas,
     size_changes,
 )
-from weir_operator.rescale.running_jobs import match_status
-from weir_operator.rescale.status import AppStatus, Checkpointed
+from weir_operator.rescale.status import AppStatus, Checkpointed, match_status
 from weir_operator.rescale.stopping import (
     StateMissingError,
     came_to_its_end,

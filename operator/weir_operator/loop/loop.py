@@ -56,7 +56,6 @@ from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.execute import ChangeExecutor, expect_response
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import Health, Lifecycle
-from weir_operator.loop.missed_objective import MissedObjective
 from weir_operator.loop.proposals import (
     Ruling,
     add_limiting_factor,
@@ -73,7 +72,7 @@ from weir_operator.loop.separation import (
     describe_waiting,
     measured_over,
 )
-from weir_operator.loop.tick import Tick, find_first_window
+from weir_operator.loop.tick import MissedObjective, Tick, find_first_window
 from weir_operator.loop.tuned import TuningView
 from weir_operator.loop.verify import ChangeSoFar
 from weir_operator.metrics.keys import describe_partitions, describe_skews, report_keys

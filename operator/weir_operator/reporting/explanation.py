@@ -1,12 +1,15 @@
-"""The text of `weir explain`: one block per operator, for the terminal. Pure.
+"""The text of `weir explain`, for the terminal. Pure.
 
-Shows what a decision record, its change and the next measurement say together.
+Shows what a decision record, its change and the next measurement say together, what tunings set,
+and how long changes waited for TaskManagers. While a change waits, the old job runs on, and an
+interval may have exceeded the bound in any case: what is counted is what an earlier start could
+have saved at most.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,12 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from weir_operator.errors import PermanentError
-from weir_operator.loop.record import DecisionRecord, RecordStore
+from weir_operator.loop.record import DecisionRecord, JobTick, RecordStore
 from weir_operator.metrics.keys import KeyReport
 from weir_operator.reporting.keys_view import describe_shares, draw_shares
-from weir_operator.rescale.journal import RescaleJournal
-from weir_operator.tuning.store import TuningState, Version
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
+from weir_operator.tuning.store import Standing, TuningState, Version
 from weir_policies.model.node_types import Deployment, NodeType
+from weir_simulator.reports import wording
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -236,3 +240,79 @@ def _number(value: float) -> str:
 
 def _share(value: float) -> str:
     return "?" if math.isnan(value) else f"{value:.0%}"
+
+
+def render_tunings(app: str, versions: Sequence[Version]) -> Panel:
+    """Return a panel of versions, which are given with the newest first."""
+    lines = Table.grid(padding=(0, 1))
+    lines.add_column(width=9, style="bold")
+    lines.add_column(overflow="fold")
+    for version in versions:
+        moment = datetime.fromtimestamp(version.since, UTC)
+        lines.add_row("tuning", f"version {version.number} of {moment:%Y-%m-%d %H:%M} UTC")
+        lines.add_row("weights", describe_weights(version))
+        lines.add_row("budgets", describe_budgets(version))
+        lines.add_row("effect", version.sentence)
+        lines.add_row("result", describe_standing(version))
+        lines.add_row()
+    return Panel(lines, title=f"{app} · tunings, the newest first", title_align="left")
+
+
+def describe_weights(version: Version) -> str:
+    """Return how much each part of the cost matters, as parts of one."""
+    weights = version.point.weights.normalised()
+    return (
+        f"violations {weights.violation:.2f}, resources {weights.resources:.2f}, "
+        f"restarts {weights.reconfiguration:.2f}"
+    )
+
+
+def describe_budgets(version: Version) -> str:
+    """Return what of the bound each operator may use."""
+    return ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in version.budgets.items())
+
+
+def describe_standing(version: Version) -> str:
+    """Return whether measurements have confirmed a version, and why not where it has not."""
+    trial = version.trial
+    if version.standing is Standing.ON_TRIAL:
+        beyond = (
+            f"; {trial.beyond} more do not count, because more arrived than the tuning has seen"
+            if trial.beyond
+            else ""
+        )
+        return (
+            f"on trial, interval {trial.intervals} of {version.forecast.intervals}, "
+            f"{trial.late} of them over the bound{beyond}"
+        )
+    words = {
+        Standing.KEPT: "kept",
+        Standing.ROLLED_BACK: "rolled back",
+        Standing.REPLACED: "replaced by a later one",
+        Standing.OVERGROWN: "kept without a verdict",
+    }
+    return words[version.standing] + (f": {version.reason}" if version.reason else "")
+
+
+def describe_waits(changes: Iterable[RescaleJournal], ticks: Iterable[JobTick]) -> str:
+    """Return how long changes waited, for people; empty where none started TaskManagers."""
+    waits = [
+        (change.times[Step.START], change.times[Step.STOP])
+        for change in changes
+        if change.kind is Kind.RESCALE and change.started and Step.STOP in change.times
+    ]
+    if not waits:
+        return ""
+    late = sum(
+        tick.violated is True
+        and any(begin < tick.time and tick.time - tick.seconds < end for begin, end in waits)
+        for tick in ticks
+    )
+    waited = (
+        f"{wording.counted(len(waits), 'change')} waited"
+        f" {wording.seconds(sum(end - begin for begin, end in waits))} for new TaskManagers"
+    )
+    if not late:
+        return f"{waited}, and no interval exceeded the bound meanwhile."
+    over = f"{wording.counted(late, 'interval')} over the bound"
+    return f"{waited}. An earlier start would have saved at most {over}."

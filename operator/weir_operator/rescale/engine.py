@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from weir_operator.clock import Clock
+from weir_operator.clock import Clock, Retrier
 from weir_operator.errors import (
     PermanentError,
     PodsPendingError,
@@ -26,11 +26,24 @@ from weir_operator.errors import (
     TemporaryError,
 )
 from weir_operator.flink.answers import JobState
-from weir_operator.rescale.closing import close_change
-from weir_operator.rescale.flink import FlinkJobs, Progress
+from weir_operator.rescale.closing import (
+    WITH_A_WAY_BACK,
+    StepFailure,
+    WithdrawnError,
+    close_change,
+    is_between_jobs,
+    never_stopped,
+    plan_rollback,
+)
+from weir_operator.rescale.flink import (
+    FlinkJobs,
+    Progress,
+    is_pinned_by_agent,
+    refuse_script,
+    with_graph,
+)
 from weir_operator.rescale.flow import Flow, Reading, explain_standstill, is_silent, judge_flow
 from weir_operator.rescale.journal import Direction, Kind, RescaleJournal, Step, new_id
-from weir_operator.rescale.program import is_pinned_by_agent, refuse_script, with_graph
 from weir_operator.rescale.replicas import (
     excess_replicas,
     explain_absence,
@@ -39,18 +52,8 @@ from weir_operator.rescale.replicas import (
     size_changes,
     stale_replicas,
 )
-from weir_operator.rescale.retry import Retrier
-from weir_operator.rescale.rollback import (
-    WITH_A_WAY_BACK,
-    StepFailure,
-    WithdrawnError,
-    is_between_jobs,
-    never_stopped,
-    plan_rollback,
-)
-from weir_operator.rescale.running_jobs import may_submit
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
-from weir_operator.rescale.status import StatusStore, add_node_time, expected_node_time
+from weir_operator.rescale.status import StatusStore, add_node_time, expected_node_time, may_submit
 from weir_operator.rescale.stopping import (
     StateMissingError,
     Stop,

@@ -1,5 +1,9 @@
 """The jobs of a session cluster, as the engine asks for them with Flink's REST interface.
 
+What a program builds is asked before TaskManagers are started: their memory depends on the graph,
+and a program that can never run, or that the agent cannot pin, is refused before anything is
+touched.
+
 How much a job has read: Flink counts records between vertices, and, in each function of a source,
 records from outside. Verified on Flink 2.3.0 and 1.20.5.
 """
@@ -15,11 +19,12 @@ from dataclasses import dataclass
 import structlog
 
 from weir_operator.clock import Clock, SystemClock
-from weir_operator.errors import PermanentError, TemporaryError
+from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError
 from weir_operator.fence import Guard
+from weir_operator.flink import job_graph
 from weir_operator.flink.agent import KEY_COUNTS
 from weir_operator.flink.answers import JobDetails, JobFailure, JobState, SavepointProgress
-from weir_operator.flink.job_graph import JobGraph, Plan, is_pinned_by_agent
+from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.flink.programs import (
     is_warm_up,
     read_graph,
@@ -33,6 +38,9 @@ from weir_operator.flink.topology import Topology, discover, misplaced, waiting
 from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.limits import KEY_TASKS, MAX_KEY_TASKS
 from weir_operator.rescale.flow import Reading
+from weir_operator.rescale.journal import RescaleJournal
+from weir_operator.rescale.replicas import parallelism
+from weir_operator.rescale.settings import JobSpec
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.runtime.registration import registered
 
@@ -218,7 +226,7 @@ class FlinkJobs:
         if plan is None and vertices:
             self._unread.clear()
             raise TemporaryError("Weir cannot read what the job's program builds: see the log")
-        return plan is not None and is_pinned_by_agent(plan, most, vertices)
+        return plan is not None and job_graph.is_pinned_by_agent(plan, most, vertices)
 
     async def read_plan(
         self,
@@ -451,3 +459,76 @@ def _total(values: Iterable[float]) -> float:
     known = [value for value in listed if not math.isnan(value)]
     total = sum(known)
     return total if total > 0 or (listed and len(known) == len(listed)) else math.nan
+
+
+async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> RescaleJournal:
+    """Return the change with the graph of the revision that it leads to.
+
+    A graph that cannot be read stops nothing: every operator is then taken to use managed memory,
+    and a program that cannot run says so when it is submitted. Only one without the class to run,
+    or without an operator of the manifest, can never run.
+
+    Args:
+        journal: Before TaskManagers are started; the JobManager is that of the revision, with its
+            jar.
+        jobs: Who asks Flink.
+        spec: How the job is submitted at the revision.
+
+    Raises:
+        NotInProgramError: It lacks the class or an operator; nothing has been started.
+    """
+    revision = journal.revision
+    # On one machine memory is not scarce enough to be worth a second run of the program.
+    if revision is None or revision.graph is not None or journal.is_back or not revision.places:
+        return journal
+    by_agent = await is_pinned_by_agent(journal, jobs=jobs, spec=spec)
+    try:
+        graph = await jobs.read_graph(
+            entry_class=spec.entry_class,
+            arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
+            parallelism=spec.default_parallelism(journal.wanted),
+            configuration=spec.configuration(journal.wanted, by_agent=by_agent),
+            operators=tuple(spec.vertices or spec.parallelism_arguments),
+            whole_job=None if spec.vertices else spec.whole_job,
+        )
+    except NotInProgramError:
+        raise
+    except (TemporaryError, PermanentError) as error:
+        log.warning("graph not read", change=journal.id, failure=str(error))
+        return journal
+    return journal.model_copy(update={"revision": revision.model_copy(update={"graph": graph})})
+
+
+async def refuse_script(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> None:
+    """Refuse a script that is no job; a program that is none says so when it is submitted.
+
+    Raises:
+        PermanentError: The script cannot run as one job; nothing has been touched.
+    """
+    if spec.whole_job is None or not is_script(spec.entry_class) or journal.is_back:
+        return  # one whose operators are listed is read for these
+    await jobs.read_graph(
+        entry_class=spec.entry_class,
+        arguments=spec.arguments,
+        parallelism=spec.default_parallelism(journal.wanted),
+        configuration={},
+        operators=(),
+        whole_job=spec.whole_job,
+    )
+
+
+async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> bool:
+    """Return whether Weir's agent is to pin the job, because its program does not.
+
+    Raises:
+        PermanentError: The agent cannot pin the operators that the manifest lists.
+    """
+    if spec.whole_job is not None and not spec.vertices:
+        return False
+    return await jobs.is_pinned_by_agent(
+        entry_class=spec.entry_class,
+        arguments=spec.arguments,
+        configuration=spec.configuration(journal.wanted, by_agent=True),
+        most=parallelism(journal.wanted),
+        vertices=spec.vertices,
+    )

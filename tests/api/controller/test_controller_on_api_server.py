@@ -210,7 +210,7 @@ async def test_health_and_metrics_tell_of_a_controller_that_works(bench):
 
 
 async def test_a_pause_that_the_watch_lost_is_found_by_listing(bench, monkeypatch):
-    monkeypatch.setattr("weir_operator.cluster.process.listing.LIST_EVERY", 0.5)
+    monkeypatch.setattr("weir_operator.cluster.process.process.LIST_EVERY", 0.5)
     monkeypatch.setattr("weir_operator.cluster.process.handlers.Resource", NothingSeen)
     await bench.bring_up()
 

@@ -18,7 +18,7 @@ from tests.helm.program import find_or_build_helm
 from weir_operator.api.client import RefusedByKubernetesError
 from weir_operator.api.objects import collection
 from weir_operator.clock import SystemClock
-from weir_operator.cluster.process import handlers, listing, process, reconcile
+from weir_operator.cluster.process import handlers, process, reconcile
 from weir_operator.cluster.process.health import Limits, watch_over
 from weir_operator.cluster.process.removal import stop_controllers
 from weir_operator.errors import TemporaryError
@@ -122,7 +122,7 @@ async def test_a_watched_namespace_that_is_gone_costs_no_other_one_anything(
     monkeypatch.setattr(handlers, "PAUSES", (0.5,))
     monkeypatch.setattr(handlers, "WATCH_LASTS", 2)
     monkeypatch.setattr(handlers, "TRY_DELETION_AGAIN", 1.0)
-    monkeypatch.setattr(listing, "LIST_EVERY", 1.0)
+    monkeypatch.setattr(process, "LIST_EVERY", 1.0)
     monkeypatch.setattr(reconcile, "PASS_EVERY", 1.0)
     monkeypatch.setattr(process, "watch_over", partial(watch_over, every=1.0))
     bench, beside = bench_with_the_charts_rights, bench_beside

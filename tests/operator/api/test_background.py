@@ -18,7 +18,7 @@ from weir_operator.api.background import (
 )
 from weir_operator.api.client import RefusedByKubernetesError
 from weir_operator.api.objects import Key
-from weir_operator.cluster.process.listing import Listing
+from weir_operator.cluster.process.process import Listing
 from weir_operator.cluster.status.telemetry import Telemetry
 
 

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tests.operator.http_server import serving
 from weir_operator.errors import PermanentError
-from weir_operator.estimate.plan import read_edges
+from weir_operator.estimate.prometheus import read_edges
 
 
 def a_vertex(name):

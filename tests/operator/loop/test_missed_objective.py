@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.operator.metrics.builders import Load, changed, is_of
-from weir_operator.loop.missed_objective import describe_missed
+from weir_operator.loop.tick import describe_missed
 from weir_operator.metrics import names
 
 TAKES = {"gen": 0.001, "match": 0.003, "count": 0.003, "out": 0.001}

@@ -1,6 +1,6 @@
 """The next best deployment where pools have no room."""
 
-from weir_operator.loop.placement import fit_into_room, fit_to_manifest, move_leaving
+from weir_operator.loop.planned_changes import fit_into_room, fit_to_manifest, move_leaving
 from weir_operator.runtime.protocol import Replica
 from weir_policies.model.node_types import NodeType
 from weir_policies.testing import a_model

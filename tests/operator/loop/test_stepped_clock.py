@@ -5,12 +5,11 @@ import asyncio
 import pytest
 
 from tests.operator.rescale.fakes import FakeClock
-from weir_operator.clock import wait_until
+from weir_operator.clock import Retrier, wait_until
 from weir_operator.errors import TemporaryError
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.tick import find_first_wait
 from weir_operator.metrics.quality import ProblemKind
-from weir_operator.rescale.retry import Retrier
 from weir_operator.rescale.status import FailedDeployment, FullPool
 from weir_operator.streamapp.managers import Fallback, FallbackDeployment
 from weir_operator.streamapp.quantities import Duration

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.recorded import a_tick
-from weir_operator.reporting.waits import describe_waits
+from weir_operator.reporting.explanation import describe_waits
 from weir_operator.rescale.journal import Kind, Step, plan
 
 SOURCE = {"match": {"small/250m": 1}, "sink": {"small/250m": 1}}

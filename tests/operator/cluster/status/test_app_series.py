@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from weir_operator.api.objects import Key
-from weir_operator.cluster.status.app_series import AppSeries
+from weir_operator.cluster.status.telemetry import AppSeries
 
 TRIPS = Key("streams", "trips")
 
