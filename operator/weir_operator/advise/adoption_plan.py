@@ -232,13 +232,11 @@ def _split_options_of_python(args: list[str]) -> tuple[list[str], dict[str, str]
 
 
 def _image(deployment: FlinkDeployment) -> str:
-    """Return the image of the pods; empty where nothing says it."""
     named = (deployment.spec.get("image"), *(deployment.configuration.get(key) for key in _IMAGES))
     return next((str(each) for each in named if each), "")
 
 
 def _defaults(deployment: FlinkDeployment, running: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that the job has from the operator's defaults."""
     return {
         key: value
         for key, value in running.items()
@@ -252,7 +250,6 @@ def _defaults(deployment: FlinkDeployment, running: Mapping[str, str]) -> dict[s
 
 
 def _config(deployment: FlinkDeployment) -> dict[str, str]:
-    """Return what the StreamApp has of Flink's configuration."""
     given = deployment.configuration
     reporters = tuple(
         each.key.removesuffix("port")
@@ -469,7 +466,6 @@ def _unknown_parts(deployment: FlinkDeployment) -> Iterator[str]:
 
 
 def _differences(manifest: Body, job: ExternalJob | None) -> Iterator[str]:
-    """Yield what in a StreamApp does not fit the job's state."""
     written = parse_manifest(manifest).spec.flink.max_parallelism
     if job is not None and written != job.max_parallelism:
         yield (

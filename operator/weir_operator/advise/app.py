@@ -243,7 +243,6 @@ class ExternalApp:
         return (*self._task_managers, *self._watch.job_managers)
 
     def _asked(self) -> Directives:
-        """Return the directives that apply to an external job."""
         written = self._around.directives
         asked = directives_of(self._app) if written is None else written()
         mode = asked.mode
@@ -305,7 +304,6 @@ class ExternalApp:
             self._around.on_advice(advice)
 
     async def _pause(self, stop: asyncio.Event) -> None:
-        """Wait a while, or until it is time to stop."""
         stopping = asyncio.create_task(stop.wait())
         sleeping = asyncio.create_task(self._around.clock.sleep(LOOK_AGAIN))
         try:
@@ -317,7 +315,6 @@ class ExternalApp:
                     await task
 
     def _report(self, reason: str, message: str) -> None:
-        """Report a fact once, until another one is reported."""
         if message and message != self._told:
             self._told = message
             self._emit(reason, message)

@@ -405,7 +405,6 @@ def read_memory(text: str) -> int | None:
 
 
 def _number(text: str | None) -> float | None:
-    """Return a quantity; `None` where the text is not one."""
     try:
         return float(parse_quantity(text)) if text else None
     except ValueError:

@@ -330,7 +330,6 @@ def relabel(window: Window, job: ExternalJob) -> Window:
 
 
 def _relabelled(series: Series, job: ExternalJob) -> Series | None:
-    """Return the series as its replica's or the job's; `None` where it is neither's."""
     labels = {name: value for name, value in series.labels.items() if name in _KEPT_LABELS}
     if series.name.startswith(names.JOB):
         return Series(name=series.name, labels=labels, times=series.times, values=series.values)

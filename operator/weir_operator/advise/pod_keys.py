@@ -164,7 +164,6 @@ _OF_A_ROLE = frozenset(
 
 
 def _variable_name(key: str) -> str:
-    """Return the environment variable that a key sets; empty where it sets none."""
     return next((key.removeprefix(each) for each in _OF_VARIABLES if key.startswith(each)), "")
 
 

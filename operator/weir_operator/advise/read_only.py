@@ -218,7 +218,6 @@ class ExternalStore:
         )
 
     def _change_of(self, status: AppStatus) -> RescaleJournal | None:
-        """Return the change of the external job, if Weir scales it."""
         change = status.rescale
         return change if self._scales and change is not None and change.in_place else None
 

@@ -199,7 +199,6 @@ def memory_of(pod: Json) -> float:
 
 
 def _asked(pod: Json, resource: str) -> Iterator[float]:
-    """Yield what each container asks for, NaN where it asks for none."""
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
         asked = (resources.get("requests") or {}).get(resource)

@@ -330,7 +330,6 @@ class KubernetesApi:
     async def _sized_pages(
         self, path: str, labels: str, fields: str
     ) -> AsyncIterator[tuple[Sequence[Body], int]]:
-        """Yield pages of a list and how many characters each had."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         selected = tuple((name, text) for name, text in selectors.items() if text)
         token, most = "", PAGE
@@ -456,7 +455,6 @@ class KubernetesApi:
         return found
 
     async def _ask_for(self, request: Request) -> tuple[Body, int]:
-        """Return the object that is answered, and how many characters it had."""
         answer = await self._answered(request)
         try:
             found = _json(answer.content)
@@ -592,7 +590,6 @@ def _without_values(message: str) -> str:
 
 
 def _reasons(content: str) -> frozenset[str]:
-    """Return the reasons of the causes that a `Status` has; none of another text."""
     found = _json_of_status(content)
     details = found.get("details") if isinstance(found, Mapping) else None
     causes = details.get("causes") if isinstance(details, Mapping) else None

@@ -147,7 +147,6 @@ def _select(roles: Sequence[Role] | type[Role], matchers: Mapping[str, str]) -> 
 
 
 def _select_names(names: Sequence[str], matchers: Mapping[str, str], *, within: str) -> str:
-    """Return the selector of names, only those that have a text in them if there is one."""
     kept = [each for each in names if not within or within in each]
     either = "|".join(map(re.escape, kept))
     rendered = [f"{key}={json.dumps(value)}" for key, value in matchers.items()]
@@ -189,7 +188,6 @@ async def _choose(
 
 
 def _named_by(label: str, value: str, choice: JobChoice) -> JobChoice:
-    """Return the choice of the job that has this value in a label, which has names or ids."""
     if "id" in label.lower():
         return replace(choice, job="", job_id=value)
     return replace(choice, job=value, job_id="")

@@ -211,13 +211,11 @@ def _names_its_groups(plan: Plan, operators: Collection[str]) -> bool:
 
 
 def _suggest_operator(there: Collection[str], operators: Collection[str]) -> str:
-    """Return the remedy for the first operator that the job does not have."""
     unknown = next((each for each in operators if each not in there), "")
     return suggest(unknown, there, otherwise="`weir graph` prints them")
 
 
 def _check_vertices(plan: Plan, vertices: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse a program that no longer has the vertices that its operators are made of."""
     if plan.agent == "absent":
         raise PermanentError(
             "The JobManager has no agent of Weir's, which keeps the job's operators apart; on "

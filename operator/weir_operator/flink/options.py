@@ -270,7 +270,6 @@ def is_size(text: str) -> bool:
 
 
 def _read_quantity(text: str, units: Mapping[str, _Unit]) -> tuple[int, _Unit] | None:
-    """Return the number and its unit; `None` where there is neither."""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None or (unit := found[2].strip().lower()) not in units or len(found[1]) >= 100:
         return None

@@ -401,7 +401,6 @@ def _nothing(answer: Json) -> None:
 def _describe_why_it_does_not_run(
     trace: str, entry_class: str | None, savepoint_path: str | None
 ) -> str:
-    """Return which field of the manifest is at fault where Flink does not run a program."""
     refusal = read_refusal(trace)
     if refusal is not None:
         return refusal

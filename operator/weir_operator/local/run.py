@@ -245,7 +245,6 @@ async def run_local(
 async def _bring_up(
     steering: Steering, stop: asyncio.Event, keeping: Keeping, *, keep: bool
 ) -> None:
-    """Start the job, and compile its policies beside that."""
     bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
     # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
     compiling = asyncio.create_task(asyncio.to_thread(steering.compile))

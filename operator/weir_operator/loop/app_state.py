@@ -144,7 +144,6 @@ class LearnedStore:
             )
 
     def _find_successor(self, former: str, vertices: list[str] | None) -> str:
-        """Return the operator that has an operator's vertices now; empty if none has."""
         if not vertices or not self._vertices:
             return former  # the manifest alone says what an operator is
         return next((name for name, own in self._vertices.items() if own == vertices), "")
@@ -152,7 +151,6 @@ class LearnedStore:
     def _try_to_load(
         self, whose: str, before: State, state: State, load: Callable[[State], None]
     ) -> None:
-        """Restore a state, or what was there before where it does not fit."""
         try:
             load(state)
         except (StateError, KeyError, TypeError, ValueError) as error:
@@ -161,7 +159,6 @@ class LearnedStore:
             log.warning("learned state does not fit", operator=whose, kept=aside, cause=str(error))
 
     def _read(self) -> dict[str, Any]:
-        """Return what the file holds; empty if nothing fits."""
         try:
             content = read_bytes_if_present(self._path)
             if content is None:

@@ -200,7 +200,6 @@ class ApplicationManager:
         return target, denied
 
     def _find_room(self, current: Deployments) -> dict[str, int]:
-        """Return how many replicas may be added, by pool that has a limit."""
         room = dict(self.pool_limits)
         for counts in current.values():
             for pool, count in count_per_pool([counts]).items():
@@ -209,7 +208,6 @@ class ApplicationManager:
         return room
 
     def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
-        """Add to a ruling that a replica leaves its node, or why it does not."""
         name = move.request.operator
         if refusal is None and ruling.granted:
             refusal = f"Denied: {' and '.join(ruling.granted)} must change first"
@@ -366,7 +364,6 @@ def _deny_again(
 
 
 def _bar(wishes: Mapping[str, Proposal], guards: Sequence[Guard]) -> dict[str, str]:
-    """Return why a guard denies a wish, by operator."""
     barred = {}
     for name, wish in wishes.items():
         sentence = refuse_target(wish.observation, wish.decision.target, guards)
@@ -455,7 +452,6 @@ class BudgetSharing:
         return None if unknown else False
 
     def _mean_sink_bounds(self, dataflow: Dataflow) -> dict[str, float]:
-        """Return the bounds on the mean that correspond to those of single sinks, seconds."""
         bounds = self._measured.mean_sink_bounds
         return {sink: bound for sink, bound in bounds.items() if sink in dataflow.operators}
 
@@ -483,7 +479,6 @@ class BudgetSharing:
         dataflow: Dataflow,
         managers: Mapping[str, ObservedOperator],
     ) -> dict[str, float] | None:
-        """Return the tuned budgets within the bounds; `None` if they do not fit."""
         wished = {
             name: budget
             for name, budget in self.tuned.budgets.items()
@@ -507,7 +502,6 @@ class BudgetSharing:
         bound: float,
         sink_bounds: Mapping[str, float],
     ) -> dict[str, float]:
-        """Return the budgets within bounds on the mean."""
         minimum = {name: _least(manager) for name, manager in managers.items()}
         fixed = [name for name in dataflow.operators if managers[name].fixed is not None]
         scaled = dataflow.without(fixed)

@@ -543,7 +543,6 @@ class CostCap:
 
 
 def _pays_for(observation: Observation, replicas: int) -> bool:
-    """Return whether an operator may have so many replicas of its cheapest node type."""
     limit = observation.max_price
     cheapest = min(each.price for each in observation.model.node_types)
     return limit is None or replicas * cheapest <= limit * CHEAPER

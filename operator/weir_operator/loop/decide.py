@@ -474,7 +474,6 @@ def _within_splits(model: OperatorModel, deployment: Deployment, splits: float) 
 def _within_full_pools(
     model: OperatorModel, deployment: Deployment, full: Collection[str]
 ) -> OperatorModel:
-    """Return the model in which full pools take no more than they hold now."""
     if not full:
         return model
     held = deployment.per_pool(model.node_types)
@@ -488,7 +487,6 @@ def _within_full_pools(
 def _within_room(
     model: OperatorModel, whole: OperatorModel, taken: Mapping[str, int]
 ) -> OperatorModel:
-    """Return the model in which pools have no more room than the other operators leave."""
     types = tuple(
         each
         if each.pool_limit is None or limited.pool_limit is None
@@ -875,7 +873,6 @@ class JointManagers(Managers):
                 policy.compile()
 
     def _leave_out_fixed(self, dataflow: Dataflow) -> Dataflow | None:
-        """Return the dataflow of the operators that are scaled; `None` where none is."""
         names = dataflow.operators
         return dataflow.without([each for each in names if self._operators[each].fixed is not None])
 

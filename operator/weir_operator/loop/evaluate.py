@@ -226,7 +226,6 @@ def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
 
 
 def _cut(window: Window, since: float) -> Window:
-    """Leave out samples from before `since`."""
     if since <= window.start:
         return window
     kept = []

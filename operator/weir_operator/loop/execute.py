@@ -193,7 +193,6 @@ def change_of(action: str, proposal: Proposal) -> str:
 
 
 def _resize_id(action: str) -> str:
-    """Return the id of an action's resize, a change separate from its restart."""
     return f"{action}r"
 
 
@@ -213,7 +212,6 @@ def expect_response(ruling: Ruling, flow: Dataflow, measured: AppMeasurement) ->
 
 
 def _only_resizes(ruling: Ruling, current: Deployments) -> Deployments:
-    """Return the deployments with those grants that need no restart."""
     return {
         name: ruling.target[name]
         if name in ruling.proposals and ruling.proposals[name].kind is ChangeKind.RESIZE

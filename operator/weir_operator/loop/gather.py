@@ -68,7 +68,6 @@ def _restarted_by(status: AppStatus) -> str:
 
 
 def _was_changed(status: AppStatus, since: float) -> bool:
-    """Return whether a change restarted a job that ran before."""
     change = status.rescale
     if change is None or change.kind.begins or not change.has_submitted:
         return False
@@ -181,7 +180,6 @@ class Gatherer:
         return replace(snapshot, vertices=await self._measure_vertices(snapshot, vertices_over))
 
     async def _read_keys(self) -> dict[str, KeyShares]:
-        """Return what was counted of the keys; nothing where that cannot be read now."""
         job = self._store.load().job_id
         if self._topology is None or self._topology_of is None or self._topology_of[0] != job:
             return {}

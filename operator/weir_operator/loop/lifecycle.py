@@ -378,7 +378,6 @@ class Lifecycle:
         return Health.RUNS
 
     async def _match_running_job(self) -> AppStatus:
-        """Return the status, which names the job that runs, whatever it named before."""
         before, live = self._store.load(), await self._jobs.live()
         if live in ((), (before.job_id,)):
             return before
@@ -393,7 +392,6 @@ class Lifecycle:
         return status
 
     async def _begin(self, status: AppStatus, restore: str | None) -> None:
-        """Start a job that does not run."""
         wanted, nonce = self._wanted(status), self._start.restore_nonce
         await self._walk_to_a_place(
             lambda now, target: planned_changes.start(
@@ -424,7 +422,6 @@ class Lifecycle:
         return Health.SUSPENDED
 
     async def _note_end(self, status: AppStatus, job: str) -> None:
-        """Store the state of a job that has ended while it should be suspended."""
         if status.finished or await self._came_to_its_end(status, job):
             left: dict[str, object] = {"finished": True}
         else:
@@ -656,7 +653,6 @@ class Lifecycle:
         return redirected
 
     async def _only_stop(self, journal: RescaleJournal) -> RescaleJournal:
-        """Return a change that was about to stop the job as one that does nothing else."""
         if journal.step is not Step.STOP or journal.kind is Kind.SUSPEND:
             return journal
         status = self._store.load()

@@ -455,7 +455,6 @@ class ApplicationController:
         guards: tuple[Guard, ...],
         floors: Floors,
     ) -> Tick:
-        """Return the tick with what the managers observe and propose."""
         seen = observe(
             tick.snapshot,
             self._managers,
@@ -536,7 +535,6 @@ class ApplicationController:
         guards: tuple[Guard, ...],
         floors: Floors,
     ) -> Ruling | None:
-        """Return how a change that did worse is taken back; `None` while that is not possible."""
         refusal = refuse_move(
             status.deployments, undone.source, self._models, guards, tick.observations
         )
@@ -560,7 +558,6 @@ class ApplicationController:
         *,
         mode: Mode,
     ) -> Ruling:
-        """Return what is granted: of the proposals, or what no operator asked for."""
         snapshot = tick.snapshot
         unmeasured: dict[str, str] = {}
         if self._shared is not None and snapshot.vertices is None:
@@ -594,7 +591,6 @@ class ApplicationController:
         *,
         mode: Mode,
     ) -> Ruling | None:
-        """Return how busy vertices leave the operators that they share; `None` where none may."""
         snapshot, seen = tick.snapshot, tick.observations
         wanted = {
             name: each.decision.target.named(each.observation.model.node_types)
@@ -690,7 +686,6 @@ class ApplicationController:
 
     @property
     def _models(self) -> dict[str, OperatorModel]:
-        """What is believed of the operators that may change."""
         return {name: each.model for name, each in self._managers.items() if each.fixed is None}
 
     def _refuse_unasked(self, target: Deployments, now: float) -> str | None:
@@ -757,7 +752,6 @@ def _record_of(
     sample: IntervalSample | None,
     lesson: LearningOutcome,
 ) -> JobTick:
-    """Return a tick as it is stored."""
     snapshot, flow = tick.snapshot, tick.snapshot.dataflow
     splits = splits_of(snapshot.app)
     return JobTick(
@@ -778,7 +772,6 @@ def _record_of(
 
 
 def _describe_corrected(managers: Managers) -> str:
-    """Return for which operators the queueing model was wrong, a sentence; empty for none."""
     wrong = sorted(name for name, each in managers.items() if each.is_corrected)
     if not wrong:
         return ""

@@ -235,7 +235,6 @@ def _obey_manifest(
     reason: str,
     now: float,
 ) -> RescaleJournal:
-    """Return the way from what the manifest allows no more."""
     return plan(
         kind=Kind.RESCALE,
         reason=reason,
@@ -373,7 +372,6 @@ def _name_of(path: str) -> str:
 
 
 def _describe_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    """Return what to report if the job ended without having read a record."""
     if not end.ended_unread:
         return ()
     sentence = (
@@ -385,7 +383,6 @@ def _describe_unread(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
 
 
 def _describe_silence(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
-    """Return what to report if records passed the job before its restart, and none after it."""
     if not end.no_record_seen:
         return ()
     sentence = (

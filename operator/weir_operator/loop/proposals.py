@@ -192,7 +192,6 @@ def _find_room(observations: Mapping[str, Observation]) -> dict[str, int]:
 
 
 def _added(proposal: Proposal) -> dict[str, int]:
-    """Return how many replicas a proposal adds, by pool that grows."""
     seen = proposal.observation
     types = seen.model.node_types
     return count_added(seen.deployment.per_pool(types), proposal.decision.target.per_pool(types))
@@ -377,7 +376,6 @@ def find_binding(proposal: Proposal, neighbourhood: Neighbourhood, splits: float
 
 
 def _find_shortage(proposal: Proposal) -> str:
-    """Return what the decision is not expected to do, a clause; empty where it suffices."""
     seen, expected = proposal.observation, proposal.decision.expectation
     if expected.utilisation > 1:
         return "it is not expected to keep up with the load"

@@ -271,7 +271,6 @@ class RecordStore:
             self._cursor.execute("PRAGMA shrink_memory")  # not used until the next tick
 
     def _prune(self, now: float) -> None:
-        """Delete what is too old by a Unix time."""
         [longest_ago] = self._cursor.execute(
             "SELECT ifnull((SELECT time FROM ticks ORDER BY time DESC LIMIT 1 OFFSET ?), -9e18)",
             (MOST_INTERVALS - 1,),
@@ -428,7 +427,6 @@ class RecordStore:
 
 
 def _row_of(record: Record) -> tuple[str, tuple[str | float | None, ...]]:
-    """Return the table of a record, and its columns there."""
     if isinstance(record, RescaleJournal):
         return "changes", (record.id, record.created, _CHANGE.dump_json(record).decode())
     if isinstance(record, LoopStart):
@@ -568,7 +566,6 @@ class TolerantRecords:
         return self._store
 
     def _put_aside(self) -> None:
-        """Give the file and what belongs to it another name."""
         self.close()
         for end in ("", "-wal", "-shm"):
             kept = self._path.with_name(self._path.name + end)

@@ -146,7 +146,6 @@ class TokenGate:
 
 
 def _name_pools(request: AdaptationRequest, room: Mapping[str, int]) -> str:
-    """Return the pools with a limit that a request wants room in."""
     return " or ".join(f"pool {pool}" for pool in request.places if pool in room)
 
 

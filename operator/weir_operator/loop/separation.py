@@ -118,7 +118,6 @@ class SharedOperators:
         busy: Mapping[str, float],
         work: Mapping[str, float],
     ) -> Separation:
-        """Return how as many vertices leave operators of `source` as there is room for."""
         names = tuple(busy)
         found = Separation(busy={}, waiting=busy, target=deployments, vertices={}, scales_in=False)
         # Every vertex more takes some room, so that not each number of them has to be tried.

@@ -156,7 +156,6 @@ class ShadowDeployment:
         }
 
     def _fit(self, deployments: Deployments) -> Deployments:
-        """Return the shadow deployment for the operators and node types of the real one."""
         kept = self._deployments or {}
         fitted: dict[str, Mapping[str, int]] = {}
         for name, counts in deployments.items():
@@ -167,7 +166,6 @@ class ShadowDeployment:
         return fitted
 
     def _imagine(self, real: Observation, counts: Mapping[str, int]) -> Observation:
-        """Return the observation as the model has it in the hypothetical deployment."""
         types = real.model.node_types
         deployment = Deployment.from_named(counts, types)
         if deployment == real.deployment:

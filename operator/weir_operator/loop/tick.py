@@ -269,7 +269,6 @@ def _pressure(operator: OperatorMeasurement, budget: float | None) -> tuple[floa
 
 
 def _known_shares(operator: OperatorMeasurement) -> list[float]:
-    """Busy shares of the replicas that report one."""
     return [share for share in operator.utilisation if not math.isnan(share)]
 
 

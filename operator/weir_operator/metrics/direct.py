@@ -353,12 +353,10 @@ class DirectSource:
             return self._parse(_select(decompress(raw, MAX_PAGE)))
 
     def _parse(self, lines: bytes) -> list[_Sample]:
-        """Return the samples of the StreamApp in lines of a page."""
         return [sample for sample in _samples(lines) if self._is_read(sample[1])]
 
     @contextlib.contextmanager
     def _counting(self) -> Iterator[None]:
-        """Count the processor time of the block."""
         began = time.thread_time()
         try:
             yield

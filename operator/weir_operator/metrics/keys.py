@@ -215,7 +215,6 @@ def describe_partitions(app: AppMeasurement) -> dict[str, str]:
 
 
 def _describe_standing(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
-    """Return which partitions are not read though records wait for their reader; empty for none."""
     moving = {each.reader for each in partitions if each.rate > 0}
     standing = [each for each in partitions if each.rate == 0 and each.waiting >= MANY_WAIT]
     if not standing or not moving:
@@ -233,7 +232,6 @@ def _describe_standing(name: str, partitions: Sequence[PartitionMeasurement]) ->
 
 
 def _describe_lagging(name: str, partitions: Sequence[PartitionMeasurement]) -> str:
-    """Return that most of what waits waits for one reader."""
     waiting = {each.reader: each.waiting for each in partitions}
     total = sum(waiting.values())
     if len(waiting) < 2 or not total >= MANY_WAIT:  # NaN: a reader does not tell
@@ -284,7 +282,6 @@ def _describe(name: str, seen: Observation, keys: KeyReport | None) -> str:
 
 
 def _has_faster(seen: Observation) -> bool:
-    """Return whether the operator may run on a node type that is faster than all it runs on."""
     types = seen.model.node_types
     used = max(each.speedup for each, count in zip(types, seen.deployment, strict=True) if count)
     return any(each.pool != NOWHERE and each.speedup > UNEVEN * used for each in types)

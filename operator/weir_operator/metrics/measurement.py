@@ -162,7 +162,6 @@ _STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N, names.AGE_N: names.TASK_AGE
 
 
 def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
-    """Name the optional metrics that no replica of an operator reports, and the job's."""
     missing: list[str] = []
     for name in layout.flow.operators:
         source = layout.is_source(name)
@@ -319,7 +318,6 @@ def _bound_by_reading(
 
 
 def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:
-    """Mean and variance over all records that the replicas served."""
     known = [each for each in replicas if each.served > 0 and not math.isnan(each.service_mean)]
     served = sum(each.served for each in known)
     average = ratio(sum(each.served * each.service_mean for each in known), served)
@@ -402,7 +400,6 @@ def _splits(name: str, layout: JobLayout, scopes: Sequence[Scope]) -> float:
 def _partitions(
     replicas: Sequence[Replica], scopes: Sequence[Scope]
 ) -> tuple[PartitionMeasurement, ...]:
-    """Return the partitions that the replicas read, by name."""
     found: dict[str, PartitionMeasurement] = {}
     for replica, scope in zip(replicas, scopes, strict=True):
         waiting = _total(map(last_value, _pending([scope])))
@@ -548,12 +545,10 @@ def _busiest(rises: Iterable[Rise]) -> Rise:
 
 
 def _function(series: Series) -> tuple[str | None, str | None]:
-    """Which function of which task a series of the operator scope belongs to."""
     return series.labels.get("task_id"), series.labels.get("operator_id")
 
 
 def _work(moments: Moments) -> float:
-    """Seconds spent; nothing where no record came."""
     return moments.records * moments.mean if moments.records > 0 else 0.0
 
 
@@ -826,7 +821,6 @@ def _observed(window: Window) -> float:
 
 
 def _join(series: Series, identity: Identity, window: Window, counted: Counted | None) -> Series:
-    """Prepend to a series the sample that it continues from."""
     if counted is None:
         return series
     time, value = counted.get(identity, (window.start, 0.0))

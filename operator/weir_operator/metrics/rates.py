@@ -187,7 +187,6 @@ def ratio(numerator: float, denominator: float) -> float:
 
 
 def _finite(series: Series | None) -> tuple[Sequence[float], Sequence[float]]:
-    """Times and values of the finite samples."""
     if series is None:
         return (), ()
     # A NaN or an infinity makes the sum one, and to sum is faster than to test each. Numbers whose
@@ -384,7 +383,6 @@ def _scope(all_series: Iterable[Series]) -> Scope:
 
 
 def _last_attempts(all_series: Iterable[Series]) -> Iterable[Series]:
-    """Return the series of one name, of each task only the attempt that was seen last."""
     latest: dict[frozenset[tuple[str, str]], Series] = {}
     for series in all_series:
         lasting = frozenset(item for item in series.labels.items() if item[0] not in _ATTEMPT)

@@ -96,7 +96,6 @@ def explain_at(
 
 
 def _find_keys(records: RecordStore, record: DecisionRecord) -> KeyReport | None:
-    """Return what was known of the operator's keys in the tick of a decision."""
     ticks = records.ticks(since=math.nextafter(record.time, -math.inf), until=record.time)
     return ticks[0].keys.get(record.operator) if ticks else None
 

@@ -242,7 +242,6 @@ def _decision(operator: OperatorTick) -> Text:
 
 
 def _say_what_became(operator: OperatorTick) -> str:
-    """Return the reason of a decision and the verdict on it, which are a sentence each."""
     if not operator.verdict:
         return operator.reason
     return f"{operator.reason.rstrip('.')}. {operator.verdict}"
@@ -260,7 +259,6 @@ def _most_pressed(operators: tuple[OperatorTick, ...], *, room: int) -> tuple[Op
 
 
 def _footer(run: RecordedRun) -> RenderableType:
-    """Return the last things that happened, the newest last."""
     happened = [
         (event.time, Text(event.message, style=_LEVEL_STYLES[event.level])) for event in run.events
     ]
@@ -323,7 +321,6 @@ def _tick_line(tick: TickRecord) -> str:
 
 
 def _measured(tick: TickRecord) -> str:
-    """Return what was measured, or that nothing was."""
     now = tick.response_time.of(tick.objective.statistic)
     bound = wording.seconds(tick.objective.bound)
     if math.isnan(now) and math.isnan(tick.rate):
@@ -341,7 +338,6 @@ def _measured(tick: TickRecord) -> str:
 
 
 def _asked(tick: TickRecord) -> list[str]:
-    """Return what operators ask for, and what became of it."""
     return [
         f"{each.name} → {wording.replicas(each.target)}: {_say_what_became(each)}"
         for each in tick.operators

@@ -193,7 +193,6 @@ def draw_charts(run: RecordedRun) -> Iterator[Block]:
 
 
 def _last_keys(run: RecordedRun) -> dict[str, KeyReport]:
-    """Return what was last known of the keys of each operator."""
     return {each.name: each.keys for tick in run.ticks for each in tick.operators if each.keys}
 
 

@@ -59,7 +59,6 @@ def close_change(
 
 
 def _may_have_run(journal: RescaleJournal) -> bool:
-    """Return whether a job was submitted in the place of one that ran."""
     return journal.kind is not Kind.START and journal.has_submitted
 
 
@@ -83,7 +82,6 @@ def add_full(
 def _remember_failure(
     status: AppStatus, journal: RescaleJournal, settings: RescaleSettings, now: float
 ) -> dict[str, object]:
-    """Return what is not to be tried again for a while, as changes of the status."""
     reason = journal.failure or journal.reason
     if journal.revision is not None:
         if _only_separates(status, journal):

@@ -387,7 +387,6 @@ class Rescaler:
         await self._store.save(status.model_copy(update={"node_times": times}))
 
     def _with_node_times(self, absence: PodsPendingError) -> PodsPendingError:
-        """Return why pods have no place, with how long nodes of their pools took before."""
         known = self._store.load().node_times
         before = "; ".join(
             f"in pool {pool}, {len(times)} earlier waits for a node took up to "
@@ -438,7 +437,6 @@ class Rescaler:
         return await self._savepoint_failed(journal, f"The savepoint failed: {cause}")
 
     async def _note_flow(self, journal: RescaleJournal, seconds: float) -> RescaleJournal:
-        """Note whether records pass the job that is about to be restarted."""
         first: Reading | None = None
         if self._earlier is not None and self._clock.monotonic() - self._earlier[0] <= FLOW_RECENT:
             first = self._earlier[1]
@@ -466,7 +464,6 @@ class Rescaler:
         return journal
 
     async def _reading_or_none(self, journal: RescaleJournal) -> tuple[float, Reading] | None:
-        """Return when and what the job to be restarted has read; `None` where it is not known."""
         try:
             reading = await self._jobs.reading(_required(journal.old_job))
         except (TemporaryError, PermanentError) as error:
@@ -514,7 +511,6 @@ class Rescaler:
         return await self._after_end(journal)
 
     async def _after_end(self, journal: RescaleJournal) -> RescaleJournal:
-        """Go on from the newest state of the old job, which has ended."""
         job = _required(journal.old_job)
         if await self._came_to_its_end(job):
             # Begun again, it would emit everything once more.
@@ -857,7 +853,6 @@ class Rescaler:
 
 
 def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object]:
-    """Return what the journal knows of the state, once its old job has ended and left `path`."""
     if path is None or not is_savepoint(path):
         return {"restore_path": path, "by_checkpoint": True}
     # A savepoint that a person gave the job to start from is not Weir's.

@@ -194,7 +194,6 @@ class RescaleJournal(BaseModel):
 
 
 def _name(step: Step, direction: object) -> str:
-    """Return the name under which the time of a step is kept."""
     return f"Back{step}" if direction is Direction.BACK and not step.is_end else str(step)
 
 

@@ -83,7 +83,6 @@ def _inline(schema: Schema, definitions: Mapping[str, Schema], *, nulls: bool) -
 
 
 def _or_null(schema: Schema) -> Schema:
-    """Return a schema that takes null, too."""
     wider = dict(schema)
     if "type" in wider:
         wider["type"] = [wider["type"], "null"]
@@ -207,7 +206,6 @@ def editor_schema() -> Schema:
 
 
 def _files() -> dict[str, str]:
-    """Return the text of each file, by its path below the folder."""
     return {
         FILE_NAME: crd_yaml(),
         EDITOR_FILE: json.dumps(editor_schema(), indent=1, ensure_ascii=False) + "\n",

@@ -400,7 +400,6 @@ class Flink(Section):
 
 
 def _is_closed(options: str) -> bool:
-    """Return whether every quote in the text is closed."""
     try:
         shlex.split(options)
     except ValueError:

@@ -204,7 +204,6 @@ def _check_kind(manifest: Mapping[Any, object]) -> None:
 
 
 def _judge_right_sections(spec: object) -> list[str]:
-    """Return what the rules find in those sections that are right in themselves."""
     return [
         sentence(Mistake(("spec", *each.path), each.got, each.expected, each.remedy))
         for each in judge(RULES, read_right_fields(Spec, spec))

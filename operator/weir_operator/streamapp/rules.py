@@ -539,7 +539,6 @@ def _price_written(node_pools: Sequence[NodePool], deployment: Deployment) -> fl
 
 
 def _hold(node_pools: Sequence[NodePool], names: Sequence[str] | None) -> int | None:
-    """Return how many replicas pools hold; `None` where that has no limit, or there is none."""
     limits = [each.max_replicas for each in node_pools if names is None or each.name in names]
     known = [each for each in limits if each is not None]
     return sum(known) if known and len(known) == len(limits) else None

@@ -120,7 +120,6 @@ def _written(value: object) -> str:
 
 
 def _example(schema: Schema, lead: str) -> str:
-    """Return an example of what the field takes with `lead` before it, empty if none is known."""
     examples = schema.get("examples")
     return f"{lead}{_written(examples[0])}" if examples else ""
 

@@ -253,7 +253,6 @@ def fit_with_past(
 
 
 def _fit_alone(own: Samples, structure: Structure, *, slot: float) -> Fit | FitError:
-    """Return a fit to the controller's own measurements, or why there is none."""
     try:
         return fit(own, structure, slot=slot)
     except FitError as error:

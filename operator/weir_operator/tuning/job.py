@@ -160,7 +160,6 @@ class JobTuner:
         return job
 
     async def _begin(self, job: Body, full: str, packed: bytes, digest: str) -> None:
-        """Give the Job its request, and start it."""
         if job["metadata"]["annotations"].get(_DIGEST) != digest:
             raise TuningLostError(
                 f"Expected the Job {full} to have this tuning's input, got another's"
@@ -226,7 +225,6 @@ class JobTuner:
     async def _failure(
         self, full: str, job: Body, condition: Body
     ) -> TuningLostError | TuningRefusedError:
-        """Return what to make of a Job that failed: what its pod said, else what the Job did."""
         for pod in await self._pods_of(job):
             for status in pod.get("status", {}).get("containerStatuses", ()):
                 ended = status.get("state", {}).get("terminated") or {}
@@ -242,7 +240,6 @@ class JobTuner:
         return await self._api.list(self._pods, labels=f"batch.kubernetes.io/controller-uid={uid}")
 
     def _job(self, full: str, digest: str) -> Body:
-        """Return the Job: the template's, with name, work and limits."""
         job: Body = copy.deepcopy(dict(self._template))
         job |= {"apiVersion": "batch/v1", "kind": "Job"}
         meta = job.setdefault("metadata", {})

@@ -254,7 +254,6 @@ class TuningLoop:
             self._take(result, fitted.fit)
 
     def _has_changed(self, since: float) -> bool:
-        """Return whether what was measured `since` is of another job than the present one."""
         return self._state.fit_since != since
 
     async def _ask(self, request: TuningRequest) -> TuningResult:
@@ -408,7 +407,6 @@ class TuningLoop:
             self._store.save(self._state)
 
     def _put_in_force(self) -> None:
-        """Give the managers the present version, and store it."""
         self._outgrown = False
         self._give()
         self._store.save(self._state)

@@ -107,7 +107,6 @@ def _end_group(process: asyncio.subprocess.Process) -> None:
 
 
 def _failure(status: int, folder: Path) -> TuningLostError | TuningRefusedError:
-    """Return what to make of an end without an answer."""
     if status < 0:
         return TuningLostError(f"Signal {-status} ended the process of the tuning")
     said = read_end(folder / "log.txt").strip()

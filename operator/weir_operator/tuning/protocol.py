@@ -168,7 +168,6 @@ def read_frames(log: str) -> str:
 
 
 def _first(error: Exception) -> str:
-    """Return the first mistake of several, in one line."""
     if isinstance(error, ValidationError):
         mistake = error.errors()[0]
         where = ".".join(str(step) for step in mistake["loc"])

@@ -107,8 +107,6 @@ def _settings_of_keys(app: StreamApp) -> dict[str, str]:
 
 
 def _program(job: Job | None, beside: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the class whose `main` to run, and its arguments."""
-
     def found(path: str) -> str:
         there = not path.startswith("-") and (beside / path).is_file()
         return str((beside / path).resolve()) if there else path
@@ -304,7 +302,6 @@ def operator_managers(
 def _joint_managers(
     app: StreamApp, name: str, parameters: Mapping[str, Any], *, falls_back: bool
 ) -> JointManagers:
-    """Return the managers of operators for which one policy decides."""
     operators = {
         operator.name: ObservedOperator(
             model=_specified(app, operator),
@@ -354,7 +351,6 @@ def _specified(app: StreamApp, operator: Operator) -> OperatorModel:
 
 
 def _given_speedups(app: StreamApp, operator: Operator) -> frozenset[str]:
-    """Return the node types whose speedup the manifest gives."""
     types = world.node_types(app, operator.name)
     return _share_names(
         frozenset(each.name for each in types if world.speedup_is_given(app, each.pool))

@@ -206,7 +206,6 @@ class Discovery:
         )
 
     def _fit(self, plan: Plan, journal: RescaleJournal) -> StreamApp:
-        """Return the StreamApp with the operators of the program that a change starts."""
         refuse_unsuitable_program(plan)
         return discover_operators(self._app, plan, journal.target)
 

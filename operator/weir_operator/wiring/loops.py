@@ -203,7 +203,6 @@ def _lifecycle(
     discovery: Discovery,
     directives: Callable[[], Directives],
 ) -> Lifecycle:
-    """Return what keeps the job running."""
     given, foreign = app.spec.flink.job, app.spec.flink.ref is not None
     models = {name: each.model for name, each in managers.items() if each.fixed is None}
     return Lifecycle(
@@ -231,7 +230,6 @@ def _memory(
     managers: Managers,
     manager: ApplicationManager,
 ) -> AppState:
-    """Return what the loops keep, in their folder."""
     return AppState(
         managers=managers,
         restarts=manager.restarts,
@@ -277,7 +275,6 @@ def _tuning(
     manager: ApplicationManager,
     directives: Callable[[], Directives],
 ) -> TuningLoop | None:
-    """Return the slow loop; `None` without a tuner."""
     if around.tuner is None:
         return None
     settings = replace(
@@ -297,7 +294,6 @@ def _tuning(
 
 
 def _directives(app: StreamApp, around: Dependencies, job: JobSpec) -> Callable[[], Directives]:
-    """Return what is read at every check and tick."""
     foreign = app.spec.flink.ref is not None  # its owner upgrades it
     revision = None if foreign else assembly.revision_of(app, job)
     written = directives_of(app)

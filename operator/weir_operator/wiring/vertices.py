@@ -150,7 +150,6 @@ def separate_vertices(
 def _take_fastest(
     counts: Mapping[str, int], maximum: int, speeds: Mapping[str, float]
 ) -> dict[str, int]:
-    """Return so many of the replicas, those of the fastest node types."""
     found: dict[str, int] = {}
     for node_type in sorted(counts, key=lambda name: -speeds.get(name, 0.0)):
         taken = min(counts[node_type], maximum - sum(found.values()))
@@ -198,7 +197,6 @@ def group_vertices(plan: Plan, operators: Sequence[Operator], alone: Collection[
 
 
 def _named_vertices(plan: Plan, operators: Sequence[Operator]) -> dict[str, str]:
-    """Return the operator of each vertex that the manifest names."""
     found: dict[str, str] = {}
     rest = None
     for operator in operators:
@@ -254,13 +252,11 @@ def _find_vertex(plan: Plan, asked: str, field: str) -> str:
 
 
 def _describe_joined(plan: Plan, vertex: str) -> str:
-    """Return which chains a vertex stands for, where these are several."""
     chains = [each.name for each in plan.vertices if each.operator == vertex]
     return f" ({' and '.join(map(repr, chains))} have to share slots)" if len(chains) > 1 else ""
 
 
 def _downstream(plan: Plan, of_vertex: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return, for each operator that has vertices, those downstream of its own."""
     after: dict[str, list[str]] = {}
     for source, target in plan.edges:
         after.setdefault(source, []).append(target)
@@ -325,7 +321,6 @@ def _name_shared(vertices: Sequence[str], *, whole: bool) -> str:
 
 
 def _pins_some(plan: Plan, operators: Sequence[Operator]) -> bool:
-    """Return whether the program names the slot sharing group of an operator."""
     return not plan.groups.isdisjoint(each.name for each in operators if not each.vertices)
 
 

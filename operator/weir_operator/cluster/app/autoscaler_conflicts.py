@@ -282,7 +282,6 @@ class AutoscalerConflicts:
         )
 
     def _twins(self, app: StreamApp) -> set[str]:
-        """Return the names of the other StreamApps that refer to the same job."""
         own = Key(app.metadata.namespace, app.metadata.name)
         mine = self._references.get(own)
         return {

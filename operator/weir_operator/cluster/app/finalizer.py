@@ -141,7 +141,6 @@ async def _end(context: ControllerContext, resource: Resource, *, hurried: bool)
 
 
 async def _has_run(context: ControllerContext, resource: Resource) -> bool:
-    """Return whether the status knows of a job."""
     controller = ((await context.api.get(resource.key.path)).get("status") or {}).get("controller")
     return isinstance(controller, dict) and bool(controller.get("job_id"))
 
@@ -166,7 +165,6 @@ async def _is_going(context: ControllerContext, namespace: str) -> bool:
 
 
 def _log_remaining_state(stores: AppStores, reporter: StatusReporter) -> bool:
-    """Log where the state is of a job that was deleted with its namespace."""
     status = stores.store.load()
     seen = status.checkpointed
     ran = status.job_id is not None and not (status.suspended or status.finished)
@@ -276,7 +274,6 @@ async def _discard(
 
 
 async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[str]:
-    """Cancel the job; return the checkpoints that it leaves."""
     progress = await loops.jobs.progress(job)
     if progress is not None and not progress.state.is_over:
         await loops.jobs.cancel(job)

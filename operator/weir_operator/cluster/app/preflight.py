@@ -130,7 +130,6 @@ def _refusals_of_memory(app: StreamApp) -> list[str]:
 
 
 def _describe(mistakes: Iterator[Mistake]) -> list[str]:
-    """Return a sentence for each mistake, and for what ends the search for them."""
     found: list[str] = []
     ended_by = _sentences_of(lambda: found.extend(map(sentence, mistakes)))
     return [*found, *ended_by]
@@ -170,7 +169,6 @@ def _make_pods(app: StreamApp) -> None:
 
 
 def _mistakes_of_policy(app: StreamApp) -> Iterator[Mistake]:
-    """Refuse a policy that Weir does not have, and settings that it does not take."""
     chosen = app.spec.operator_manager.policy
     known = registry.names()
     if chosen.name not in known:

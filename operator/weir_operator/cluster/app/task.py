@@ -256,7 +256,6 @@ class AppTask:
             )
 
     async def _let_the_job_start(self) -> None:
-        """Wait until no change has the job stopped, or the time for that is over."""
         until = self._context.clock.monotonic() + FINISH_TIMEOUT
         while self.is_running and has_stopped_the_job(self._writer.status):
             if self._lost.is_set() or self._context.clock.monotonic() >= until:

@@ -164,7 +164,6 @@ async def run_terms(
 
 
 def _tuner_for(api: KubernetesApi, access: TunerAccess | None) -> TunerFor | None:
-    """Return what makes the tuner of a StreamApp; `None` where nothing is tuned."""
     if access is None:
         return None
     return lambda resource, guard: JobTuner(

@@ -297,7 +297,6 @@ class Telemetry:
         )
 
     def _note_operators(self, key: Key, tick: Tick) -> None:
-        """Show what an interval measured of each operator."""
         for each in self._of_operators:
             each.keep(key, tick.deployments)
         measured = tick.snapshot.app.operators if tick.snapshot.app else {}

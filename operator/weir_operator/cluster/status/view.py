@@ -180,7 +180,6 @@ def render_status(facts: Facts, before: StreamAppStatus, now: float) -> StreamAp
 
 
 def _ready(facts: Facts) -> Aspect:
-    """Return whether the job runs as the spec says, and is managed."""
     if facts.mistake:
         sentence = f"{facts.mistake}; if the job is running, it continues unchanged"
         return Aspect("Ready", "False", "InvalidSpec", sentence)
@@ -231,7 +230,6 @@ def figures_of(facts: Facts) -> dict[str, float]:
 
 
 def _tuning(view: TuningView) -> TuningStatus:
-    """Return the weights in force, and what is expected of them."""
     weights = view.tuned.weights
     return TuningStatus(
         version=view.version,
@@ -244,7 +242,6 @@ def _tuning(view: TuningView) -> TuningStatus:
 
 
 def _advise(facts: Facts) -> str | None:
-    """Return the forecast for following the advice, in mode Advise."""
     if facts.mode is not Mode.ADVISE:
         return None
     bill = facts.tick.bill if facts.tick else None
@@ -271,7 +268,6 @@ def _operator(facts: Facts, name: str) -> OperatorStatus:
 
 
 def _decision(facts: Facts, record: DecisionRecord) -> DecisionStatus:
-    """Return the last decision, or that the tick after it was held."""
     tick = facts.tick
     stays = record.decision.target == record.observation.deployment
     reason = (

@@ -101,7 +101,6 @@ class Boosts:
                 await asyncio.sleep(_POLL)
 
     async def _find_running(self) -> dict[str, Body] | None:
-        """Return the pods that run by their names; `None` where they cannot be seen now."""
         try:
             pods = await self._objects.pods({})
         except (TemporaryError, PermanentError) as error:

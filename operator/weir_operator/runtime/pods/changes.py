@@ -147,7 +147,6 @@ class Changes:
             await asyncio.sleep(PAUSE)
 
     async def _follow_from(self, place: _Watched, path: str, version: str) -> None:
-        """Follow the changes after `version`."""
         while True:
             query = {
                 "watch": "true",

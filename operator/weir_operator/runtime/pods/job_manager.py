@@ -117,7 +117,6 @@ class JobManagerPod:
         return lost
 
     async def _surround(self, pods: FlinkPods) -> None:
-        """Apply the objects that the Deployment needs, and find the Service's address."""
         await self._objects.apply(
             *manifests.accounts(pods),
             manifests.network_policy(pods),
@@ -221,7 +220,6 @@ def results_of(thing: Body) -> str:
 
 
 def _may_forget(pods: FlinkPods) -> bool:
-    """Return whether results are where Weir has put them."""
     return pods.survives and not set(RESULTS_PATHS) & pods.make.config.keys()
 
 

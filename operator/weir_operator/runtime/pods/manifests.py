@@ -75,7 +75,6 @@ def accounts(pods: FlinkPods) -> tuple[Body, ...]:
 
 
 def _account(pods: FlinkPods, name: str, rules: Sequence[Body]) -> tuple[Body, ...]:
-    """Return an account, its role, and the binding to the account that the pods run under."""
     group = "rbac.authorization.k8s.io"
     # If nothing outlives the JobManager, Flink elects no leader.
     granted = [dict(rule) for rule in rules] if pods.survives else []

@@ -127,7 +127,6 @@ class AppObjects:
         )
 
     def _owns(self, found: Body) -> bool:
-        """Return whether an object has this StreamApp as an owner, and its label."""
         meta = found["metadata"]
         owners = {each["uid"] for each in meta.get("ownerReferences") or ()}
         has_label: bool = (meta.get("labels") or {}).get(APP) == self._key.name
@@ -251,7 +250,6 @@ def _has(found: object, wanted: object, *, exactly: bool = False) -> bool:
 
 
 def _was_applied_by_weir(meta: Body) -> bool:
-    """Return whether Weir, and not only somebody else, has set fields of an object."""
     return any(
         each.get("manager") == FIELD_MANAGER and each.get("operation") == "Apply"
         for each in meta.get("managedFields") or ()
@@ -259,7 +257,6 @@ def _was_applied_by_weir(meta: Body) -> bool:
 
 
 def _config_maps(pod: Body) -> set[str]:
-    """Return the ConfigMaps that a pod, or a template of one, mounts and needs."""
     return {
         volume["configMap"]["name"]
         for volume in pod["spec"].get("volumes") or ()

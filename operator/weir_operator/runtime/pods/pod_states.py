@@ -190,7 +190,6 @@ def _last_end(pod: Body) -> Mapping[str, Any]:
 
 
 def _end_before(pod: Body) -> str:
-    """Return how the process before the present one ended; empty where there was none."""
     last = _last_end(pod)
     return f"{last.get('reason', 'Ended')}, exit code {last.get('exitCode')}" if last else ""
 

@@ -166,7 +166,6 @@ class TaskManagerPods:
         await self._objects.apply(files, workload)
 
     async def _wait_for(self, pods: FlinkPods, group: Group, replicas: int) -> set[str]:
-        """Return the names of the group's pods once there are enough."""
         deadline = _now() + CREATION_LIMIT
         while True:
             present = {pod["metadata"]["name"] for pod in await self._members(group)}
@@ -189,7 +188,6 @@ class TaskManagerPods:
     async def _shrink(
         self, pods: FlinkPods, group: Group, members: Sequence[Body], chosen: set[str]
     ) -> None:
-        """Remove only the chosen pods from a group."""
         leaving = [pod for pod in members if pod["metadata"]["name"] in chosen]
         await self._mark_first_to_go(members, chosen)
         name, staying = _owner(leaving[0]), len(members) - len(leaving)
@@ -248,7 +246,6 @@ class TaskManagerPods:
         return tuple(pod for pod in await self._all() if is_alive(pod))
 
     async def _members(self, group: Group) -> tuple[Body, ...]:
-        """Return the pods that a ReplicaSet counts."""
         operator, pool = group
         labels = {OPERATOR: operator, POOL: pool}
         return tuple(

@@ -194,7 +194,6 @@ def _alive(processes: Iterable[tuple[Path, ProcessIdentity]]) -> dict[Path, Proc
 
 
 def _configuration_in(words: Sequence[str]) -> str | None:
-    """Return the configuration folder in a command line, or `None`."""
     try:
         return words[words.index(_CONFIGURATION) + 1]
     except (ValueError, IndexError):
