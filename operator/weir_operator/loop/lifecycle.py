@@ -35,12 +35,7 @@ from weir_operator.rescale.replicas import (
     size_changes,
 )
 from weir_operator.rescale.status import AppStatus, Checkpointed, match_status
-from weir_operator.rescale.stopping import (
-    StateMissingError,
-    came_to_its_end,
-    find_restore_point,
-    was_stopped,
-)
+from weir_operator.rescale.stopping import StateFinder, StateMissingError
 from weir_operator.runtime.protocol import Deployments, Replica, release_replicas
 from weir_operator.runtime.revision import Revision
 from weir_policies.kernels.wording import format_time
@@ -174,6 +169,7 @@ class Lifecycle:
         self._check_upgrade = check_upgrade
         self._runtime = parts.runtime
         self._jobs = parts.jobs
+        self._states = StateFinder(jobs=parts.jobs, runtime=parts.runtime, clock=clock)
         self._rescaler = rescaler
         self._store = store
         self._start = start
@@ -430,37 +426,18 @@ class Lifecycle:
 
     async def _came_to_its_end(self, status: AppStatus, job: str) -> bool:
         try:
-            return await came_to_its_end(
-                job,
-                status,
-                jobs=self._jobs,
-                runtime=self._runtime,
-                clock=self._clock,
-                stop_asked=status.stop_asked == job,
-            )
+            return await self._states.came_to_its_end(job, status)
         except StateMissingError as error:
             self._report("StateMissing", str(error))
             raise
 
     async def _was_stopped(self, status: AppStatus, job: str) -> bool:
-        return status.stop_asked == job and await was_stopped(
-            job,
-            jobs=self._jobs,
-            runtime=self._runtime,
-            clock=self._clock,
-            asked_at=status.stop_asked_at,
+        return status.stop_asked == job and await self._states.was_stopped(
+            job, asked_at=status.stop_asked_at
         )
 
     async def _restore_point(self, job: str) -> str | None:
-        status = self._store.load()
-        return await find_restore_point(
-            job,
-            status,
-            jobs=self._jobs,
-            runtime=self._runtime,
-            clock=self._clock,
-            stop_asked=status.stop_asked == job,
-        )
+        return await self._states.find_restore_point(job, self._store.load())
 
     def _use(self, revision: Revision | None) -> None:
         if revision is not None:

@@ -55,16 +55,12 @@ from weir_operator.rescale.replicas import (
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
 from weir_operator.rescale.status import StatusStore, add_node_time, expected_node_time, may_submit
 from weir_operator.rescale.stopping import (
+    StateFinder,
     StateMissingError,
     Stop,
-    came_to_its_end,
-    find_newest,
     find_own_failure,
-    find_restore_point,
-    find_retained,
     is_of,
     is_savepoint,
-    was_stopped,
 )
 from weir_operator.runtime.protocol import Replica, Runtime
 from weir_operator.runtime.revision import Revision
@@ -126,6 +122,7 @@ class Rescaler:
         self._store = parts.store
         self._settings = parts.settings
         self._clock = parts.clock
+        self._states = StateFinder(jobs=parts.jobs, runtime=parts.runtime, clock=parts.clock)
         retrier = Retrier(parts.clock, limit=parts.settings.submit_deadline)
         self._until, self._retried = retrier.until, retrier.retried
         self._resumed = False  # it goes on with what an earlier one left
@@ -216,7 +213,7 @@ class Rescaler:
     async def retained(self, job: str) -> tuple[str, ...]:
         """Return checkpoints of an ended job, to delete once the next job has its own."""
         try:
-            return await find_retained(job, jobs=self._jobs, runtime=self._runtime)
+            return await self._states.find_retained(job)
         except (TemporaryError, PermanentError) as error:
             # Clearing up is no reason to fail a change; the log names whose checkpoints are left.
             log.warning("checkpoints left behind", job=job, failure=str(error))
@@ -411,11 +408,9 @@ class Rescaler:
         if journal.by_checkpoint or await self._goes_by_checkpoint(journal):
             return await self._stop_by_checkpoint(journal)
         stop = Stop(
+            self._states,
             job,
             journal.trigger,
-            self._jobs,
-            self._runtime,
-            self._clock,
             asked=self._resumed,
             asked_at=journal.times[str(Step.STOP)],
         )
@@ -525,14 +520,7 @@ class Rescaler:
     async def _came_to_its_end(self, job: str) -> bool:
         status = self._store.load()
         return await self._retried(
-            lambda: came_to_its_end(
-                job,
-                status,
-                jobs=self._jobs,
-                runtime=self._runtime,
-                clock=self._clock,
-                stop_asked=True,
-            )
+            lambda: self._states.came_to_its_end(job, status, stop_asked=True)
         )
 
     async def _was_stopped(self, journal: RescaleJournal) -> bool:
@@ -544,29 +532,16 @@ class Rescaler:
         if asked_at is None:
             return False
         since = asked_at
-        return await self._retried(
-            lambda: was_stopped(
-                job, jobs=self._jobs, runtime=self._runtime, clock=self._clock, asked_at=since
-            )
-        )
+        return await self._retried(lambda: self._states.was_stopped(job, asked_at=since))
 
     async def _newest(self, job: str) -> str | None:
-        return await find_newest(
-            job, jobs=self._jobs, runtime=self._runtime, clock=self._clock, stop_asked=False
-        )
+        return await self._states.find_newest(job, stop_asked=False)
 
     async def _restore_point(self, journal: RescaleJournal) -> str | None:
         job, status = _required(journal.old_job), self._store.load()
         only_cancels = self._settings.via == "Checkpoint" and journal.kind is Kind.RESCALE
         return await self._retried(
-            lambda: find_restore_point(
-                job,
-                status,
-                jobs=self._jobs,
-                runtime=self._runtime,
-                clock=self._clock,
-                stop_asked=not only_cancels,
-            )
+            lambda: self._states.find_restore_point(job, status, stop_asked=not only_cancels)
         )
 
     def _stopped(self, journal: RescaleJournal, restore_path: str | None) -> RescaleJournal:

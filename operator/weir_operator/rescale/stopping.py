@@ -65,16 +65,6 @@ def is_of(path: str, job: str) -> bool:
     return f"/{job}/chk-" in path or f"/savepoint-{job[:6]}-" in path
 
 
-async def _list(job: str, *, runtime: Runtime, clock: Clock, stop_asked: bool) -> tuple[str, ...]:
-    """Return what the storage has of a job that has ended, oldest first, a late savepoint too."""
-    stored, late = await runtime.snapshots(job), runtime.listed_within
-    if stop_asked and late and not (stored and is_savepoint(stored[-1])):
-        log.warning("savepoint not listed, the storage is asked again", job=job, in_=late)
-        await clock.sleep(late)
-        stored = await runtime.snapshots(job)
-    return stored
-
-
 def find_own_failure(failures: Sequence[JobFailure], journal: RescaleJournal) -> str:
     """Return why the old job failed since a change began; empty where only its stop failed.
 
@@ -88,122 +78,125 @@ def find_own_failure(failures: Sequence[JobFailure], journal: RescaleJournal) ->
     return ""
 
 
-async def came_to_its_end(
-    job: str,
-    status: AppStatus,
-    *,
-    jobs: FlinkJobs,
-    runtime: Runtime,
-    clock: Clock,
-    stop_asked: bool,
-) -> bool:
-    """Return whether the job finished without being stopped.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateFinder:
+    """Finds the state of jobs that have ended, or were asked to."""
 
-    A JobManager that was started after a job's end may still list it as finished, from the results
-    that Flink keeps for high availability, but knows none of its snapshots. Then the storage says
-    whether a stop got through, whoever asked for it: of a job that has ended, Flink leaves nothing
-    but savepoints, and each says whether it was taken to stop the job.
+    jobs: FlinkJobs
+    runtime: Runtime
+    """Knows the storage."""
+    clock: Clock
+    """Where to wait for a savepoint that is listed late."""
 
-    Args:
-        job: The job.
-        status: What is known of it.
-        jobs: Flink.
-        runtime: Knows the storage.
-        clock: Where to wait for a savepoint that is listed late.
-        stop_asked: Weir asked for a stop of it, which decides where the savepoint does not.
+    async def came_to_its_end(
+        self, job: str, status: AppStatus, *, stop_asked: bool | None = None
+    ) -> bool:
+        """Return whether the job finished without being stopped.
 
-    Raises:
-        StateMissingError: It had state and was asked to stop, and there is no savepoint.
-    """
-    progress = await jobs.progress(job)
-    if progress is None or progress.state is not JobState.FINISHED:
-        return False
-    newest = await jobs.newest(job)
-    if newest is not None and newest.seen_complete:
-        return not newest.stopped
-    stored = await _list(job, runtime=runtime, clock=clock, stop_asked=stop_asked)
-    if not stored or not is_savepoint(stored[-1]):
-        if stop_asked and status.checkpointed is not None and status.checkpointed.job == job:
+        A JobManager that was started after a job's end may still list it as finished, from the
+        results that Flink keeps for high availability, but knows none of its snapshots. Then the
+        storage says whether a stop got through, whoever asked for it: of a job that has ended,
+        Flink leaves nothing but savepoints, and each says whether it was taken to stop the job.
+
+        Args:
+            job: The job.
+            status: What is known of it.
+            stop_asked: Weir asked for a stop of it, which decides where the savepoint does not;
+                `None` takes what the status says.
+
+        Raises:
+            StateMissingError: It had state and was asked to stop, and there is no savepoint.
+        """
+        if stop_asked is None:
+            stop_asked = status.stop_asked == job
+        progress = await self.jobs.progress(job)
+        if progress is None or progress.state is not JobState.FINISHED:
+            return False
+        newest = await self.jobs.newest(job)
+        if newest is not None and newest.seen_complete:
+            return not newest.stopped
+        stored = await self._list(job, stop_asked=stop_asked)
+        if not stored or not is_savepoint(stored[-1]):
+            if stop_asked and status.checkpointed is not None and status.checkpointed.job == job:
+                raise StateMissingError(
+                    f"Job {job} finished after it was asked to stop, and its savepoint is not in "
+                    f"the storage; {REMEDY}; last seen: {status.checkpointed.path}"
+                )
+            return True
+        stopped = await self.runtime.savepoint_stopped_job(stored[-1])
+        return not (stop_asked if stopped is None else stopped)
+
+    async def was_stopped(self, job: str, *, asked_at: float) -> bool:
+        """Return whether a job that runs was, or may have been, stopped before.
+
+        Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
+        that is lost in between takes the job back from a checkpoint that the savepoint supersedes.
+        To be asked only of a job that Weir has asked to stop, not before `asked_at`, Unix seconds.
+        """
+        newest = await self.jobs.newest(job)
+        if newest is not None and newest.seen_complete:
+            return False  # it has come further than the savepoint
+        stored = await self.runtime.snapshots(job)
+        if stored and is_savepoint(stored[-1]):
+            return True
+        progress = await self.jobs.progress(job)
+        if progress is None or progress.started <= asked_at:
+            return False
+        return self.clock.now() - progress.started < self.runtime.listed_within
+
+    async def find_newest(self, job: str, *, stop_asked: bool) -> str | None:
+        """Return the newest complete savepoint or checkpoint that the job wrote.
+
+        Returns:
+            Its path; `None` where it wrote none, or Flink deleted them because the job came to its
+            end.
+        """
+        known = await self.jobs.newest(job)
+        if known is not None and known.seen_complete:
+            return known.path
+        stored = await self._list(job, stop_asked=stop_asked)
+        if stored:
+            return stored[-1]
+        return known.path if known is not None and is_of(known.path, job) else None
+
+    async def find_retained(self, job: str) -> tuple[str, ...]:
+        """Return the checkpoints that Flink leaves behind of an ended job, oldest first."""
+        known = await self.jobs.retained(job)
+        if known:
+            return known
+        return tuple(path for path in await self.runtime.snapshots(job) if not is_savepoint(path))
+
+    async def find_restore_point(
+        self, job: str, status: AppStatus, *, stop_asked: bool | None = None
+    ) -> str | None:
+        """Return from where the ended `job` should resume; `None` starts it with empty state.
+
+        Raises:
+            StateMissingError: It had state of its own, which is not in the storage.
+        """
+        if stop_asked is None:
+            stop_asked = status.stop_asked == job
+        newest = await self.find_newest(job, stop_asked=stop_asked)
+        if newest is not None:
+            return newest
+        if status.checkpointed is not None and status.checkpointed.job == job:
+            # The remedy before the paths: a condition has no room for three long ones.
+            older = f"; its previous state: {status.restore_path}" if status.restore_path else ""
             raise StateMissingError(
-                f"Job {job} finished after it was asked to stop, and its savepoint is not in the "
-                f"storage; {REMEDY}; last seen: {status.checkpointed.path}"
+                f"Job {job} is down and its state is no longer in the storage: the job finished, "
+                f"or someone deleted the state; {REMEDY}; last seen: {status.checkpointed.path}"
+                f"{older}"
             )
-        return True
-    stopped = await runtime.savepoint_stopped_job(stored[-1])
-    return not (stop_asked if stopped is None else stopped)
+        return status.restore_path
 
-
-async def was_stopped(
-    job: str, *, jobs: FlinkJobs, runtime: Runtime, clock: Clock, asked_at: float
-) -> bool:
-    """Return whether a job that runs was, or may have been, stopped before.
-
-    Flink writes that a job has ended a moment after the savepoint that stopped it. A JobManager
-    that is lost in between takes the job back from a checkpoint that the savepoint supersedes. To
-    be asked only of a job that Weir has asked to stop.
-    """
-    newest = await jobs.newest(job)
-    if newest is not None and newest.seen_complete:
-        return False  # it has come further than the savepoint
-    stored = await runtime.snapshots(job)
-    if stored and is_savepoint(stored[-1]):
-        return True
-    progress = await jobs.progress(job)
-    if progress is None or progress.started <= asked_at:
-        return False
-    return clock.now() - progress.started < runtime.listed_within
-
-
-async def find_newest(
-    job: str, *, jobs: FlinkJobs, runtime: Runtime, clock: Clock, stop_asked: bool
-) -> str | None:
-    """Return the newest complete savepoint or checkpoint that the job wrote.
-
-    Returns:
-        Its path; `None` where it wrote none, or Flink deleted them because the job came to its end.
-    """
-    known = await jobs.newest(job)
-    if known is not None and known.seen_complete:
-        return known.path
-    stored = await _list(job, runtime=runtime, clock=clock, stop_asked=stop_asked)
-    if stored:
-        return stored[-1]
-    return known.path if known is not None and is_of(known.path, job) else None
-
-
-async def find_retained(job: str, *, jobs: FlinkJobs, runtime: Runtime) -> tuple[str, ...]:
-    """Return the checkpoints that Flink leaves behind of a job that has ended, oldest first."""
-    known = await jobs.retained(job)
-    if known:
-        return known
-    return tuple(path for path in await runtime.snapshots(job) if not is_savepoint(path))
-
-
-async def find_restore_point(
-    job: str,
-    status: AppStatus,
-    *,
-    jobs: FlinkJobs,
-    runtime: Runtime,
-    clock: Clock,
-    stop_asked: bool,
-) -> str | None:
-    """Return from where the ended `job` should resume; `None` starts it with empty state.
-
-    Raises:
-        StateMissingError: It had state of its own, which is not in the storage.
-    """
-    newest = await find_newest(job, jobs=jobs, runtime=runtime, clock=clock, stop_asked=stop_asked)
-    if newest is not None:
-        return newest
-    if status.checkpointed is not None and status.checkpointed.job == job:
-        # The remedy before the paths: a condition has no room for three long ones.
-        older = f"; its previous state: {status.restore_path}" if status.restore_path else ""
-        raise StateMissingError(
-            f"Job {job} is down and its state is no longer in the storage: the job finished, or "
-            f"someone deleted the state; {REMEDY}; last seen: {status.checkpointed.path}{older}"
-        )
-    return status.restore_path
+    async def _list(self, job: str, *, stop_asked: bool) -> tuple[str, ...]:
+        """Return what the storage has of an ended job, oldest first, a late savepoint too."""
+        stored, late = await self.runtime.snapshots(job), self.runtime.listed_within
+        if stop_asked and late and not (stored and is_savepoint(stored[-1])):
+            log.warning("savepoint not listed, the storage is asked again", job=job, in_=late)
+            await self.clock.sleep(late)
+            stored = await self.runtime.snapshots(job)
+        return stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,32 +215,20 @@ class Stop:
     """One stop of one job."""
 
     def __init__(
-        self,
-        job: str,
-        trigger: str,
-        jobs: FlinkJobs,
-        runtime: Runtime,
-        clock: Clock,
-        *,
-        asked: bool,
-        asked_at: float,
+        self, states: StateFinder, job: str, trigger: str, *, asked: bool, asked_at: float
     ) -> None:
         """Prepare the stop.
 
         Args:
+            states: Knows the jobs.
             job: The job.
             trigger: Id under which the savepoint is asked for.
-            jobs: Flink.
-            runtime: Knows the storage.
-            clock: As for `was_stopped`.
             asked: It may have been asked for before.
             asked_at: Unix time from which on it may have been.
         """
+        self._states, self._jobs = states, states.jobs
         self._job = job
         self._trigger = trigger
-        self._jobs = jobs
-        self._runtime = runtime
-        self._clock = clock
         self._asked = asked
         self._asked_at = asked_at
 
@@ -262,13 +243,7 @@ class Stop:
         progress = await self._jobs.progress(self._job)
         if progress is None or progress.state.is_over:
             return StopOutcome(ended=True)
-        if self._asked and await was_stopped(
-            self._job,
-            jobs=self._jobs,
-            runtime=self._runtime,
-            clock=self._clock,
-            asked_at=self._asked_at,
-        ):
+        if self._asked and await self._states.was_stopped(self._job, asked_at=self._asked_at):
             await self._jobs.cancel(self._job)
             return None
         try:

@@ -22,7 +22,7 @@ from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import Step
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.settings import RescaleSettings
-from weir_operator.rescale.stopping import find_restore_point
+from weir_operator.rescale.stopping import StateFinder
 from weir_operator.runtime.revision import Revision
 
 
@@ -301,14 +301,9 @@ async def test_a_deletion_in_the_middle_of_a_change_takes_as_long_as_its_savepoi
 
         status = stage.store.load()
         assert status.job_id is not None
-        state = await find_restore_point(
-            status.job_id,
-            status,
-            jobs=cast(FlinkJobs, JobsOf(stage.world)),
-            runtime=stage.world,
-            clock=stage.clock,
-            stop_asked=True,
-        )
+        jobs = cast(FlinkJobs, JobsOf(stage.world))
+        states = StateFinder(jobs=jobs, runtime=stage.world, clock=stage.clock)
+        state = await states.find_restore_point(status.job_id, status, stop_asked=True)
         assert took < 100, (at, took)
         assert stage.world.running() == [], at
         assert "StartRestarted" not in stage.reasons, at

@@ -29,7 +29,7 @@ from weir_operator.errors import (
     describe_unexpected,
 )
 from weir_operator.loop.directives import directives_of
-from weir_operator.rescale.stopping import find_restore_point, find_retained
+from weir_operator.rescale.stopping import StateFinder
 from weir_operator.streamapp.loading import parse_manifest
 from weir_operator.streamapp.managers import Policy
 from weir_operator.streamapp.models import DeletionPolicy, StreamApp
@@ -223,14 +223,7 @@ async def _keep(
     path = status.restore_path
     if not status.suspended and status.job_id is not None:
         try:
-            path = await find_restore_point(
-                status.job_id,
-                status,
-                jobs=loops.jobs,
-                runtime=loops.runtime,
-                clock=context.clock,
-                stop_asked=status.stop_asked == status.job_id,
-            )
+            path = await _states(loops, context).find_restore_point(status.job_id, status)
         except WeirError as error:
             if not hurried:
                 raise TemporaryError(f"Weir does not know the newest state yet: {error}") from error
@@ -283,4 +276,8 @@ async def _cancel(job: str, loops: Loops, context: ControllerContext) -> list[st
                 raise TemporaryError(f"Job {job} was not cancelled in {CANCELLED_WITHIN:g} s")
             await context.clock.sleep(0.5)
             progress = await loops.jobs.progress(job)
-    return [*await find_retained(job, jobs=loops.jobs, runtime=loops.runtime)]
+    return [*await _states(loops, context).find_retained(job)]
+
+
+def _states(loops: Loops, context: ControllerContext) -> StateFinder:
+    return StateFinder(jobs=loops.jobs, runtime=loops.runtime, clock=context.clock)
