@@ -16,7 +16,7 @@ from weir_operator.flink.agent import PINNED, build_agent
 from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan
-from weir_operator.flink.programs import read_plan
+from weir_operator.flink.programs import Program, read_plan
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.settings import JobSpec, RescaleSettings
@@ -131,13 +131,12 @@ class UnmodifiedJob(SteeredJob[LocalRuntime]):
         return await self.lifecycle.change(deployments(sizes), "asked for by hand")
 
     async def _read_plan(self) -> Plan:
-        return await read_plan(
-            await self.jobs.rest(),
-            await self.runtime.provide_jar(),
+        program = Program(
             entry_class=self.job.entry_class,
             arguments=tuple(self.job.arguments),
             configuration=PINNED,
         )
+        return await read_plan(await self.jobs.rest(), await self.runtime.provide_jar(), program)
 
 
 def deployments(sizes: Mapping[str, int]) -> Deployments:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError
 from weir_operator.flink.causes import find_missing_class, root_cause
@@ -73,59 +74,48 @@ MAIN = "dev.weir.ReadGraph"
 _MARK = "weir-graph"
 
 
-async def read_plan(
-    rest: FlinkRest,
-    jar: str,
-    *,
-    entry_class: str | None,
-    arguments: Sequence[str],
-    configuration: Mapping[str, str],
-) -> Plan:
-    """Return the operators of the job that a jar's program builds.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """A job's program, and how it is run."""
+
+    entry_class: str | None
+    """Class whose `main` to run; `None` takes the jar's own."""
+    arguments: tuple[str, ...]
+    configuration: Mapping[str, str]
+    """Keys above the cluster's."""
+    parallelism: int | None = None
+    """Default parallelism; `None` is the cluster's."""
+
+
+async def read_plan(rest: FlinkRest, jar: str, program: Program) -> Plan:
+    """Return the operators of the job that a program builds.
 
     Args:
         rest: The JobManager, which has the jar.
         jar: Its id.
-        entry_class: As for a submission, and so are `arguments` and `configuration`.
-        arguments: Of the program.
-        configuration: Keys above the cluster's.
+        program: As for a submission.
 
     Raises:
         TemporaryError: A catalog of a SQL script does not answer.
         PermanentError: The program ended without a job.
     """
-    return parse_plan(
-        await _read_lines(
-            rest,
-            jar,
-            entry_class=entry_class,
-            arguments=arguments,
-            parallelism=None,
-            configuration=configuration,
-        )
-    )
+    return parse_plan(await _read_lines(rest, jar, program))
 
 
 async def read_graph(
     rest: FlinkRest,
     jar: str,
+    program: Program,
     *,
-    entry_class: str | None,
-    arguments: Sequence[str],
-    parallelism: int | None,
-    configuration: Mapping[str, str],
     operators: Collection[str],
     whole_job: str | None,
 ) -> JobGraph:
-    """Return the graph of the job that a jar's program builds.
+    """Return the graph of the job that a program builds; see `read_plan`.
 
     Args:
-        rest: The JobManager, which has the jar.
+        rest: The JobManager.
         jar: Its id.
-        entry_class: As for a submission, and so are `arguments`, `parallelism`, `configuration`.
-        arguments: Of the program.
-        parallelism: Default parallelism.
-        configuration: Keys above the cluster's.
+        program: As for a submission.
         operators: Whose slot sharing groups are asked for; others are left out.
         whole_job: Name of the operator that stands for all groups; `None` where each is one.
 
@@ -133,32 +123,17 @@ async def read_graph(
         TemporaryError: A catalog of a SQL script does not answer.
         PermanentError: The program ended without a job.
     """
-    lines = await _read_lines(
-        rest,
-        jar,
-        entry_class=entry_class,
-        arguments=arguments,
-        parallelism=parallelism,
-        configuration=configuration,
-    )
+    lines = await _read_lines(rest, jar, program)
     return parse_graph(lines, operators=operators, whole_job=whole_job)
 
 
-async def _read_lines(
-    rest: FlinkRest,
-    jar: str,
-    *,
-    entry_class: str | None,
-    arguments: Sequence[str],
-    parallelism: int | None,
-    configuration: Mapping[str, str],
-) -> tuple[str, ...]:
+async def _read_lines(rest: FlinkRest, jar: str, program: Program) -> tuple[str, ...]:
     trace = await ask_program(
         rest,
         MAIN,
-        (jar, entry_class or "-", *arguments),
-        parallelism=parallelism,
-        configuration=configuration,
+        (jar, program.entry_class or "-", *program.arguments),
+        parallelism=program.parallelism,
+        configuration=program.configuration,
     )
     lines = read_lines(trace, _MARK)
     if lines is None:
@@ -168,7 +143,7 @@ async def _read_lines(
         failure = read_failure(trace)
         if failure is not None:
             raise TemporaryError(failure)
-        missing = find_missing_class(trace, entry_class)
+        missing = find_missing_class(trace, program.entry_class)
         if missing is not None:
             raise NotInProgramError(missing)
         raise PermanentError(

@@ -21,7 +21,7 @@ from weir_operator.flink.commands import Installation
 from weir_operator.flink.jars import find_java, flink_home
 from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
 from weir_operator.flink.program_jars import refuse_unsuitable_jar
-from weir_operator.flink.programs import read_plan
+from weir_operator.flink.programs import Program, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import read_python_error
 from weir_operator.limits import read_end
@@ -136,13 +136,8 @@ def temporary_folder() -> Iterator[Path]:
 
 async def _ask(runtime: LocalRuntime, entry_class: str | None, arguments: tuple[str, ...]) -> Plan:
     async with FlinkRest(runtime.rest_url) as rest:
-        return await read_plan(
-            rest,
-            await runtime.provide_jar(),
-            entry_class=entry_class,
-            arguments=arguments,
-            configuration=PINNED,
-        )
+        program = Program(entry_class=entry_class, arguments=arguments, configuration=PINNED)
+        return await read_plan(rest, await runtime.provide_jar(), program)
 
 
 def _with_python_error(error: PermanentError, runtime: LocalRuntime) -> str:

@@ -657,14 +657,8 @@ class Rescaler:
                     raise PermanentError("The JobManager lost the job after it had started")
                 by_agent = await is_pinned_by_agent(journal, jobs=self._jobs, spec=spec)
                 may_have_run = True
-                await self._jobs.submit(
-                    journal.new_job,
-                    arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
-                    parallelism=spec.default_parallelism(journal.wanted),
-                    entry_class=spec.entry_class,
-                    restore_path=journal.restore_path,
-                    configuration=spec.configuration(journal.wanted, by_agent=by_agent),
-                )
+                program = spec.program(journal.wanted, by_agent=by_agent)
+                await self._jobs.submit(journal.new_job, program, restore_path=journal.restore_path)
             return True
 
         if await self._until(submitted, self._settings.submit_deadline) is None:

@@ -14,7 +14,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -26,6 +26,7 @@ from weir_operator.flink.agent import KEY_COUNTS
 from weir_operator.flink.answers import JobDetails, JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.flink.programs import (
+    Program,
     is_warm_up,
     read_graph,
     read_plan,
@@ -196,10 +197,8 @@ class FlinkJobs:
 
     async def is_pinned_by_agent(
         self,
+        program: Program,
         *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        configuration: Mapping[str, str],
         most: Mapping[str, int],
         vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
@@ -210,9 +209,7 @@ class FlinkJobs:
         arguments.
 
         Args:
-            entry_class: As for a submission.
-            arguments: The program's own.
-            configuration: As for a submission of a job that the agent pins.
+            program: As for a submission of a job that the agent pins.
             most: Replicas at a time, by operator.
             vertices: What each operator is made of, as in `JobSpec`.
 
@@ -220,52 +217,34 @@ class FlinkJobs:
             PermanentError: The agent cannot pin them; the job must not be touched.
             TemporaryError: What pins them cannot be read now.
         """
-        plan = await self.read_plan(
-            entry_class=entry_class, arguments=arguments, configuration=configuration
-        )
+        plan = await self.read_plan(program)
         if plan is None and vertices:
             self._unread.clear()
             raise TemporaryError("Weir cannot read what the job's program builds: see the log")
         return plan is not None and job_graph.is_pinned_by_agent(plan, most, vertices)
 
-    async def read_plan(
-        self,
-        *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        configuration: Mapping[str, str],
-    ) -> Plan | None:
-        """Return what the program builds; `None` where it cannot be read.
+    async def read_plan(self, program: Program) -> Plan | None:
+        """Return what the program builds, submitted so; `None` where it cannot be read.
 
         It is read once, and again some time after it could not be read.
-
-        Args:
-            entry_class: As for a submission, and so are `arguments` and `configuration`.
-            arguments: Of the program.
-            configuration: Keys above the cluster's.
         """
         if self._jar is None:
             await self.prepare()
-        joined = {k: v for k, v in configuration.items() if k.startswith("weir.vertices.")}
+        given = program.configuration
+        joined = {k: v for k, v in given.items() if k.startswith("weir.vertices.")}
         # On Kubernetes, the jar of another image has the same id.
-        process = self._runtime.job_manager_process
-        key = (process, self._jar, entry_class, arguments, tuple(sorted(joined.items())))
+        where = self._runtime.job_manager_process, self._jar
+        key = (*where, program.entry_class, program.arguments, tuple(sorted(joined.items())))
         self.unread = ""
         if key in self._plans:
             return self._plans[key]
         failure = self._unread.get(key)
         if failure is None or self._clock.monotonic() - failure.time >= READ_AGAIN_AFTER:
             try:
-                self._plans[key] = await read_plan(
-                    await self.rest(),
-                    self._jar or "",
-                    entry_class=entry_class,
-                    arguments=arguments,
-                    configuration=configuration,
-                )
+                self._plans[key] = await read_plan(await self.rest(), self._jar or "", program)
                 return self._plans[key]
             except PermanentError as error:
-                if is_script(entry_class):
+                if is_script(program.entry_class):
                     raise
                 failure = _Failure(time=self._clock.monotonic(), cause=str(error))
                 log.warning("plan not read", failure=failure.cause)
@@ -274,14 +253,7 @@ class FlinkJobs:
         return None
 
     async def read_graph(
-        self,
-        *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        parallelism: int | None,
-        configuration: Mapping[str, str],
-        operators: tuple[str, ...],
-        whole_job: str | None,
+        self, program: Program, *, operators: tuple[str, ...], whole_job: str | None
     ) -> JobGraph:
         """Return what the program would build, submitted so; nothing is submitted.
 
@@ -293,24 +265,12 @@ class FlinkJobs:
         return await read_graph(
             await self.rest(),
             self._jar or "",
-            entry_class=entry_class,
-            arguments=arguments,
-            parallelism=parallelism,
-            configuration=configuration,
+            program,
             operators=operators,
             whole_job=whole_job,
         )
 
-    async def submit(
-        self,
-        job_id: str,
-        *,
-        arguments: tuple[str, ...],
-        parallelism: int | None,
-        entry_class: str | None,
-        restore_path: str | None,
-        configuration: Mapping[str, str],
-    ) -> None:
+    async def submit(self, job_id: str, program: Program, *, restore_path: str | None) -> None:
         """Submit the job under this id, with the managed memory that its TaskManagers have.
 
         Raises:
@@ -318,14 +278,15 @@ class FlinkJobs:
         """
         if self._jar is None:
             await self.prepare()
+        configuration = program.configuration
         if configuration:
             configuration = {**configuration, **await self.managed_memory()}
         await (await self.rest()).run_jar(
             self._jar or "",
             job_id=job_id,
-            entry_class=entry_class,
-            arguments=arguments,
-            parallelism=parallelism,
+            entry_class=program.entry_class,
+            arguments=program.arguments,
+            parallelism=program.parallelism,
             savepoint_path=restore_path,
             configuration=configuration,
         )
@@ -484,10 +445,7 @@ async def with_graph(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec)
     by_agent = await is_pinned_by_agent(journal, jobs=jobs, spec=spec)
     try:
         graph = await jobs.read_graph(
-            entry_class=spec.entry_class,
-            arguments=spec.program_arguments(journal.wanted, by_agent=by_agent),
-            parallelism=spec.default_parallelism(journal.wanted),
-            configuration=spec.configuration(journal.wanted, by_agent=by_agent),
+            spec.program(journal.wanted, by_agent=by_agent),
             operators=tuple(spec.vertices or spec.parallelism_arguments),
             whole_job=None if spec.vertices else spec.whole_job,
         )
@@ -507,14 +465,8 @@ async def refuse_script(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSp
     """
     if spec.whole_job is None or not is_script(spec.entry_class) or journal.is_back:
         return  # one whose operators are listed is read for these
-    await jobs.read_graph(
-        entry_class=spec.entry_class,
-        arguments=spec.arguments,
-        parallelism=spec.default_parallelism(journal.wanted),
-        configuration={},
-        operators=(),
-        whole_job=spec.whole_job,
-    )
+    program = replace(spec.program(journal.wanted), configuration={})
+    await jobs.read_graph(program, operators=(), whole_job=spec.whole_job)
 
 
 async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: FlinkJobs, spec: JobSpec) -> bool:
@@ -526,9 +478,7 @@ async def is_pinned_by_agent(journal: RescaleJournal, *, jobs: FlinkJobs, spec: 
     if spec.whole_job is not None and not spec.vertices:
         return False
     return await jobs.is_pinned_by_agent(
-        entry_class=spec.entry_class,
-        arguments=spec.arguments,
-        configuration=spec.configuration(journal.wanted, by_agent=True),
+        spec.program(journal.wanted, by_agent=True),
         most=parallelism(journal.wanted),
         vertices=spec.vertices,
     )

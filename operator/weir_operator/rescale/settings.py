@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.flink.agent import PINNED
+from weir_operator.flink.programs import Program
 from weir_operator.rescale.replicas import parallelism
 from weir_operator.rescale.status import expected_node_time
 from weir_operator.runtime.protocol import Deployments
@@ -53,15 +54,24 @@ class JobSpec:
             vertices=revision.vertices,
         )
 
-    def program_arguments(
-        self, deployments: Deployments, *, by_agent: bool = False
-    ) -> tuple[str, ...]:
-        """Return the arguments with which the job runs at these deployments.
+    def program(self, deployments: Deployments, *, by_agent: bool = False) -> Program:
+        """Return the program as it runs at these deployments.
 
         Args:
             deployments: Its replicas.
             by_agent: Weir's agent pins it: the program knows nothing of Weir.
         """
+        return Program(
+            entry_class=self.entry_class,
+            arguments=self.program_arguments(deployments, by_agent=by_agent),
+            configuration=self.configuration(deployments, by_agent=by_agent),
+            parallelism=self.default_parallelism(deployments),
+        )
+
+    def program_arguments(
+        self, deployments: Deployments, *, by_agent: bool = False
+    ) -> tuple[str, ...]:
+        """Return the arguments with which the job runs at these deployments."""
         if by_agent or self.whole_job is not None:
             return self.arguments
         sized = tuple(
@@ -72,12 +82,7 @@ class JobSpec:
         return (*self.arguments, *sized, "--weir.maxParallelism", str(self.max_parallelism))
 
     def configuration(self, deployments: Deployments, *, by_agent: bool = False) -> dict[str, str]:
-        """Return the keys by which helper or agent learn the same; a whole job has none.
-
-        Args:
-            deployments: Its replicas.
-            by_agent: Weir's agent pins it.
-        """
+        """Return the keys by which helper or agent learn the same; a whole job has none."""
         if self.whole_job is not None and not by_agent:
             return {}
         sizes = {

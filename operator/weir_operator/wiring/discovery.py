@@ -13,7 +13,7 @@ from weir_operator.clock import Clock
 from weir_operator.errors import NotInProgramError, PermanentError, TemporaryError, WeirError
 from weir_operator.flink.agent import PINNED
 from weir_operator.flink.job_graph import Plan, refuse_unsuitable_program
-from weir_operator.flink.programs import read_plan
+from weir_operator.flink.programs import Program, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import is_script
 from weir_operator.flink.versions import refuse_old_version
@@ -146,13 +146,7 @@ class Discovery:
         async with FlinkRest(rest_url, timeout=READ_LIMIT) as rest:
 
             async def read(arguments: tuple[str, ...]) -> Plan:
-                return await read_plan(
-                    rest,
-                    jar,
-                    entry_class=spec.entry_class,
-                    arguments=arguments,
-                    configuration=PINNED,
-                )
+                return await read_plan(rest, jar, _pinned(spec, arguments))
 
             refuse_old_version(await rest.version())
             try:
@@ -211,9 +205,7 @@ class Discovery:
 
     async def _read_plan(self, revision: Revision | None) -> Plan | None:
         spec = self._job.of(revision)
-        plan = await self._jobs.read_plan(
-            entry_class=spec.entry_class, arguments=spec.arguments, configuration=PINNED
-        )
+        plan = await self._jobs.read_plan(_pinned(spec, spec.arguments))
         cause = self._jobs.unread
         self._notices.report_while(
             "PlanNotRead",
@@ -223,6 +215,10 @@ class Discovery:
             else "",
         )
         return plan
+
+
+def _pinned(spec: JobSpec, arguments: tuple[str, ...]) -> Program:
+    return Program(entry_class=spec.entry_class, arguments=arguments, configuration=PINNED)
 
 
 def _is_same_program(one: Revision, other: Revision) -> bool:

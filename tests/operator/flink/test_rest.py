@@ -22,7 +22,7 @@ from weir_operator.api.leader import LeaseLostError
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.flink import answers
 from weir_operator.flink.job_graph import Plan
-from weir_operator.flink.programs import warm_up_id
+from weir_operator.flink.programs import Program, warm_up_id
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.topology import discover, group_vertices
 from weir_operator.flink.transport import NotKnownToFlinkError, RefusedByFlinkError
@@ -460,10 +460,8 @@ def submit(flink):
         runtime = SimpleNamespace(rest_url=flink.url, replicas=replicas, provide_jar=provide_jar)
         jobs = FlinkJobs(cast(Runtime, runtime))
         try:
-            await jobs.submit(
-                JOB, arguments=(), parallelism=None, entry_class=None, restore_path=None,
-                configuration=configuration,
-            )  # fmt: skip
+            program = Program(entry_class=None, arguments=(), configuration=configuration)
+            await jobs.submit(JOB, program, restore_path=None)
         finally:
             await jobs.close()
         return flink.bodies[-1].get("flinkConfiguration")
@@ -527,7 +525,7 @@ async def test_a_program_that_could_not_be_read_is_read_again_after_a_while(flin
     jobs = FlinkJobs(cast(Runtime, runtime), clock=clock)
 
     async def read():
-        plan = await jobs.read_plan(entry_class=None, arguments=(), configuration={})
+        plan = await jobs.read_plan(Program(entry_class=None, arguments=(), configuration={}))
         return plan, jobs.unread, len(asked)
 
     first, at_once = await read(), await read()

@@ -45,10 +45,9 @@ async def test_a_plan_is_asked_for_again_only_where_that_may_help(monkeypatch, m
 
     monkeypatch.setattr(programs, "ask_program", answer)
 
+    program = programs.Program(entry_class=None, arguments=(), configuration={})
     with pytest.raises(error, match=r"^spec\.flink\.job\.sql: q\.sql, line 3: why$"):
-        await programs.read_plan(
-            FlinkRest("http://no"), "x.jar", entry_class=None, arguments=(), configuration={}
-        )
+        await programs.read_plan(FlinkRest("http://no"), "x.jar", program)
 
 
 async def test_a_jar_without_the_class_to_run_is_told_from_a_program_that_may_run(monkeypatch):
@@ -58,14 +57,9 @@ async def test_a_jar_without_the_class_to_run_is_told_from_a_program_that_may_ru
     monkeypatch.setattr(programs, "ask_program", answer)
 
     for entry_class, error in (("example.Tripz", NotInProgramError), ("example.T", PermanentError)):
+        program = programs.Program(entry_class=entry_class, arguments=(), configuration={})
         with pytest.raises(PermanentError, match=r"example\.Tripz") as raised:
-            await programs.read_plan(
-                FlinkRest("http://no"),
-                "x.jar",
-                entry_class=entry_class,
-                arguments=(),
-                configuration={},
-            )
+            await programs.read_plan(FlinkRest("http://no"), "x.jar", program)
         assert type(raised.value) is error
 
 

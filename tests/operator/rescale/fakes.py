@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
 from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan
+from weir_operator.flink.programs import Program
 from weir_operator.rescale.flink import Progress, StateSnapshot
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.replicas import deployments_of
@@ -366,10 +367,8 @@ class FakeWorld:
 
     async def is_pinned_by_agent(
         self,
+        program: Program,
         *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        configuration: Mapping[str, str],
         most: Mapping[str, int],
         vertices: Mapping[str, tuple[str, ...]],
     ) -> bool:
@@ -378,45 +377,23 @@ class FakeWorld:
             raise self.by_agent
         return self.by_agent
 
-    async def read_plan(
-        self,
-        *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        configuration: Mapping[str, str],
-    ) -> Plan | None:
+    async def read_plan(self, program: Program) -> Plan | None:
         """Return the plan that a test has set, for these arguments or for all."""
-        return self.plans.get(arguments, self.plan)
+        return self.plans.get(program.arguments, self.plan)
 
     async def version(self) -> str:
         return self.flink_version
 
     async def read_graph(
-        self,
-        *,
-        entry_class: str | None,
-        arguments: tuple[str, ...],
-        parallelism: int | None,
-        configuration: Mapping[str, str],
-        operators: tuple[str, ...],
-        whole_job: str | None,
+        self, program: Program, *, operators: tuple[str, ...], whole_job: str | None
     ) -> JobGraph:
         self._answer()
-        self.read.append(arguments)
+        self.read.append(program.arguments)
         if self.graph is None:
             raise PermanentError("The program builds no job")
         return self.graph
 
-    async def submit(
-        self,
-        job_id: str,
-        *,
-        arguments: tuple[str, ...],
-        parallelism: int | None,
-        entry_class: str | None,
-        restore_path: str | None,
-        configuration: Mapping[str, str],
-    ) -> None:
+    async def submit(self, job_id: str, program: Program, *, restore_path: str | None) -> None:
         """Run a job; two live jobs at once would be a defect of the caller."""
         self._answer()
         live = [key for key, job in self.jobs.items() if not JobState(job.state).is_over]
@@ -434,8 +411,8 @@ class FakeWorld:
         self.jobs[job_id] = FakeJob(
             state=state,
             position=position,
-            arguments=arguments,
-            configuration=dict(configuration),
+            arguments=program.arguments,
+            configuration=dict(program.configuration),
             committed=position,
             restored=restore_path,
             started=self.clock.now(),

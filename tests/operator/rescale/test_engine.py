@@ -359,12 +359,12 @@ class LosingWorld(FakeWorld):
             self.clock.time = self.back_at
         return await super().ensure_job_manager()
 
-    async def submit(self, job_id, **arguments):
+    async def submit(self, job_id, program, **more):
         if self.back_at is None:
             self.back_at = self.clock.time + 90.0
         if self.clock.time < self.back_at:
             raise TemporaryError("Flink refused the submission (400): ConnectException")
-        await super().submit(job_id, **arguments)
+        await super().submit(job_id, program, **more)
 
 
 async def test_a_jobmanager_lost_right_at_the_submission_is_waited_for_and_costs_no_roll_back():

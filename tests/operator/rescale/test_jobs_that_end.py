@@ -32,8 +32,8 @@ class QuickWorld(EndingWorld):
 
     is_quick = False
 
-    async def submit(self, job_id, **arguments):
-        await super().submit(job_id, **arguments)
+    async def submit(self, job_id, program, **more):
+        await super().submit(job_id, program, **more)
         if self.is_quick:
             self.end_job()
 

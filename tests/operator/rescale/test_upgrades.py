@@ -157,7 +157,7 @@ async def test_what_the_program_lacks_is_found_before_a_task_manager_is_started(
     bench = Bench(arguments=NEW.arguments)
     revision = NEW.model_copy(update={"places": {"small": Place(memory=1024)}})
 
-    async def read_graph(**program):
+    async def read_graph(program, **more):
         raise NotInProgramError(missing)
 
     monkeypatch.setattr(bench.world, "read_graph", read_graph)

@@ -15,7 +15,7 @@ from weir_operator.flink.job_graph import (
     parse_graph,
     parse_plan,
 )
-from weir_operator.flink.programs import read_graph, read_lines, read_plan
+from weir_operator.flink.programs import Program, read_graph, read_lines, read_plan
 
 OPERATORS = ("source", "bid", "count", "sink")
 LINES = (
@@ -65,10 +65,11 @@ async def test_a_real_jobmanager_tells_who_uses_managed_memory_and_submits_nothi
         return await read_graph(
             rest,
             jar,
-            entry_class=None,
-            arguments=arguments,
-            parallelism=None,
-            configuration={"state.backend.type": backend, "weir.parallelism.count": "2"},
+            Program(
+                entry_class=None,
+                arguments=arguments,
+                configuration={"state.backend.type": backend, "weir.parallelism.count": "2"},
+            ),
             operators=OPERATORS,
             whole_job=None,
         )
@@ -101,7 +102,8 @@ async def test_a_real_jobmanager_tells_that_a_program_submits_several_jobs(
     program = build_jar((source,), tmp_path / "several-jobs.jar", entry_class="SeveralJobs")
 
     async def read(jobs):
-        plan = await read_plan(rest, jar, entry_class=None, arguments=(jobs,), configuration={})
+        program = Program(entry_class=None, arguments=(jobs,), configuration={})
+        plan = await read_plan(rest, jar, program)
         return plan.several_jobs
 
     jar = await rest.upload_jar(str(program))

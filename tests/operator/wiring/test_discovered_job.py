@@ -255,8 +255,8 @@ def programs(monkeypatch):
     built: list[Plan | PermanentError] = []
     asked = [0]
 
-    async def read(rest, jar, *, entry_class, arguments, configuration):
-        assert arguments[:1] == ("--new",)
+    async def read(rest, jar, program):
+        assert program.arguments[:1] == ("--new",)
         found = built[min(asked.pop(), len(built) - 1)]
         asked.append(1)
         if isinstance(found, Exception):

@@ -25,7 +25,7 @@ from weir_operator.flink.agent import DEFAULT_PARALLELISM, KEY_COUNTS, build_age
 from weir_operator.flink.agent import JAR as AGENT
 from weir_operator.flink.answers import JobState
 from weir_operator.flink.jars import JARS, REPOSITORY, build_jar, build_programs, flink_home
-from weir_operator.flink.programs import JAR, read_plan
+from weir_operator.flink.programs import JAR, Program, read_plan
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.flink.scripts import SQL
 from weir_operator.flink.topology import Topology, discover
@@ -120,9 +120,11 @@ class Cluster:
         return await read_plan(
             self.rest,
             self.jar,
-            entry_class=self.entry_class,
-            arguments=self.arguments,
-            configuration=self.configuration({}),
+            Program(
+                entry_class=self.entry_class,
+                arguments=self.arguments,
+                configuration=self.configuration({}),
+            ),
         )
 
     async def provide(self, most):
@@ -452,9 +454,11 @@ async def test_what_cannot_be_is_refused_before_a_job_runs(
         plan = await read_plan(
             cluster.rest,
             cluster.jar,
-            entry_class=None,
-            arguments=cluster.arguments,
-            configuration=cluster.configuration(sizes),
+            Program(
+                entry_class=None,
+                arguments=cluster.arguments,
+                configuration=cluster.configuration(sizes),
+            ),
         )
         return plan.agent
 
