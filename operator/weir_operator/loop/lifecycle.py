@@ -27,7 +27,7 @@ from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.planned_changes import PATIENT, URGENT, PlacementSearch, Retries
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import Progress
-from weir_operator.rescale.journal import Kind, RescaleJournal, Step, plan
+from weir_operator.rescale.journal import Kind, RescaleJournal, Step
 from weir_operator.rescale.replicas import (
     deployments_of,
     excess_replicas,
@@ -263,13 +263,12 @@ class Lifecycle:
             if resize_refused:
                 replace = tuple(size_changes(await self._runtime.replicas(), target))
             return await self._execute(
-                plan(
-                    kind=Kind.RESCALE,
-                    reason=reason,
+                planned_changes.plan_from(
+                    status,
+                    Kind.RESCALE,
+                    reason,
+                    target,
                     now=self._clock.now(),
-                    source=status.deployments,
-                    target=target,
-                    old_job=status.job_id,
                     change_id=change_id,
                     replace=replace,
                     avoid=avoid,

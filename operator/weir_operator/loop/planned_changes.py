@@ -20,6 +20,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from weir_operator.clock import Clock
 from weir_operator.rescale.closing import add_full
@@ -125,6 +126,16 @@ def _subject(journal: RescaleJournal) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
+def plan_from(
+    status: AppStatus, kind: Kind, reason: str, target: Deployments, *, now: float, **more: Any
+) -> RescaleJournal:
+    """Return the journal of a change of the job that runs; `more` is as in `plan`."""
+    source, job = status.deployments, status.job_id
+    return plan(
+        kind=kind, reason=reason, now=now, source=source, target=target, old_job=job, **more
+    )
+
+
 def start(
     status: AppStatus,
     target: Deployments,
@@ -135,13 +146,12 @@ def start(
     restore_nonce: int,
 ) -> RescaleJournal:
     """Return the first start, that of a suspended job, or one from state that a person chose."""
-    return plan(
-        kind=Kind.START,
-        reason="The job should run",
+    return plan_from(
+        status,
+        Kind.START,
+        "The job should run",
+        target,
         now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
         restore_path=restore_path,
         revision=revision,
         restore_nonce=restore_nonce,
@@ -159,13 +169,12 @@ def recover(
     superseded: tuple[str, ...] = (),
 ) -> RescaleJournal:
     """Return the start of a job that has ended unexpectedly."""
-    return plan(
-        kind=Kind.RECOVER,
-        reason=cause,
+    return plan_from(
+        status,
+        Kind.RECOVER,
+        cause,
+        target,
         now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
         restore_path=restore_path,
         revision=None if revision == status.revision else revision,
         superseded=superseded,
@@ -174,14 +183,7 @@ def recover(
 
 def suspend(status: AppStatus, *, now: float) -> RescaleJournal:
     """Return the stop with a savepoint."""
-    return plan(
-        kind=Kind.SUSPEND,
-        reason="The job should stop",
-        now=now,
-        source=status.deployments,
-        target={},
-        old_job=status.job_id,
-    )
+    return plan_from(status, Kind.SUSPEND, "The job should stop", {}, now=now)
 
 
 def upgrade(
@@ -189,15 +191,8 @@ def upgrade(
 ) -> RescaleJournal:
     """Return the way to another revision."""
     before = status.revision.id if status.revision else "an unknown one"
-    return plan(
-        kind=Kind.UPGRADE,
-        reason=f"The job is upgraded from revision {before} to {revision.id}",
-        now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
-        revision=revision,
-    )
+    reason = f"The job is upgraded from revision {before} to {revision.id}"
+    return plan_from(status, Kind.UPGRADE, reason, target, now=now, revision=revision)
 
 
 def improve(
@@ -214,54 +209,25 @@ def improve(
         return upgrade(status, wanted, target, now=now)
     moved = () if wanted is None else misplaced_replicas(alive, wanted)
     if target != status.deployments:
-        return _obey_manifest(
-            status, target, wanted, now=now,
-            reason=("The manifest has other operators, pools, sizes or limits than the "
-"running job"),
-        )  # fmt: skip
-    if moved:
-        return _obey_manifest(
-            status, target, wanted, now=now,
-            reason=f"Their pool changed in the manifest: {', '.join(moved)}",
-        )  # fmt: skip
-    return None
-
-
-def _obey_manifest(
-    status: AppStatus,
-    target: Deployments,
-    revision: Revision | None,
-    *,
-    reason: str,
-    now: float,
-) -> RescaleJournal:
-    return plan(
-        kind=Kind.RESCALE,
-        reason=reason,
-        now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
-        revision=None if revision == status.revision else revision,
-    )
+        reason = "The manifest has other operators, pools, sizes or limits than the running job"
+    elif moved:
+        reason = f"Their pool changed in the manifest: {', '.join(moved)}"
+    else:
+        return None
+    revision = None if wanted == running else wanted
+    return plan_from(status, Kind.RESCALE, reason, target, now=now, revision=revision)
 
 
 def replace_sizes(
     status: AppStatus, sizes: Mapping[str, str], refusal: str, *, now: float
 ) -> RescaleJournal:
     """Return the replacement of replicas that came back with another size and cannot change it."""
-    return plan(
-        kind=Kind.RESCALE,
-        reason=(
-            "Replicas came back with other sizes, and the nodes refused to resize "
-            f"them in place ({refusal})"
-        ),
-        now=now,
-        source=status.deployments,
-        target=status.deployments,
-        old_job=status.job_id,
-        replace=tuple(sorted(sizes)),
+    reason = (
+        "Replicas came back with other sizes, and the nodes refused to resize "
+        f"them in place ({refusal})"
     )
+    replace = tuple(sorted(sizes))
+    return plan_from(status, Kind.RESCALE, reason, status.deployments, now=now, replace=replace)
 
 
 def replace_terminating(
@@ -272,15 +238,9 @@ def replace_terminating(
     if not terminating:
         return None
     reasons = "; ".join(f"{replica} ({why})" for replica, why in sorted(terminating.items()))
-    return plan(
-        kind=Kind.RESCALE,
-        reason=f"Weir moves replicas before they are lost: {reasons}",
-        now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
-        replace=tuple(sorted(terminating)),
-    )
+    reason = f"Weir moves replicas before they are lost: {reasons}"
+    replace = tuple(sorted(terminating))
+    return plan_from(status, Kind.RESCALE, reason, target, now=now, replace=replace)
 
 
 def degrade(
@@ -292,36 +252,25 @@ def degrade(
     now: float,
 ) -> RescaleJournal:
     """Return the way of a job that is down to a deployment without those that find no place."""
-    return plan(
-        kind=Kind.RESCALE,
-        reason=reason,
+    return plan_from(
+        status,
+        Kind.RESCALE,
+        reason,
+        target,
         now=now,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
         replace=tuple(each.id for each in pending),
         by_checkpoint=True,  # a job that does not run makes no savepoint
     )
 
 
 def resized(
-    status: AppStatus,
-    target: Deployments,
-    change_id: str | None,
-    *,
-    began: float,
-    now: float,
+    status: AppStatus, target: Deployments, change_id: str | None, *, began: float, now: float
 ) -> RescaleJournal:
     """Return the record of a change of sizes that was made in place."""
-    return plan(
-        kind=Kind.RESIZE,
-        reason="Resized in place",
-        now=began,
-        source=status.deployments,
-        target=target,
-        old_job=status.job_id,
-        change_id=change_id,
-    ).at(Step.DONE, now)
+    planned = plan_from(
+        status, Kind.RESIZE, "Resized in place", target, now=began, change_id=change_id
+    )
+    return planned.at(Step.DONE, now)
 
 
 def describe_end(end: RescaleJournal) -> tuple[tuple[str, str], ...]:
