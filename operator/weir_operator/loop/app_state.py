@@ -25,7 +25,7 @@ from weir_operator.loop.decide import Managers, State
 from weir_operator.loop.directives import LoopSettings
 from weir_operator.loop.execute import change_of
 from weir_operator.loop.proposals import Proposal, Ruling
-from weir_operator.loop.record import DecisionRecord, JobTick, LoopStart, TolerantRecords
+from weir_operator.loop.record import DecisionRecord, LoopStart, TolerantRecords
 from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.status import StatusStore
 from weir_operator.runtime.files import read_bytes_if_present, write_atomically
@@ -231,7 +231,8 @@ class AppState:
         self._managers = managers
         self._restarts = restarts
         self._store = store
-        self._records = records
+        self.records = records
+        """Of decisions."""
         self._learned = learned
         self.advisor = advisor
         self._save_every = SAVED_EVERY * settings.interval
@@ -243,11 +244,11 @@ class AppState:
     def restore(self, now: float) -> None:
         """Give the managers what they had learned; carry out a reset that came in the meantime."""
         if self._learned.is_of_before_reset():
-            self._records.forget_intervals()
+            self.records.forget_intervals()
         self._learned.restore(self._managers)
         if self._phase is not None:
             self._saved_at = now - (1 - self._phase) * self._save_every
-        self._records.write([replace(self._start, time=now)])
+        self.records.write([replace(self._start, time=now)])
 
     def save(self, now: float) -> str:
         """Keep what was learned up to now, Unix seconds; return why not, empty where it was."""
@@ -274,22 +275,10 @@ class AppState:
         self._learned.begin_anew(nonce)
         # A file that cannot be replaced stands under the nonce before, and is not read again.
         self._unsaved = self._try(lambda: self._learned.save(self._managers))
-        self._records.forget_intervals()
+        self.records.forget_intervals()
         self._try(lambda: self.advisor.forget(nonce))
         kept = self._store.load()
         await self._store.save(kept.model_copy(update={"failed": (), "full": ()}))
-
-    def last_tick(self, now: float) -> float:
-        """Return the Unix time of the last tick up to `now`, of these loops or earlier ones."""
-        return self._records.last_tick(until=now)
-
-    def record(self, tick: JobTick) -> None:
-        """Store a tick."""
-        self._records.write([tick])
-
-    async def shorten_log(self) -> None:
-        """Do what writing records leaves to do: nobody decides meanwhile."""
-        await self._records.shorten_log()
 
     def tokens(self, now: float) -> RestartTokens:
         """Return what is left of the restart budget."""

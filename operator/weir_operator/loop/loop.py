@@ -208,19 +208,6 @@ class Surroundings:
     """Waits until the next check whether the job runs; `None` waits a second."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Deciders:
-    """What decides for one StreamApp."""
-
-    operators: Mapping[str, Operator]
-    """As the manifest has them."""
-    managers: Managers
-    application: ApplicationManager
-    shared: SharedOperators | None = None
-    """Operators that busy vertices may leave; `None` where there are none."""
-    tuning: SlowLoop | None = None
-
-
 class ApplicationController:
     """Steers the job of one StreamApp."""
 
@@ -231,22 +218,41 @@ class ApplicationController:
         directives: Callable[[], Directives],
         gatherer: Gatherer,
         lifecycle: Lifecycle,
-        deciders: Deciders,
+        operators: Mapping[str, Operator],
+        managers: Managers,
+        application: ApplicationManager,
         memory: AppState,
         around: Surroundings,
+        shared: SharedOperators | None = None,
+        tuning: SlowLoop | None = None,
     ) -> None:
+        """Put the loops together.
+
+        Args:
+            settings: How they run.
+            directives: What users ask now.
+            gatherer: Measures.
+            lifecycle: Changes the job.
+            operators: As the manifest has them.
+            managers: Decide for the operators.
+            application: Decides for the whole.
+            memory: What is kept.
+            around: Where the loops run, and who is told.
+            shared: Operators that busy vertices may leave; `None` where there are none.
+            tuning: `None` tunes nothing.
+        """
         clock = around.clock
         self._settings = settings
-        self._operators = deciders.operators
+        self._operators = operators
         self._directives = directives
         self._gatherer = gatherer
         self._lifecycle = lifecycle
-        self._managers = deciders.managers
-        self._am = deciders.application
+        self._managers = managers
+        self._am = application
         self._store = around.store
         self._memory = memory
-        self._tuning = deciders.tuning
-        self._shared = deciders.shared
+        self._tuning = tuning
+        self._shared = shared
         self._clock = clock
         self._wait = around.wait or (lambda: clock.sleep(1.0))
         self._on_tick = around.on_tick
@@ -255,7 +261,7 @@ class ApplicationController:
         self._actor = ChangeExecutor(
             lifecycle,
             around.store,
-            buy=deciders.application.buy,
+            buy=application.buy,
             on_event=around.on_event,
             clock=clock,
         )
@@ -348,8 +354,8 @@ class ApplicationController:
             before = summarise(snapshot, self._settings.objective.statistic)
             undone = await self._actor.judge(before, now)
             safe = (*guards, *guards_while_draining(app, flow))
-            tick = self._decide(tick, app, flow, safe, floors)
-            tick, ruling = self._arbitrate(tick, flow, undone, safe, floors, mode=directives.mode)
+            tick = self._decide(tick, app, flow, safe)
+            tick, ruling = self._arbitrate(tick, flow, undone, safe)
             decisions = self._memory.decisions(now, tick.proposals, ruling)
             if ruling.granted or ruling.move is not None:
                 granted = ruling
@@ -365,14 +371,9 @@ class ApplicationController:
         fallback = self._fall_back(snapshot.healthy, directives, guards, floors)
         granted = granted or fallback
         sample = sample_of(snapshot, tick.deployments)
-        self._memory.record(
-            _record_of(
-                tick,
-                decisions=decisions,
-                sample=sample,
-                lesson=self._teach(tick, directives, granted),
-            )
-        )
+        lesson = self._teach(tick, directives, granted)
+        record = _record_of(tick, decisions=decisions, sample=sample, lesson=lesson)
+        self._memory.records.write([record])
         if self._tuning is not None:
             self._tuning.note(tick, sample)
             tick = replace(tick, tuning=self._tuning.view)
@@ -382,7 +383,7 @@ class ApplicationController:
             unsaved = await self._memory.save_if_due(now)
             self._notices.report_while("LearnedNotSaved", unsaved)
         self._on_tick(tick)
-        await self._memory.shorten_log()
+        await self._memory.records.shorten_log()
         return tick
 
     # -- the two loops ----------------------------------------------------------------------------
@@ -396,7 +397,10 @@ class ApplicationController:
         clock, interval = self._clock, self._settings.interval
         now, steady = clock.now(), clock.monotonic()
         start, end = find_first_window(
-            now, interval, self._settings.phase, judged_until=self._memory.last_tick(now)
+            now,
+            interval,
+            self._settings.phase,
+            judged_until=self._memory.records.last_tick(until=now),
         )
         due = steady + end - now
         self._last_tick = (start, steady + start - now)
@@ -442,7 +446,9 @@ class ApplicationController:
             held=self._find_reason_to_hold(snapshot, directives, fits),
             failing=self._lifecycle.failing,
             infeasible=infeasible,
+            mode=directives.mode,
             guards=guards,
+            floors=floors,
             full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
@@ -453,7 +459,6 @@ class ApplicationController:
         app: AppMeasurement,
         flow: Dataflow,
         guards: tuple[Guard, ...],
-        floors: Floors,
     ) -> Tick:
         seen = observe(
             tick.snapshot,
@@ -461,7 +466,7 @@ class ApplicationController:
             self._store.load(),
             tick.budgets,
             self._am.sharing.tuned.weights,
-            {name: floor.replicas for name, floor in floors.items()},
+            {name: floor.replicas for name, floor in tick.floors.items()},
         )
         fixed = [name for name in seen if self._managers[name].fixed is not None]
         seen = self._am.cap.limit_observations(seen, fixed)
@@ -479,37 +484,28 @@ class ApplicationController:
         flow: Dataflow,
         undone: RescaleJournal | None,
         guards: tuple[Guard, ...],
-        floors: Floors,
-        *,
-        mode: Mode,
     ) -> tuple[Tick, Ruling]:
         """Return the tick with its verdicts, and what is granted: of the proposals, or instead.
 
-        Args:
-            tick: With its proposals.
-            flow: The job's graph.
-            undone: A change that must be taken back.
-            guards: What forbids scaling now.
-            floors: What every deployment must keep.
-            mode: Whether anything may be done.
+        `undone` is a change that must be taken back.
         """
         status, proposals = self._store.load(), tick.proposals
         ruling = None
         if undone is not None:
-            ruling = self._roll_back(undone, tick, status, guards, floors)
+            ruling = self._roll_back(undone, tick, status, guards)
         if ruling is None:
-            ruling = self._rule(tick, flow, status, guards, floors, mode=mode)
-        if mode is Mode.ADVISE:
+            ruling = self._rule(tick, flow, status, guards)
+        if tick.mode is Mode.ADVISE:
             bill = self._memory.advisor.follow(tick, flow, self._notices)
             tick = replace(tick, bill=bill)
-            ruling = ruling.only_advised(mode.value, status.deployments)
+            ruling = ruling.only_advised(tick.mode.value, status.deployments)
         else:
             self._memory.advisor.release_replicas()
         splits = splits_of(tick.snapshot.app)
         ruling = add_limiting_factor(ruling, proposals, self._managers.neighbourhoods, splits)
-        ruling = name_floors(ruling, proposals, floors)
+        ruling = name_floors(ruling, proposals, tick.floors)
         short = [name for name, each in proposals.items() if is_short_of_money(each)]
-        capped = self._am.cap.describe(tick.observations, short, floors)
+        capped = self._am.cap.describe(tick.observations, short, tick.floors)
         self._notices.report_while("CostCapped", capped)
         keys = report_keys(tick.snapshot.keys, tick.observations)
         skewed = describe_skews(keys, tick.observations)
@@ -533,12 +529,11 @@ class ApplicationController:
         tick: Tick,
         status: AppStatus,
         guards: tuple[Guard, ...],
-        floors: Floors,
     ) -> Ruling | None:
         refusal = refuse_move(
             status.deployments, undone.source, self._models, guards, tick.observations
         )
-        refusal = refusal or refuse_below_floors(undone.source, floors)
+        refusal = refusal or refuse_below_floors(undone.source, tick.floors)
         refusal = refusal or self._am.cap.refuse(undone.source, status.deployments)
         refusal = refusal or self._refuse_unasked(undone.source, tick.snapshot.now)
         worse = f"Change {undone.id} did worse than expected, but Weir cannot roll it back"
@@ -554,16 +549,13 @@ class ApplicationController:
         flow: Dataflow,
         status: AppStatus,
         guards: tuple[Guard, ...],
-        floors: Floors,
-        *,
-        mode: Mode,
     ) -> Ruling:
         snapshot = tick.snapshot
         unmeasured: dict[str, str] = {}
         if self._shared is not None and snapshot.vertices is None:
             unmeasured = dict.fromkeys(self._shared.vertices, UNMEASURED_VERTICES)
         elif self._shared is not None and snapshot.vertices is not None:
-            separated = self._separate(self._shared, tick, status, guards, floors, mode=mode)
+            separated = self._separate(self._shared, tick, status, guards)
             if separated is not None:
                 return separated
         move = self._am.find_move(snapshot, status)
@@ -587,9 +579,6 @@ class ApplicationController:
         tick: Tick,
         status: AppStatus,
         guards: tuple[Guard, ...],
-        floors: Floors,
-        *,
-        mode: Mode,
     ) -> Ruling | None:
         snapshot, seen = tick.snapshot, tick.observations
         wanted = {
@@ -617,11 +606,11 @@ class ApplicationController:
         refusal = refuse_change(ScalingDirection.OUT, guards)
         if found.scales_in:
             refusal = refusal or refuse_change(ScalingDirection.IN, guards)
-        refusal = refusal or refuse_below_floors(found.target, floors)
+        refusal = refusal or refuse_below_floors(found.target, tick.floors)
         refusal = refusal or self._am.cap.refuse(found.target, status.deployments)
         refusal = refusal or self._refuse_unasked(found.target, snapshot.now)
-        if mode is Mode.ADVISE:
-            refusal = f"Only advised: spec.mode is {mode.value}"
+        if tick.mode is Mode.ADVISE:
+            refusal = f"Only advised: spec.mode is {tick.mode.value}"
         parts = (reason, refusal, waiting) if refusal else (waiting,)
         self._notices.report_while("VerticesBusy", ". ".join(each for each in parts if each))
         if refusal is not None:

@@ -3,7 +3,7 @@
 A shadow deployment starts as the real one and follows its own decisions: at each tick, the model
 predicts how it serves the measured load, the policy decides on that, and the Application Manager
 rules with a separate restart budget. The results are added up by day, and stored in a file beside
-what was learned (`Advisor`). Policies learn from the real job.
+what was learned. Policies learn from the real job.
 
 The model's forecast does not include the gap of a restart, or a backlog. Both costs are of the
 whole job, JobManager included. Traffic varies over the day, so there is no figure per day before a
@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import structlog
@@ -38,27 +37,37 @@ from weir_policies.model.node_types import Deployment
 from weir_policies.model.queueing import predict
 from weir_policies.policy import Observation
 
+log = structlog.get_logger()
+
 VERSION = 2
 DAYS_KEPT = 14
+SAVED_EVERY = 300.0
+"""Seconds between two writes of the file: what a crash loses is no more than that."""
 
 
-class ShadowDeployment:
-    """The job that follows the advice."""
+class Advisor:
+    """Follows the advice of one StreamApp in thought, by a shadow deployment."""
 
     def __init__(
         self,
         managers: Managers,
         am: ApplicationManager,
+        path: Path,
         *,
+        policy: str,
+        reset_nonce: int,
         cost: Callable[[Deployments], float],
         paid: Callable[[], float] | None = None,
     ) -> None:
-        """Begin with nothing seen.
+        """Begin with what the file holds, as far as it is of the same policy and nonce.
 
         Args:
             managers: Of all operators. They have decided for the real job, and are only asked where
                 the shadow differs.
             am: Rules on the hypothetical proposals, and knows the objective.
+            path: The file.
+            policy: Name of the operators' policy; a bill of another policy is not continued.
+            reset_nonce: The manifest's; a bill from before a change of it is not continued either.
             cost: Returns what the job costs under Weir in these deployments, currency per hour,
                 its JobManager included.
             paid: Returns what is paid for the real one, by the same rule; `None` for one that runs
@@ -66,19 +75,24 @@ class ShadowDeployment:
         """
         self._managers = managers
         self._am = am
+        self._path = path
+        self._key: dict[str, str | int] = {"policy": policy, "resetNonce": reset_nonce}
         self._cost = cost
         self._paid = paid
         self._days: dict[int, Bill] = {}
         self._deployments: Deployments | None = None
         self._tokens: RestartTokens | None = None
+        self._saved_at = 0.0
+        self._restore()
+        self._told = self._count_told(self.bill)
 
     @property
     def bill(self) -> Bill:
         """The totals of the last days."""
         return sum(self._days.values(), Bill())
 
-    def follow(self, tick: Tick, flow: Dataflow) -> Bill:
-        """Take what was decided on a dataflow and return the bill so far."""
+    def follow(self, tick: Tick, flow: Dataflow, notices: Notices) -> Bill:
+        """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
         snapshot, real = tick.snapshot, tick.deployments
         current, now = self._fit(real), snapshot.now
         imagined = {
@@ -113,47 +127,32 @@ class ShadowDeployment:
             violations=int(late is True),
         )
         self._add(now, interval)
-        return self.bill
+        bill = self.bill
+        if self._count_told(bill) != self._told:
+            self._told = self._count_told(bill)
+            notices.report("SavingsForecast", bill.sentence)
+        if not 0 <= now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
+            self._saved_at = now
+            try:
+                self._save()
+            except WeirError as error:
+                log.warning("forecast not saved", failure=str(error))
+        return bill
 
     def release_replicas(self) -> None:
-        """Begin at the real deployment again, next time; the bill stays."""
+        """Leave mode Advise: the next time begins where the job then is; the bill stays."""
         self._deployments = self._tokens = None
 
-    def forget(self) -> None:
-        """Start over completely."""
+    def forget(self, reset_nonce: int) -> None:
+        """Start over completely.
+
+        Raises:
+            TemporaryError: The disk is full; the old file stands.
+        """
+        self._key["resetNonce"] = reset_nonce
         self.release_replicas()
-        self._days = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values."""
-        return {
-            "version": VERSION,
-            "deployments": self._deployments,
-            "tokens": None if self._tokens is None else self._tokens.to_dict(),
-            "days": {
-                str(day): [b.seconds, b.paid, b.advised, b.restarts, b.judged, b.violations]
-                for day, b in self._days.items()
-            },
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned; another version starts over."""
-        if state.get("version") != VERSION:
-            return
-        self._deployments = state["deployments"]
-        tokens = state["tokens"]
-        self._tokens = None if tokens is None else RestartTokens.from_dict(tokens)
-        self._days = {
-            int(day): Bill(
-                seconds=seconds,
-                paid=paid,
-                advised=advised,
-                restarts=restarts,
-                judged=judged,
-                violations=violations,
-            )
-            for day, (seconds, paid, advised, restarts, judged, violations) in state["days"].items()
-        }
+        self._days, self._told = {}, 0
+        self._save()
 
     def _fit(self, deployments: Deployments) -> Deployments:
         kept = self._deployments or {}
@@ -211,69 +210,21 @@ class ShadowDeployment:
         for old in sorted(self._days)[:-DAYS_KEPT]:
             del self._days[old]
 
-
-log = structlog.get_logger()
-
-SAVED_EVERY = 300.0
-"""Seconds between two writes of the file: what a crash loses is no more than that."""
-
-
-class Advisor:
-    """Follows the advice of one StreamApp in thought."""
-
-    def __init__(
-        self, shadow: ShadowDeployment, path: Path, *, policy: str, reset_nonce: int
-    ) -> None:
-        """Begin with what the file holds, as far as it is of the same policy and nonce.
-
-        Args:
-            shadow: With nothing seen.
-            path: The file.
-            policy: Name of the operators' policy; a bill of another policy is not continued.
-            reset_nonce: The manifest's; a bill from before a change of it is not continued either.
-        """
-        self._shadow = shadow
-        self._path = path
-        self._key: dict[str, str | int] = {"policy": policy, "resetNonce": reset_nonce}
-        self._saved_at = 0.0
-        self._restore()
-        self._told = self._count_told(shadow.bill)
-
-    def follow(self, tick: Tick, flow: Dataflow, notices: Notices) -> Bill:
-        """Take a tick of mode Advise, and return the bill so far; a full disk only costs that."""
-        bill, now = self._shadow.follow(tick, flow), tick.snapshot.now
-        if self._count_told(bill) != self._told:
-            self._told = self._count_told(bill)
-            notices.report("SavingsForecast", bill.sentence)
-        if not 0 <= now - self._saved_at < SAVED_EVERY:  # also where the clock was set back
-            self._saved_at = now
-            try:
-                self._save()
-            except WeirError as error:
-                log.warning("forecast not saved", failure=str(error))
-        return bill
-
-    def release_replicas(self) -> None:
-        """Leave mode Advise: the next time begins where the job then is."""
-        self._shadow.release_replicas()
-
-    def forget(self, reset_nonce: int) -> None:
-        """Start over completely.
-
-        Raises:
-            TemporaryError: The disk is full; the old file stands.
-        """
-        self._key["resetNonce"] = reset_nonce
-        self._shadow.forget()
-        self._told = 0
-        self._save()
-
     def _count_told(self, bill: Bill) -> int:
         """Return how often a forecast of that length has been reported: early, then once a day."""
         return int(bill.seconds >= FIRST_TOLD_AFTER) + int(bill.seconds // DAY)
 
     def _save(self) -> None:
-        state = {**self._key, **self._shadow.state_dict()}
+        state = {
+            **self._key,
+            "version": VERSION,
+            "deployments": self._deployments,
+            "tokens": None if self._tokens is None else self._tokens.to_dict(),
+            "days": {
+                str(day): [b.seconds, b.paid, b.advised, b.restarts, b.judged, b.violations]
+                for day, b in self._days.items()
+            },
+        }
         write_atomically(self._path, json.dumps(state))
 
     def _restore(self) -> None:
@@ -282,8 +233,16 @@ class Advisor:
             if text is None:
                 return
             state = json.loads(text)
-            if {name: state[name] for name in self._key} == self._key:
-                self._shadow.load_state_dict(state)
+            is_other = {name: state[name] for name in self._key} != self._key
+            if is_other or state.get("version") != VERSION:
+                return
+            tokens = None if state["tokens"] is None else RestartTokens.from_dict(state["tokens"])
+            names = ("seconds", "paid", "advised", "restarts", "judged", "violations")
+            days = {
+                int(day): Bill(**dict(zip(names, figures, strict=True)))
+                for day, figures in state["days"].items()
+            }
+            self._deployments, self._tokens, self._days = state["deployments"], tokens, days
         except (
             OSError,
             RecursionError,

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from weir_operator.loop.bounds import Guard
+from weir_operator.loop.bounds import Floors, Guard
 from weir_operator.loop.evaluate import Snapshot
 from weir_operator.loop.proposals import Proposal
 from weir_operator.loop.tuned import TuningView
@@ -19,6 +19,7 @@ from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.values import OperatorMeasurement
 from weir_operator.rescale.status import FullPool
 from weir_operator.runtime.protocol import Deployments
+from weir_operator.streamapp.models import Mode
 from weir_policies.kernels.wording import format_money, format_share, format_time
 from weir_policies.model.estimation import WRONG
 from weir_policies.policy import ChangeKind, Observation
@@ -126,8 +127,11 @@ class Tick:
     each."""
     assumed: str = ""
     """Which service times were not measured, one sentence; empty where all were."""
+    mode: Mode = Mode.AUTO
     guards: tuple[Guard, ...] = ()
     """Pauses and blocked periods that hold now."""
+    floors: Floors = field(default_factory=dict)
+    """What every deployment must keep."""
     full: tuple[FullPool, ...] = ()
     """Pools that had no room for an operator's replicas a while ago."""
     bill: Bill | None = None

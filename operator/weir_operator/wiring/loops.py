@@ -21,10 +21,10 @@ from weir_operator.loop.directives import Directives, LoopSettings, directives_o
 from weir_operator.loop.events import Notices
 from weir_operator.loop.gather import Gatherer
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
-from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
+from weir_operator.loop.loop import ApplicationController, Surroundings
 from weir_operator.loop.record import RECORDS, LoopStart, TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
-from weir_operator.loop.shadow import Advisor, ShadowDeployment
+from weir_operator.loop.shadow import Advisor
 from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
@@ -166,13 +166,11 @@ def assemble(
         directives=directives,
         gatherer=gatherer,
         lifecycle=lifecycle,
-        deciders=Deciders(
-            operators={each.name: each for each in world.operators(app)},
-            managers=managers,
-            application=manager,
-            shared=share_operators(written, plan, job.vertices),
-            tuning=_tuning(app, around, loops, managers, manager, directives),
-        ),
+        operators={each.name: each for each in world.operators(app)},
+        managers=managers,
+        application=manager,
+        shared=share_operators(written, plan, job.vertices),
+        tuning=_tuning(app, around, loops, managers, manager, directives),
         memory=_memory(app, around, loops, managers, manager),
         around=around,
     )
@@ -244,19 +242,13 @@ def _memory(
             vertices={each.name: each.vertices or () for each in app.spec.operators},
         ),
         advisor=Advisor(
-            ShadowDeployment(
-                managers,
-                manager,
-                cost=partial(
-                    cost_per_hour,
-                    prices=prices(app),
-                    job_manager=loops.job_manager_price,
-                ),
-                paid=around.paid,
-            ),
+            managers,
+            manager,
             around.folder / "forecast.json",
             policy=loops.policy,
             reset_nonce=app.spec.reset_nonce,
+            cost=partial(cost_per_hour, prices=prices(app), job_manager=loops.job_manager_price),
+            paid=around.paid,
         ),
         settings=loops,
         start=LoopStart(

@@ -15,7 +15,7 @@ from tests.operator.advise.fakes import (
     flink_deployment_objects,
 )
 from tests.operator.loop.builders import a_snapshot
-from tests.operator.rescale.fakes import MemoryStatusStore
+from tests.operator.rescale.fakes import FakeClock, MemoryStatusStore
 from tests.operator.streamapp.builders import a_stream_app
 from weir_operator.advise.advice import (
     advise,
@@ -37,8 +37,9 @@ from weir_operator.advise.watch import WHOLE_LOOK_EVERY, JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.loop.bounds import cost_per_hour, prices
 from weir_operator.loop.evaluate import dataflow_of
+from weir_operator.loop.events import Notices
 from weir_operator.loop.proposals import Proposal
-from weir_operator.loop.shadow import ShadowDeployment
+from weir_operator.loop.shadow import Advisor
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.status import AppStatus
 from weir_operator.runtime.protocol import ReplicaSpec
@@ -313,26 +314,26 @@ async def test_the_replicas_of_today_cost_together_what_the_pods_do(watch):
     assert cost_per_hour(view.deployments, prices, job_manager=0.04) == pytest.approx(0.12)
 
 
-async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch):
+async def test_the_forecast_counts_as_paid_what_the_pods_cost(watch, tmp_path):
     app, view = external_app(APP, watch.job), watch.job
     managers = assembly.operator_managers(app)
     flow = dataflow_of(view.topology, None)
     hour = a_snapshot(now=3600.0, dataflow=flow)
     tick = Tick(snapshot=hour, violated=None, deployments=view.deployments, budgets={})
 
-    bill = hypothesis(app, managers, watch).follow(tick, flow)
-
-    assert bill.paid == pytest.approx(0.12)
-    assert bill.advised == bill.paid, "nothing was advised before"
-
-
-def hypothesis(app, managers, watch):
-    return ShadowDeployment(
+    advisor = Advisor(
         managers,
         assembly.application_manager(app),
+        tmp_path / "forecast.json",
+        policy="stay",
+        reset_nonce=0,
         cost=partial(cost_per_hour, prices=prices(app), job_manager=job_manager_price(app)),
         paid=lambda: cost_of_pods(app, pods_of(watch)),
     )
+    bill = advisor.follow(tick, flow, Notices(lambda event: None, FakeClock()))
+
+    assert bill.paid == pytest.approx(0.12)
+    assert bill.advised == bill.paid, "nothing was advised before"
 
 
 async def test_the_forecast_and_the_advice_have_one_price_for_the_job_under_weir(watch):

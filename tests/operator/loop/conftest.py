@@ -19,9 +19,9 @@ from weir_operator.loop.directives import directives_of
 from weir_operator.loop.events import Event
 from weir_operator.loop.gather import Gatherer, layout_of
 from weir_operator.loop.lifecycle import FirstStart, Lifecycle
-from weir_operator.loop.loop import ApplicationController, Deciders, Surroundings
+from weir_operator.loop.loop import ApplicationController, Surroundings
 from weir_operator.loop.record import LoopStart, RecordStore, TolerantRecords
-from weir_operator.loop.shadow import Advisor, ShadowDeployment
+from weir_operator.loop.shadow import Advisor
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.rescale.settings import RescaleSettings
@@ -172,18 +172,16 @@ class Stage:
             records=self.kept,
             learned=self.learned,
             advisor=Advisor(
-                ShadowDeployment(
-                    self.managers,
-                    manager,
-                    cost=partial(
-                        cost_per_hour,
-                        prices=prices(self.app),
-                        job_manager=settings.job_manager_price,
-                    ),
-                ),
+                self.managers,
+                manager,
                 self.folder / "forecast.json",
                 policy=settings.policy,
                 reset_nonce=self.app.spec.reset_nonce,
+                cost=partial(
+                    cost_per_hour,
+                    prices=prices(self.app),
+                    job_manager=settings.job_manager_price,
+                ),
             ),
             settings=settings,
             start=LoopStart(
@@ -197,12 +195,10 @@ class Stage:
             directives=lambda: self.directives,
             gatherer=gatherer,
             lifecycle=lifecycle,
-            deciders=Deciders(
-                operators={each.name: each for each in world.operators(self.app)},
-                managers=self.managers,
-                application=manager,
-                shared=self.shared_operators,
-            ),
+            operators={each.name: each for each in world.operators(self.app)},
+            managers=self.managers,
+            application=manager,
+            shared=self.shared_operators,
             memory=self.memory,
             around=Surroundings(
                 store=self.store,
