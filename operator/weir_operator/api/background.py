@@ -60,6 +60,22 @@ async def running_beside(
         await asyncio.wait({task})
 
 
+async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work, or leave off where it is time to stop; return whether it was done."""
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        while not doing.done():
+            doing.cancel()  # again, where the end waits for what was begun
+            await asyncio.wait({doing}, timeout=1.0)
+    if doing.cancelled():
+        return False
+    doing.result()
+    return True
+
+
 T = TypeVar("T")
 
 

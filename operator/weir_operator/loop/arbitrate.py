@@ -200,12 +200,8 @@ class ApplicationManager:
         return target, denied
 
     def _find_room(self, current: Deployments) -> dict[str, int]:
-        room = dict(self.pool_limits)
-        for counts in current.values():
-            for pool, count in count_per_pool([counts]).items():
-                if pool in room:
-                    room[pool] = max(0, room[pool] - count)
-        return room
+        held = count_per_pool(current.values())
+        return {pool: max(0, limit - held.get(pool, 0)) for pool, limit in self.pool_limits.items()}
 
     def _rule_move(self, move: Move, refusal: str | None, ruling: Ruling, now: float) -> Ruling:
         name = move.request.operator

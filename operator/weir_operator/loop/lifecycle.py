@@ -25,6 +25,7 @@ from weir_operator.loop import planned_changes
 from weir_operator.loop.directives import Directives
 from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.planned_changes import PATIENT, URGENT, PlacementSearch, Retries
+from weir_operator.loop.proposals import count_per_pool
 from weir_operator.rescale.engine import EngineParts, Rescaler
 from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.journal import Kind, RescaleJournal, Step
@@ -640,11 +641,7 @@ class Lifecycle:
         """Refuse an upgrade that could not run; return whether it was refused."""
         if journal.kind is not Kind.UPGRADE or journal.revision is None:
             return False
-        pools = {
-            node_type.partition("/")[0]
-            for counts in journal.target.values()
-            for node_type in counts
-        }
+        pools = count_per_pool(journal.target.values()).keys()
         misfit = await self._runtime.find_misfit(journal.revision, pools)
         misfit = misfit or await self._try_program(journal, journal.revision, pools)
         if not misfit:

@@ -23,6 +23,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from weir_operator.clock import Clock
+from weir_operator.loop.proposals import count_per_pool
 from weir_operator.rescale.closing import add_full
 from weir_operator.rescale.journal import (
     Kind,
@@ -391,11 +392,12 @@ def move_leaving(
         is_full = (each.operator, each.pool) in full
         if model is None or not is_full or not counts.get(each.node_type):
             continue
+        held = count_per_pool([counts])
         room = [
             other
             for other in model.node_types
             if (each.operator, other.pool) not in full
-            and (other.pool_limit is None or _count(counts, other.pool) < other.pool_limit)
+            and (other.pool_limit is None or held.get(other.pool, 0) < other.pool_limit)
         ]
         if not room:
             continue
@@ -443,10 +445,6 @@ def _fit_one(counts: Mapping[str, int], model: OperatorModel) -> dict[str, int]:
         if taken:
             found[each.name] -= taken
     return {node_type: count for node_type, count in found.items() if count}
-
-
-def _count(counts: Mapping[str, int], pool: str) -> int:
-    return sum(count for node_type, count in counts.items() if node_type.split("/", 1)[0] == pool)
 
 
 def _cut(counts: dict[str, int], pool: str, maximum: int) -> int:

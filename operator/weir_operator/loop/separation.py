@@ -23,6 +23,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from weir_operator.loop.proposals import count_per_pool
 from weir_operator.runtime.protocol import Deployments
 from weir_policies.policy import Observation
 
@@ -171,7 +172,7 @@ class SharedOperators:
         return found
 
     def _has_room(self, deployments: Deployments, target: Deployments) -> bool:
-        before, after = _count_by_pool(deployments), _count_by_pool(target)
+        before, after = count_per_pool(deployments.values()), count_per_pool(target.values())
         return len(target) <= self.max_operators and all(
             after.get(pool, 0) <= max(limit, before.get(pool, 0))
             for pool, limit in self.pool_limits.items()
@@ -272,12 +273,3 @@ def describe_waiting(
 
 def _list_busy(busy: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {work:.0%}" for name, work in busy.items())
-
-
-def _count_by_pool(deployments: Deployments) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for counts in deployments.values():
-        for node_type, count in counts.items():
-            pool = node_type.split("/", 1)[0]
-            found[pool] = found.get(pool, 0) + count
-    return found

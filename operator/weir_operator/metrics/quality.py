@@ -89,15 +89,12 @@ def judge(
             zero where back.
     """
     if measurement.job_id != layout.job_id:
-        return (
-            Problem(
-                operator=None,
-                kind=ProblemKind.STALE,
-                sentence=f"Expected samples of job {layout.job_id}, got {measurement.job_id}.",
-            ),
-        )
-    if abs(set_by) > CLOCK_TOLERANCE:
-        return (_set_clock(set_by),)
+        other = f"Expected samples of job {layout.job_id}, got {measurement.job_id}."
+        return (_of_job(ProblemKind.STALE, other),)
+    if abs(set_by) > CLOCK_TOLERANCE:  # samples of before and after do not fit together
+        way = "ahead" if set_by > 0 else "back"
+        jump = f"The controller's clock was set {way} by {abs(set_by):.0f} s in this interval."
+        return (_of_job(ProblemKind.CLOCK_JUMP, jump),)
     problems = [*_clock(measurement, previous, now)]
     if math.isnan(measurement.newest) or now - measurement.newest > stale_after:
         problems.append(_silence(measurement, now, stale_after))
@@ -131,39 +128,22 @@ class _Case:
 def _clock(app: AppMeasurement, previous: AppMeasurement | None, now: float) -> Iterator[Problem]:
     if app.newest > now + CLOCK_TOLERANCE:
         ahead = app.newest - now
-        yield Problem(
-            operator=None,
-            kind=ProblemKind.CLOCK_JUMP,
-            sentence=f"The newest sample is {ahead:.1f} s in the future: a clock jumped.",
-        )
+        future = f"The newest sample is {ahead:.1f} s in the future: a clock jumped."
+        yield _of_job(ProblemKind.CLOCK_JUMP, future)
     if previous is not None and app.end < previous.end:
         back = previous.end - app.end
-        yield Problem(
-            operator=None,
-            kind=ProblemKind.CLOCK_JUMP,
-            sentence=(
-                f"The window ends {back:.1f} s before the previous one: a clock jumped back."
-            ),
-        )
-
-
-def _set_clock(set_by: float) -> Problem:
-    """Samples of before and after bear times that do not fit together."""
-    way = "ahead" if set_by > 0 else "back"
-    return Problem(
-        operator=None,
-        kind=ProblemKind.CLOCK_JUMP,
-        sentence=f"The controller's clock was set {way} by {abs(set_by):.0f} s in this interval.",
-    )
+        past = f"The window ends {back:.1f} s before the previous one: a clock jumped back."
+        yield _of_job(ProblemKind.CLOCK_JUMP, past)
 
 
 def _silence(app: AppMeasurement, now: float, stale_after: float) -> Problem:
     age = "none" if math.isnan(app.newest) else f"the newest {now - app.newest:.1f} s old"
-    return Problem(
-        operator=None,
-        kind=ProblemKind.STALE,
-        sentence=f"Expected samples not older than {stale_after:g} s, got {age}.",
-    )
+    expected = f"Expected samples not older than {stale_after:g} s, got {age}."
+    return _of_job(ProblemKind.STALE, expected)
+
+
+def _of_job(kind: ProblemKind, sentence: str) -> Problem:
+    return Problem(operator=None, kind=kind, sentence=sentence)
 
 
 def _partial(case: _Case) -> Iterator[Problem]:

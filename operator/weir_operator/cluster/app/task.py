@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from contextvars import Context
 
@@ -25,7 +25,7 @@ from pydantic.types import JsonValue
 
 from weir_operator.accounts import Account
 from weir_operator.advise.app import ExternalApp, ExternalDependencies
-from weir_operator.api.background import running_beside
+from weir_operator.api.background import run_unless, running_beside
 from weir_operator.api.leader import LeaseLostError
 from weir_operator.api.objects import Resource
 from weir_operator.cluster.app.autoscaler_conflicts import OtherAutoscaler
@@ -290,8 +290,8 @@ class AppTask:
                         self._watching_autoscalers(app, reporter),
                         open_stores(context, self.resource, writer, reporter) as stores,
                     ):
-                        await _unless(self._lost, self._steer(app, stores, reporter, stop))
-                await _unless(self._lost, self._wait_for_change())
+                        await run_unless(self._lost, self._steer(app, stores, reporter, stop))
+                await run_unless(self._lost, self._wait_for_change())
                 if self._lost.is_set():
                     writer.check()
             except LeaseLostError:
@@ -364,7 +364,7 @@ class AppTask:
             await context.compiler.ensure(
                 app.spec.operator_manager.policy.name, loops.steering.compile
             )
-            await _unless(stop, loops.steering.lifecycle.bring_up())
+            await run_unless(stop, loops.steering.lifecycle.bring_up())
             if stop.is_set():
                 return
             self._failure, self._runs = "", True
@@ -472,17 +472,3 @@ class AppTask:
         # Spread, or all StreamApps that an outage has stopped would come back in one moment.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds * random.uniform(0.75, 1.25))
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    """Do the work, or leave off where it is time to stop: what was begun is in the journal."""
-    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-        while not doing.done():
-            doing.cancel()  # again, where the end waits for what was begun
-            await asyncio.wait({doing}, timeout=1.0)
-    if not doing.cancelled():
-        doing.result()

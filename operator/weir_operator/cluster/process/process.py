@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,7 +22,7 @@ import kopf
 import numpy as np
 import structlog
 
-from weir_operator.api.background import OwnLoop, keep_running, own_loop
+from weir_operator.api.background import OwnLoop, keep_running, own_loop, run_unless
 from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import BootClock, Leader, LeaseSettings
 from weir_operator.api.objects import Resource, collection
@@ -177,7 +177,7 @@ class Controller:
             # However busy the controller is, the Lease is renewed; see `leader`.
             lease_loop = stack.enter_context(own_loop("lease"))
             stack.push_async_callback(self._close_lease_api, lease_loop)
-            if not await _until(stop, lease_loop.run(self._leader.acquire())):
+            if not await run_unless(stop, lease_loop.run(self._leader.acquire())):
                 return
             # Renewed until the end: what is being closed may still have to write its status.
             keeping = asyncio.create_task(lease_loop.run(self._leader.keep()), name="lease")
@@ -301,22 +301,6 @@ def _share_restarts(settings: ControllerSettings, clock: Clock) -> SharedRestart
     if maximum is None:
         return None
     return SharedRestarts(RestartBudget(size=maximum, refill_every=3600.0 / maximum), clock=clock)
-
-
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work; return false where it was time to stop before."""
-    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (doing, stopping):
-            if not task.done():
-                task.cancel()
-        await asyncio.wait({doing, stopping})
-    if doing.cancelled():
-        return False
-    doing.result()
-    return True
 
 
 log = structlog.get_logger()
