@@ -90,11 +90,6 @@ class Program:
 async def read_plan(rest: FlinkRest, jar: str, program: Program) -> Plan:
     """Return the operators of the job that a program builds.
 
-    Args:
-        rest: The JobManager, which has the jar.
-        jar: Its id.
-        program: As for a submission.
-
     Raises:
         TemporaryError: A catalog of a SQL script does not answer.
         PermanentError: The program ended without a job.

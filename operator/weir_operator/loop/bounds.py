@@ -481,13 +481,7 @@ class CostCap:
     def find_limits(
         self, current: Deployments, models: Mapping[str, OperatorModel], floors: Floors
     ) -> Mapping[str, float]:
-        """Return what each operator may cost where nothing is measured, by name.
-
-        Args:
-            current: What runs.
-            models: Of each operator that may change.
-            floors: What holds now.
-        """
+        """Return what each operator may cost where nothing is measured, by name."""
         if self._limit is None or not models:
             return {}
         if self._shares is None or self._shares.prices.keys() != models.keys():
@@ -520,13 +514,7 @@ class CostCap:
     def describe(
         self, seen: Mapping[str, Observation], short: Collection[str], floors: Floors
     ) -> str:
-        """Return what the limit does not pay for, one sentence; empty where it pays for all.
-
-        Args:
-            seen: Of all operators, with what each may cost.
-            short: Operators that need more than they may cost.
-            floors: What holds now.
-        """
+        """Return what the limit does not pay for, one sentence; empty where it pays for all."""
         if self._limit is None or self._shares is None:
             return ""
         limit = f"objective.maxCostPerHour = {self._limit:.4g}"

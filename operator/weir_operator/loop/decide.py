@@ -357,8 +357,7 @@ class OperatorManager(ObservedOperator):
             taken: Replicas of each pool that the other operators have, or get if that is more.
 
         Returns:
-            What is proposed in place of the last proposal; `None` where that stands, because the
-            policy makes no use of it.
+            What is proposed instead; `None` where the policy makes no use of it.
         """
         policy = self._deciding
         joins = isinstance(policy, JoinsRestarts) and policy.joins_restarts
@@ -389,9 +388,7 @@ class OperatorManager(ObservedOperator):
 
         Where the change is its own, the interval before is kept and ends with the next that is
         observed, or a policy would never learn what its restarts cost. Else it is forgotten.
-
-        Args:
-            missed: Whether the objective was, which counts as a cost of the change.
+        Where it missed the objective, that counts as a cost of the change.
         """
         if self._lesson is not None:
             self._lesson = self._lesson.held_up(missed=missed)
@@ -557,11 +554,7 @@ class Managers(Mapping[str, ObservedOperator], ABC):
 
     @abstractmethod
     def wait(self, *, missed: bool) -> None:
-        """Pass over an interval in which a change was carried out or not settled yet.
-
-        Args:
-            missed: Whether the objective was, which counts as a cost of the change.
-        """
+        """Pass over an interval in which a change was carried out or not settled yet."""
 
     @abstractmethod
     def skip(self) -> None:

@@ -309,12 +309,7 @@ def summarise(snapshot: Snapshot, statistic: Statistic) -> MeasuredInterval:
 
 
 def sample_of(snapshot: Snapshot, deployments: Deployments) -> IntervalSample | None:
-    """Return an interval as it is fitted to; `None` where its metrics were missing or bad.
-
-    Args:
-        snapshot: What the tick saw.
-        deployments: What ran.
-    """
+    """Return an interval as it is fitted to; `None` where its metrics were missing or bad."""
     if snapshot.app is None or not snapshot.healthy:
         return None
     return IntervalSample(

@@ -769,12 +769,7 @@ class Lifecycle:
 
 
 def describe_failures(failures: Sequence[JobFailure], now: float) -> str:
-    """Return that a job fails again and again, a sentence without a full stop, or nothing.
-
-    Args:
-        failures: Those that Flink remembers, the newest first.
-        now: Unix seconds.
-    """
+    """Return that a job fails again and again, a sentence without a full stop, or nothing."""
     recent = [each for each in failures if now - each.time <= WITHIN]
     if len(recent) < FAILING:
         return ""

@@ -486,16 +486,7 @@ class PlacementSearch:
         models: Mapping[str, OperatorModel] | None,
         settings: RescaleSettings,
     ) -> None:
-        """Create it for what the manifest allows.
-
-        Args:
-            runtime: Where the replicas are.
-            store: The status, where full pools are remembered.
-            clock: The time.
-            initial: What each operator begins with.
-            models: Of the operators that may change; `None` holds nothing against the manifest.
-            settings: How long is waited.
-        """
+        """Create it for what the manifest allows; without models, nothing is held against it."""
         self._runtime = runtime
         self._store = store
         self._clock = clock

@@ -142,11 +142,6 @@ def cut_all(
     A policy knows the limit of a pool, not what other operators hold of it. The most urgent
     proposal gets its part first. New replicas start before old ones stop, so what an operator gives
     up in the same change is not free yet.
-
-    Args:
-        proposals: One per operator that may change.
-        observations: Of all operators.
-        splits: What each source shares among its replicas, NaN where unknown.
     """
     room = _find_room(observations)
     cut: dict[str, Proposal] = {}
@@ -220,13 +215,7 @@ def cut_to_room(proposal: Proposal, room: Mapping[str, int]) -> Proposal:
 
 
 def keep_bounds(proposal: Proposal, start: Deployment, room: Mapping[str, int]) -> Proposal:
-    """Return the proposal to go to a deployment, changed as little as the operator's bounds ask.
-
-    Args:
-        proposal: Of a manager.
-        start: The deployment, within the room.
-        room: How many replicas may be added, by pool that has a limit.
-    """
+    """Return the proposal to go to a deployment, changed as little as the operator's bounds ask."""
     seen, decision = proposal.observation, proposal.decision
     types, present = seen.model.node_types, seen.deployment
     held = present.per_pool(types)

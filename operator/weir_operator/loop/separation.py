@@ -228,11 +228,7 @@ def count_replicas(work: float, had: int) -> int:
 
 
 def measured_over(interval: float) -> float:
-    """Return the seconds over which vertices are measured.
-
-    Args:
-        interval: Seconds between two decisions.
-    """
+    """Return the seconds over which vertices are measured."""
     return max(MEASURED, INTERVALS * interval)
 
 

@@ -203,10 +203,6 @@ class MissedObjective:
         """Return what to say after a tick; empty where the objective is not missed for long.
 
         An interval in which nothing was decided changes nothing.
-
-        Args:
-            tick: What was measured and decided.
-            bound: Of the response time, s.
         """
         if tick.violated is False:
             self._missed, self._sentences = 0, ""
@@ -218,13 +214,7 @@ class MissedObjective:
 
 
 def describe_missed(tick: Tick, bound: float, missed: int) -> str:
-    """Return why the objective is missed and what is done about it, some sentences.
-
-    Args:
-        tick: The last one, in which the objective was missed and something was decided.
-        bound: Of the response time, s.
-        missed: How many intervals in a row were over it.
-    """
+    """Return why the objective is missed and what is done about it, some sentences."""
     measured = tick.snapshot.end_to_end.mean
     seen = "nothing comes out" if math.isnan(measured) else f"{format_time(measured)} on average"
     said = [f"{missed} intervals in a row missed the bound of {format_time(bound)}: {seen}"]

@@ -40,12 +40,7 @@ class Move(StrEnum):
 
 
 def choose_move(wanted: Resource, steered: Resource | None) -> Move:
-    """Return what to do about a StreamApp. Pure.
-
-    Args:
-        wanted: The object as it is now.
-        steered: The object that a task manages under the same name.
-    """
+    """Return what to do about a StreamApp. Pure."""
     if wanted.deleting:
         return Move.LEAVE
     if steered is None:

@@ -109,15 +109,6 @@ async def run_controller(
 ) -> None:
     """Run controllers until SIGTERM or SIGINT.
 
-    Args:
-        settings: Of the process.
-        api: The API server.
-        dependencies: What the loops of StreamApps stand on.
-        nodes: What is known of nodes that go.
-        open_lease_api: Returns the API server once more, for the Lease of one term alone.
-        changes: Watched while it leads; `None` where Flink is not on the API server.
-        tuner_for: Makes the tuner of a StreamApp; `None` tunes nothing.
-
     Raises:
         WeirError: See `run_terms`.
     """

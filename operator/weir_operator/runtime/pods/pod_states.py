@@ -44,10 +44,6 @@ def is_held(pod: Body, now: float) -> bool:
 
     Its ReplicaSet has replaced it. One that Weir removed, or that ends for another reason, is not
     held: its slot is free, or nobody moves it.
-
-    Args:
-        pod: As the API server has it.
-        now: Unix time.
     """
     deadline = pod["metadata"].get("deletionTimestamp")
     target = condition(pod, "DisruptionTarget")
@@ -110,12 +106,7 @@ def asked_cpu(pod: Body) -> str:
 
 
 def waiting_for(pod: Body, now: float) -> str:
-    """Return why the pod does not run, one sentence; empty where it does, or is on its way.
-
-    Args:
-        pod: As the API server has it.
-        now: Unix time.
-    """
+    """Return why the pod does not run, one sentence; empty where it does, or is on its way."""
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unscheduled')}: {scheduled.get('message', '')}".strip()
@@ -133,11 +124,7 @@ def waiting_for(pod: Body, now: float) -> str:
 
 
 def obstacle(container: Body) -> str:
-    """Return what keeps a container from running, one sentence; empty without.
-
-    Args:
-        container: Its status.
-    """
+    """Return what keeps a container from running, one sentence; empty without."""
     waiting = container.get("state", {}).get("waiting", {})
     reason = waiting.get("reason", "")
     if not reason or reason in _STARTING:

@@ -110,15 +110,6 @@ class KubernetesRuntime:
     ) -> Self:
         """Return the runtime of a StreamApp.
 
-        Args:
-            app: The manifest.
-            uid: Of the StreamApp, which owns everything that is made.
-            api: The cluster.
-            nodes: What is known of nodes that go; one for all StreamApps.
-            changes: When to look at objects again; one for all, too.
-            controller_namespace: Where the controller runs.
-            agent: Where pods get Weir's agent from; `None` starts them without.
-
         Raises:
             PermanentError: The manifest names no image.
         """
