@@ -37,19 +37,18 @@ from weir_operator.advise.view import (
     unknown_operators,
 )
 from weir_operator.advise.watch import JobWatch
+from weir_operator.api.background import run_unless
 from weir_operator.api.client import KubernetesApi
-from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
 from weir_operator.loop.events import Event
-from weir_operator.loop.loop import Loop, OnTrouble, Trouble
+from weir_operator.loop.loop import Loop, Surroundings, Trouble
 from weir_operator.loop.record import TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
 from weir_operator.loop.tick import Tick
 from weir_operator.rescale.engine import Rescaler
 from weir_operator.rescale.journal import RescaleJournal
-from weir_operator.rescale.status import StatusStore
 from weir_operator.streamapp.models import Mode, State, StreamApp
 from weir_operator.wiring import assembly
 from weir_operator.wiring.loops import Dependencies, Steering, assemble
@@ -79,8 +78,8 @@ class ExternalTerms:
     together cost what its TaskManagers' pods do."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExternalDependencies:
+@dataclass(frozen=True, kw_only=True)
+class ExternalDependencies(Surroundings):
     """What the advice for one StreamApp needs. Whoever made the parts also closes them."""
 
     api: KubernetesApi
@@ -88,21 +87,15 @@ class ExternalDependencies:
     """What changes a FlinkDeployment, in mode Auto; `None` only advises."""
     guard: Guard | None = None
     """Asked before Flink is asked for another parallelism."""
-    store: StatusStore
     records: TolerantRecords
     folder: Path
     """Where what was learned is kept."""
     prometheus: PrometheusFor | None
     """`None` asks the job's own Flink."""
-    clock: Clock
     on_found: Callable[[ExternalTerms], None]
     """Told whenever loops were made for the job as it is."""
-    on_tick: Callable[[Tick], None]
     on_advice: Callable[[Advice | None], None]
     """Told of advice, and of `None` where what it was learned from was forgotten."""
-    on_event: Callable[[Event], None]
-    on_trouble: OnTrouble = lambda trouble: None
-    """Told when the job is not found or a loop fails, and when it does no more."""
     compile: Callable[[str, Callable[[], None]], Awaitable[None]] = _compile_in_a_thread
     """Compiles the policy of that name beside the event loop, once where several share it."""
     directives: Callable[[], Directives] | None = None
@@ -167,7 +160,7 @@ class ExternalApp:
                 except WeirError as error:
                     self._report("JobNotSeen", str(error))
                     self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, str(error)))
-                    await self._pause(stop)
+                    await run_unless(stop, self._pause())
         finally:
             await metrics.close()
             await self._watch.close()
@@ -303,16 +296,8 @@ class ExternalApp:
             self.advice = advice
             self._around.on_advice(advice)
 
-    async def _pause(self, stop: asyncio.Event) -> None:
-        stopping = asyncio.create_task(stop.wait())
-        sleeping = asyncio.create_task(self._around.clock.sleep(LOOK_AGAIN))
-        try:
-            await asyncio.wait({stopping, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (stopping, sleeping):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+    async def _pause(self) -> None:
+        await self._around.clock.sleep(LOOK_AGAIN)
 
     def _report(self, reason: str, message: str) -> None:
         if message and message != self._told:

@@ -19,9 +19,8 @@ come first.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from weir_operator.loop.proposals import count_per_pool
 from weir_operator.runtime.protocol import Deployments
@@ -42,20 +41,13 @@ MEASURED = 30.0
 """Over so many intervals, but no fewer seconds: what is seen right after a start is the start."""
 
 
-class Separate(Protocol):
-    """Moves vertices of a job out of the operators that they share."""
-
-    def __call__(
-        self, deployments: Deployments, work: Mapping[str, float], names: Collection[str]
-    ) -> tuple[Deployments, Mapping[str, tuple[str, ...]]]:
-        """Return the deployment in which vertices have left, and what its operators are made of.
-
-        Args:
-            deployments: What runs.
-            work: Of each vertex, seconds of work per second; NaN where that is unknown.
-            names: Vertices that leave.
-        """
-        ...
+Separate = Callable[
+    [Deployments, Mapping[str, float], Collection[str]],
+    tuple[Deployments, Mapping[str, tuple[str, ...]]],
+]
+"""Takes what runs, the work of each vertex, seconds per second (NaN where that is unknown), and
+vertices that leave the operators that they share. Returns the deployment in which they have left,
+and what its operators are made of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

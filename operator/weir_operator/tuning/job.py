@@ -17,11 +17,11 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
-from weir_operator.api.client import ConflictError, NotFoundError
+from weir_operator.api.client import ConflictError, KubernetesApi, NotFoundError
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.limits import TUNING_LOG
@@ -51,40 +51,12 @@ _DIGEST = "weir.dev/work"
 _APP = "weir.dev/streamapp"
 
 
-class JobApi(Protocol):
-    """What a tuner needs of the API server; `KubernetesApi` implements it."""
-
-    async def get(self, path: str) -> Body:
-        """Return the object at `path`."""
-        ...
-
-    async def list(self, path: str, labels: str = "", fields: str = "") -> tuple[Body, ...]:
-        """Return the objects of the collection at `path`."""
-        ...
-
-    async def create(self, path: str, body: Body) -> Body:
-        """Make an object in the collection at `path`, return it as it was stored."""
-        ...
-
-    async def patch(self, path: str, body: Body) -> Body:
-        """Merge `body` into the object at `path`."""
-        ...
-
-    async def delete(self, path: str) -> None:
-        """Delete the object at `path`; one that is gone already is no error."""
-        ...
-
-    async def read_log(self, path: str, *, container: str, most: int) -> str:
-        """Return the log of a container of the pod at `path`."""
-        ...
-
-
 class JobTuner:
     """Makes the tunings of one StreamApp as Jobs."""
 
     def __init__(
         self,
-        api: JobApi,
+        api: KubernetesApi,
         template: Mapping[str, Any],
         *,
         namespace: str,

@@ -297,14 +297,18 @@ class TuningLoop:
         if former is not None:
             replaced = former.model_copy(update={"standing": Standing.REPLACED})
             self._state = self._state.with_version(replaced)
-        version = Version.of(
-            result,
-            forecast=result.forecast,
+        version = Version(
             number=self._next_number,
             since=self._clock.now(),
             former=self._state.current,
+            point=result.best,
             budgets=unfold(result.best.budgets, fit),
+            prediction=result.prediction,
+            former_prediction=result.incumbent_prediction,
+            certainty=result.certainty,
+            forecast=result.forecast,
             most_rate=float(fit.rates.max()),
+            resampled=result.resampled,
         )
         self._state = self._state.with_version(version).model_copy(
             update={"current": version.number, "not_taken": None}

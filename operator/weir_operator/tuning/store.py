@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -21,7 +20,7 @@ from weir_operator.loop.tuned import UNTUNED
 from weir_operator.runtime.files import read_if_present, storing, write_atomically
 from weir_operator.tuning.trial import TuningTrial
 from weir_policies.policy import Tuning
-from weir_simulator.tuning.order import Forecast, Prediction, TuningResult
+from weir_simulator.tuning.order import Forecast, Prediction
 
 log = structlog.get_logger()
 
@@ -71,33 +70,6 @@ class Version(BaseModel):
     reason: str = ""
     """Why it stands so, one sentence."""
     trial: TuningTrial = TuningTrial()
-
-    @classmethod
-    def of(
-        cls,
-        result: TuningResult,
-        *,
-        forecast: Forecast,
-        number: int,
-        since: float,
-        former: int,
-        budgets: Mapping[str, float],
-        most_rate: float,
-    ) -> Self:
-        """Return the version that takes a tuning's result; the arguments are fields of it."""
-        return cls(
-            number=number,
-            since=since,
-            former=former,
-            point=result.best,
-            budgets=dict(budgets),
-            prediction=result.prediction,
-            former_prediction=result.incumbent_prediction,
-            certainty=result.certainty,
-            forecast=forecast,
-            most_rate=most_rate,
-            resampled=result.resampled,
-        )
 
     @property
     def sentence(self) -> str:

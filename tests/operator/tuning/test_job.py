@@ -3,13 +3,14 @@
 import asyncio
 import base64
 import io
+from typing import cast
 
 import pytest
 
 from tests.operator.api.memory_api import MemoryApi
 from tests.operator.rescale.fakes import FakeClock
 from tests.operator.tuning.fakes import a_request, an_answer
-from weir_operator.api.client import NotFoundError
+from weir_operator.api.client import KubernetesApi, NotFoundError
 from weir_operator.errors import PermanentError, TemporaryError
 from weir_operator.tuning.job import JobTuner, read_job
 from weir_operator.tuning.protocol import (
@@ -102,7 +103,7 @@ class Cluster(MemoryApi):
 
 def tuner_on(cluster, *, clock=None, deadline=600.0, app="streams/trips"):
     return JobTuner(
-        cluster,
+        cast(KubernetesApi, cluster),
         TEMPLATE,
         namespace="weir",
         app=app,

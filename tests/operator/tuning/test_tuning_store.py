@@ -19,14 +19,18 @@ FOUND = {
 def a_state():
     answer = an_answer({"op": 0.02})
     assert answer.forecast is not None
-    version = Version.of(
-        answer,
-        forecast=answer.forecast,
+    version = Version(
         number=1,
         since=1.0,
         former=0,
+        point=answer.best,
         budgets={"op": 0.01},
+        prediction=answer.prediction,
+        former_prediction=answer.incumbent_prediction,
+        certainty=answer.certainty,
+        forecast=answer.forecast,
         most_rate=9.0,
+        resampled=answer.resampled,
     )
     return TuningState(key={"app": "trips"}, current=1, versions=(version,))
 
