@@ -79,7 +79,7 @@ class JobWatch:
             }
             hosts = await flink.task_managers()
         except TemporaryError:
-            await self._release()  # its service may have been made again, with another address
+            await self.close()  # its service may have been made again, with another address
             raise
         pools, in_place = self.pools, self._app.spec.mode is Mode.AUTO
         if {each.id for each in hosts} != self._places.keys():
@@ -104,15 +104,11 @@ class JobWatch:
             run = await self._find_run(flink)
             job = await flink.job(run.id)
         except TemporaryError:
-            await self._release()
+            await self.close()
             raise
         if job is None:
             raise TemporaryError(f"Job {run.name!r} of spec.flink.ref is not running yet")
         return job
-
-    async def close(self) -> None:
-        """Release the connections."""
-        await self._release()
 
     async def _reach(self) -> tuple[Reference, ExternalFlink]:
         if self.reference is None or self.flink is None or self._is_pair:
@@ -121,19 +117,20 @@ class JobWatch:
             except WeirError:
                 if self._is_pair:  # the job that was seen may be the active one no more
                     self.job = None
-                    await self._release()
+                    await self.close()
                 raise
             if (
                 self.reference is None
                 or self.flink is None
                 or reference.rest_url != self.reference.rest_url
             ):
-                await self._release()
+                await self.close()
                 self.flink, self._seen = ExternalFlink(reference.rest_url), None
             self.reference, self.pools = reference, pools_of(self._app, reference)
         return self.reference, self.flink
 
-    async def _release(self) -> None:
+    async def close(self) -> None:
+        """Release the connections."""
         flink, self.flink, self.reference = self.flink, None, None
         if flink is not None:
             await flink.close()

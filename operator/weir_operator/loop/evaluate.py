@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from weir_operator.flink.topology import Topology
 from weir_operator.loop.decide import Managers
 from weir_operator.loop.verify import MeasuredInterval
-from weir_operator.metrics.measurement import measure
-from weir_operator.metrics.quality import Problem, judge
-from weir_operator.metrics.source import Window
+from weir_operator.metrics.quality import Problem
 from weir_operator.metrics.values import (
     AppMeasurement,
-    JobLayout,
     OperatorMeasurement,
     ServiceFrom,
     SinkMeasurement,
@@ -147,36 +144,6 @@ def dataflow_of(topology: Topology, measured: AppMeasurement | None) -> Dataflow
     )
 
 
-def measure_job(
-    window: Window,
-    layout: JobLayout,
-    *,
-    run_since: float,
-    settled: bool,
-    previous: AppMeasurement | None,
-    now: float,
-    set_by: float = 0.0,
-    stale_after: float,
-) -> tuple[AppMeasurement, tuple[Problem, ...]]:
-    """Measure and judge one interval.
-
-    Args:
-        window: Its samples.
-        layout: The present run.
-        run_since: Unix time since when the present run processes records; what its replicas did
-            before (restoring, working off the gap's first moment) does not tell how they serve.
-        settled: Whether the run is old enough to be judged; before, samples are naturally few.
-        previous: The last measurement.
-        now: Unix seconds.
-        set_by: Seconds by which the clock was set in the interval.
-        stale_after: Seconds without a sample after which metrics count as stale.
-    """
-    measured = measure(_cut(window, run_since), layout, previous, set_by=set_by)
-    if not settled:
-        return measured, ()
-    return measured, judge(measured, previous, layout, now, stale_after=stale_after, set_by=set_by)
-
-
 def sum_of_sources(app: AppMeasurement, topology: Topology | None) -> float:
     """Return the records/s that arrive at all sources together."""
     if topology is None:
@@ -223,22 +190,6 @@ def _selectivity(measured: AppMeasurement | None, operator: str) -> float:
         return 1.0
     found = measured.operators[operator].selectivity
     return found if math.isfinite(found) and found >= 0 else 1.0
-
-
-def _cut(window: Window, since: float) -> Window:
-    if since <= window.start:
-        return window
-    kept = []
-    for series in window.series:
-        pairs = [
-            (time, value)
-            for time, value in zip(series.times, series.values, strict=True)
-            if time >= since
-        ]
-        if pairs:
-            times, values = zip(*pairs, strict=True)
-            kept.append(replace(series, times=times, values=values))
-    return Window(start=since, end=window.end, series=tuple(kept))
 
 
 def note_edges(

@@ -20,13 +20,17 @@ from weir_operator.loop.evaluate import (
     WORKED_OFF,
     Snapshot,
     dataflow_of,
-    measure_job,
     sum_of_sources,
 )
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.metrics.keys import read_keys
-from weir_operator.metrics.measurement import Counted, measure_busy_vertices, measure_output
-from weir_operator.metrics.quality import Problem, ProblemKind
+from weir_operator.metrics.measurement import (
+    Counted,
+    measure,
+    measure_busy_vertices,
+    measure_output,
+)
+from weir_operator.metrics.quality import Problem, ProblemKind, judge
 from weir_operator.metrics.source import MetricsSource, Window
 from weir_operator.metrics.values import AppMeasurement, JobLayout
 from weir_operator.rescale.flink import FlinkJobs
@@ -145,17 +149,12 @@ class Gatherer:
             sentence = f"Which tasks run where is not known: {self._layout_error}."
             problems = (Problem(operator=None, kind=ProblemKind.UNKNOWN_LAYOUT, sentence=sentence),)
         if layout is not None:
-            app, problems = measure_job(
-                window,
-                layout,
-                run_since=self._run_since,
-                settled=settled,
-                previous=self._previous,
-                now=now,
-                set_by=set_by,
-                stale_after=self._settings.stale_after,
-            )
-            self._previous = app
+            # What replicas did before the run processed records does not tell how they serve.
+            run, previous = window.since(self._run_since), self._previous
+            self._previous = app = measure(run, layout, previous, set_by=set_by)
+            if settled:  # before, samples are naturally few
+                stale_after = self._settings.stale_after
+                problems = judge(app, previous, layout, now, stale_after=stale_after, set_by=set_by)
         self._silent = any(each.kind is ProblemKind.PARTIAL for each in problems)
         arriving = math.nan if app is None else sum_of_sources(app, self._topology)
         gap = self._gap and arriving != 0

@@ -25,6 +25,7 @@ from statistics import fmean
 from weir_operator.clock import Clock
 from weir_operator.loop.bounds import ScalingDirection, direction_of
 from weir_operator.loop.proposals import Proposal
+from weir_policies.application_manager.arbitration import count_added
 from weir_policies.application_manager.edf import (
     Adaptation,
     AdaptationRequest,
@@ -157,14 +158,10 @@ def _request(name: str, wish: Proposal) -> AdaptationRequest:
     seen = wish.observation
     direction = direction_of(seen.deployment, wish.decision.target, seen.model.node_types)
     types = seen.model.node_types
-    before, after = seen.deployment.per_pool(types), wish.decision.target.per_pool(types)
+    places = count_added(seen.deployment.per_pool(types), wish.decision.target.per_pool(types))
     return AdaptationRequest(
         operator=name,
         kind=_KINDS[direction],
         score=wish.decision.urgency,
-        places={
-            pool: count - before.get(pool, 0)
-            for pool, count in after.items()
-            if count > before.get(pool, 0)
-        },
+        places=places,
     )

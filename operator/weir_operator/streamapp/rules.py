@@ -44,21 +44,6 @@ size."""
 MAX_PAIRS = 1000
 """Operators times node types (pools' sizes). Each pair takes memory, and time in every decision, in
 a controller that all users share."""
-_EXPECTED_PAIRS = f"at most {MAX_PAIRS} pairs of an operator and a size of a pool"
-_REMEDY_FOR_PAIRS = "remove sizes or pools, or let operators share their TaskManagers"
-
-_EXPECTED_POOL = "at least one node pool"
-_REMEDY_FOR_POOL = "add one, such as nodePools: [{name: small}]"
-_EXPECTED_MODE = "Advise or Off, because spec.flink.ref names no FlinkDeployment"
-_REMEDY_FOR_MODE = (
-    "write mode: Advise, because Weir scales only FlinkDeployments of the Flink Kubernetes Operator"
-    ", and a FlinkBlueGreenDeployment would start a second cluster for each change"
-)
-_EXPECTED_ONE_POOL = "at most one node pool, because Weir scales the job where it runs"
-_REMEDY_FOR_SEVERAL = (
-    "keep one for its price, because a FlinkDeployment has one kind of TaskManager, or write"
-    " mode: Advise"
-)
 
 
 def _node_type_rule(field: str) -> Rule:
@@ -84,13 +69,49 @@ def _pool_limit_rule(field: str) -> Rule:
     )
 
 
+_HAS_POOL = Rule(
+    rule="has(self.flink.ref) || (has(self.nodePools) && self.nodePools.size() > 0)",
+    field=".nodePools",
+    expected="at least one node pool",
+    remedy="add one, such as nodePools: [{name: small}]",
+)
+_FEW_PAIRS = Rule(
+    rule="!has(self.operators) || !has(self.nodePools) || self.operators.size()"
+    f" * self.nodePools.map(p, p.sizes.size()).sum() <= {MAX_PAIRS}",
+    field=".operators",
+    expected=f"at most {MAX_PAIRS} pairs of an operator and a size of a pool",
+    remedy="remove sizes or pools, or let operators share their TaskManagers",
+)
+_SCALES_DEPLOYMENT = Rule(
+    rule="!has(self.flink.ref) || self.mode != 'Auto' || self.flink.ref.kind == 'FlinkDeployment'",
+    field=".mode",
+    expected="Advise or Off, because spec.flink.ref names no FlinkDeployment",
+    remedy="write mode: Advise, because Weir scales only FlinkDeployments of the Flink Kubernetes"
+    " Operator, and a FlinkBlueGreenDeployment would start a second cluster for each change",
+)
+_SCALES_ONE_POOL = Rule(
+    rule="!has(self.flink.ref) || self.mode != 'Auto' || !has(self.nodePools)"
+    " || self.nodePools.size() < 2",
+    field=".nodePools",
+    expected="at most one node pool, because Weir scales the job where it runs",
+    remedy="keep one for its price, because a FlinkDeployment has one kind of TaskManager, or write"
+    " mode: Advise",
+)
+_RUNS = Rule(
+    rule="!has(self.flink.ref) || self.state == 'Running'",
+    field=".state",
+    expected="Running, because spec.flink.ref is set",
+    remedy="remove it, because Weir does not stop a job that it does not run",
+)
+_KEEPS = Rule(
+    rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
+    field=".deletionPolicy",
+    expected="Keep, because spec.flink.ref is set",
+    remedy="remove it, because Weir does not delete the state of a job that it does not run",
+)
+
 CEL_RULES = (
-    Rule(
-        rule="has(self.flink.ref) || (has(self.nodePools) && self.nodePools.size() > 0)",
-        field=".nodePools",
-        expected=_EXPECTED_POOL,
-        remedy=_REMEDY_FOR_POOL,
-    ),
+    _HAS_POOL,
     Rule(
         rule="!has(self.nodePools) || self.nodePools.size() < 2"
         " || self.nodePools.all(p, has(p.price))",
@@ -105,13 +126,7 @@ CEL_RULES = (
         expected="pools to name node pools of spec.nodePools",
         remedy="choose one of them, or add the pool",
     ),
-    Rule(
-        rule="!has(self.operators) || !has(self.nodePools) || self.operators.size()"
-        f" * self.nodePools.map(p, p.sizes.size()).sum() <= {MAX_PAIRS}",
-        field=".operators",
-        expected=_EXPECTED_PAIRS,
-        remedy=_REMEDY_FOR_PAIRS,
-    ),
+    _FEW_PAIRS,
     _node_type_rule("fixed"),
     _node_type_rule("initial"),
     _pool_limit_rule("fixed"),
@@ -147,32 +162,10 @@ CEL_RULES = (
         f" !self.fallback.named[n].all(k, {_NODE_TYPE_EXISTS}))[0]",
         remedy="choose one of them, or add the size",
     ),
-    Rule(
-        rule="!has(self.flink.ref) || self.mode != 'Auto'"
-        " || self.flink.ref.kind == 'FlinkDeployment'",
-        field=".mode",
-        expected=_EXPECTED_MODE,
-        remedy=_REMEDY_FOR_MODE,
-    ),
-    Rule(
-        rule="!has(self.flink.ref) || self.mode != 'Auto' || !has(self.nodePools)"
-        " || self.nodePools.size() < 2",
-        field=".nodePools",
-        expected=_EXPECTED_ONE_POOL,
-        remedy=_REMEDY_FOR_SEVERAL,
-    ),
-    Rule(
-        rule="!has(self.flink.ref) || self.state == 'Running'",
-        field=".state",
-        expected="Running, because spec.flink.ref is set",
-        remedy="remove it, because Weir does not stop a job that it does not run",
-    ),
-    Rule(
-        rule="!has(self.flink.ref) || self.deletionPolicy == 'Keep'",
-        field=".deletionPolicy",
-        expected="Keep, because spec.flink.ref is set",
-        remedy="remove it, because Weir does not delete the state of a job that it does not run",
-    ),
+    _SCALES_DEPLOYMENT,
+    _SCALES_ONE_POOL,
+    _RUNS,
+    _KEEPS,
     Rule(
         rule="duration(self.applicationManager.interval)"
         " >= duration(self.operatorManager.interval)",
@@ -186,6 +179,10 @@ CEL_RULES = (
 Which item of a list is wrong cannot be said: names and numbers found on the way have no bounds that
 the estimator of costs would know.
 """
+
+
+def _broken(rule: Rule, path: tuple[str | int, ...], got: object) -> Mistake:
+    return Mistake(path, got, rule.expected, rule.remedy)
 
 
 class _Named(Protocol):
@@ -226,12 +223,8 @@ def pairs_are_few(
     """Refuse more pairs of operators and node types than one controller of many should hold."""
     node_types = sum(len(pool.sizes) for pool in node_pools)
     if len(operators) * node_types > MAX_PAIRS:
-        yield Mistake(
-            ("operators",),
-            f"{len(operators)} operators and {node_types} sizes",
-            _EXPECTED_PAIRS,
-            _REMEDY_FOR_PAIRS,
-        )
+        got = f"{len(operators)} operators and {node_types} sizes"
+        yield _broken(_FEW_PAIRS, ("operators",), got)
 
 
 def several_pools_have_prices(node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
@@ -410,7 +403,7 @@ def replicas_within_max_parallelism(
 def own_job_has_pools(flink: Flink, node_pools: Sequence[NodePool]) -> Iterator[Mistake]:
     """Refuse a job of Weir's own without a place to run."""
     if flink.ref is None and not node_pools:
-        yield Mistake(("nodePools",), None, _EXPECTED_POOL, _REMEDY_FOR_POOL)
+        yield _broken(_HAS_POOL, ("nodePools",), None)
 
 
 def external_job_is_scaled_where_it_runs(
@@ -420,10 +413,10 @@ def external_job_is_scaled_where_it_runs(
     if flink.ref is None or mode != "Auto":
         return
     if flink.ref.kind != "FlinkDeployment":
-        yield Mistake(("mode",), mode, _EXPECTED_MODE, _REMEDY_FOR_MODE)
+        yield _broken(_SCALES_DEPLOYMENT, ("mode",), mode)
     elif len(node_pools) > 1:
         names = [pool.name for pool in node_pools]
-        yield Mistake(("nodePools",), names, _EXPECTED_ONE_POOL, _REMEDY_FOR_SEVERAL)
+        yield _broken(_SCALES_ONE_POOL, ("nodePools",), names)
 
 
 def external_job_is_not_ended(flink: Flink, state: str, deletion_policy: str) -> Iterator[Mistake]:
@@ -431,15 +424,9 @@ def external_job_is_not_ended(flink: Flink, state: str, deletion_policy: str) ->
     if flink.ref is None:
         return
     if state != "Running":
-        yield Mistake(
-            ("state",), state, "Running, because spec.flink.ref is set",
-            "remove it, because Weir does not stop a job that it does not run",
-        )  # fmt: skip
+        yield _broken(_RUNS, ("state",), state)
     if deletion_policy != "Keep":
-        yield Mistake(
-            ("deletionPolicy",), deletion_policy, "Keep, because spec.flink.ref is set",
-            "remove it, because Weir does not delete the state of a job that it does not run",
-        )  # fmt: skip
+        yield _broken(_KEEPS, ("deletionPolicy",), deletion_policy)
 
 
 def tuning_is_slower_than_deciding(

@@ -36,6 +36,7 @@ from weir_operator.metrics.source import MetricsSource
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.pods.changes import Changes, count_watches
 from weir_operator.runtime.pods.nodes import NodeNotices
+from weir_operator.runtime.pods.pods import FlinkPods
 from weir_operator.runtime.pods.runtime import KubernetesRuntime
 from weir_operator.runtime.protocol import Runtime
 from weir_operator.streamapp.models import StreamApp
@@ -70,15 +71,9 @@ async def run_on_cluster(settings: ControllerSettings) -> None:
     changes = Changes(watch_api, settings.namespaces)
 
     def runtime_for(app: StreamApp, resource: Resource, guard: Guard) -> KubernetesRuntime:
-        return KubernetesRuntime.of(
-            app,
-            uid=resource.uid,
-            api=api.guarded(guard),
-            nodes=nodes,
-            changes=changes,
-            controller_namespace=settings.own_namespace,
-            agent=settings.agent,
-        )
+        home, agent = settings.own_namespace, settings.agent
+        pods = FlinkPods.of(app, uid=resource.uid, controller_namespace=home, agent=agent)
+        return KubernetesRuntime(api.guarded(guard), pods, nodes, changes)
 
     dependencies = ClusterDependencies(runtime_for, settings.prometheus)
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from weir_operator.api.client import Body, KubernetesApi
 from weir_operator.errors import PermanentError
@@ -39,7 +38,6 @@ from weir_operator.runtime.pods.trial import remove_trial, try_job_manager
 from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import AgentImage, Revision
-from weir_operator.streamapp.models import StreamApp
 
 _ANY_CONFIG = "config"
 """Stands for a ConfigMap in an object that is only judged."""
@@ -95,26 +93,6 @@ class KubernetesRuntime:
         self._seen: _Seen | None = None
         self._is_cleared = False  # of what an earlier controller tried
         self._whole: tuple[Mark, FlinkPods] | None = None  # when no ConfigMap was missing
-
-    @classmethod
-    def of(
-        cls,
-        app: StreamApp,
-        *,
-        uid: str,
-        api: KubernetesApi,
-        nodes: NodeNotices,
-        changes: Changes,
-        controller_namespace: str,
-        agent: AgentImage | None = None,
-    ) -> Self:
-        """Return the runtime of a StreamApp.
-
-        Raises:
-            PermanentError: The manifest names no image.
-        """
-        pods = FlinkPods.of(app, uid=uid, controller_namespace=controller_namespace, agent=agent)
-        return cls(api, pods, nodes, changes)
 
     @property
     def rest_url(self) -> str:
