@@ -8,7 +8,7 @@ the jobs here refuse every change; and the client below them sends only GET. In 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from weir_operator.advise.flink import ExternalFlink
@@ -19,8 +19,7 @@ from weir_operator.flink.topology import Topology
 from weir_operator.rescale.flink import FlinkJobs, Progress, StateSnapshot
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
-from weir_operator.runtime.revision import Revision
+from weir_operator.runtime.protocol import Replica, ReplicaSpec, Runtime
 
 
 class ForeignJobError(PermanentError):
@@ -31,7 +30,7 @@ class JobChangedError(PermanentError):
     """The foreign job has other operators, or runs elsewhere, than its loops were made for."""
 
 
-class ExternalRuntime:
+class ExternalRuntime(Runtime):
     """A `Runtime` whose replicas are the foreign job's subtasks."""
 
     def __init__(self, watch: JobWatch) -> None:
@@ -43,32 +42,9 @@ class ExternalRuntime:
         return self._watch.reference.rest_url if self._watch.reference else ""
 
     @property
-    def job_manager_process(self) -> str:
-        """Nothing: whoever runs it manages it."""
-        return ""
-
-    @property
     def job_manager_metrics_url(self) -> str:
         """Where the JobManager serves its metrics: the REST address."""
         return self.rest_url
-
-    @property
-    def listed_within(self) -> float:
-        """0: no job is stopped."""
-        return 0.0
-
-    @property
-    def agent(self) -> None:
-        """Nothing: nothing is started."""
-
-    def use(self, revision: Revision) -> None:
-        """Make nothing of it: nothing is started."""
-
-    async def find_misfit(
-        self, revision: Revision, pools: Collection[str], check: CheckProgram | None = None
-    ) -> str:
-        """Return nothing: nothing is started."""
-        return ""
 
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
@@ -85,9 +61,6 @@ class ExternalRuntime:
     async def prepare_stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
         _refuse("stop TaskManagers")
-
-    async def end_boosts(self) -> None:
-        """Do nothing: Weir starts no pods there."""
 
     async def stop(self, ids: Sequence[str]) -> None:
         """Refuse."""
@@ -108,15 +81,6 @@ class ExternalRuntime:
     async def savepoint_stopped_job(self, path: str) -> bool | None:
         """Leave it unread: its owner recovers the job."""
         return None
-
-    async def remove_empty_folders(self, job_ids: Sequence[str]) -> None:
-        """Leave them: the storage is its owner's."""
-
-    async def close(self) -> None:
-        """End nothing."""
-
-    async def detach(self) -> None:
-        """Close."""
 
 
 class ExternalJobs(FlinkJobs):

@@ -149,9 +149,8 @@ class Gatherer:
             sentence = f"Which tasks run where is not known: {self._layout_error}."
             problems = (Problem(operator=None, kind=ProblemKind.UNKNOWN_LAYOUT, sentence=sentence),)
         if layout is not None:
-            # What replicas did before the run processed records does not tell how they serve.
-            run, previous = window.since(self._run_since), self._previous
-            self._previous = app = measure(run, layout, previous, set_by=set_by)
+            previous, since = self._previous, self._run_since
+            self._previous = app = measure(window, layout, previous, since=since, set_by=set_by)
             if settled:  # before, samples are naturally few
                 stale_after = self._settings.stale_after
                 problems = judge(app, previous, layout, now, stale_after=stale_after, set_by=set_by)

@@ -45,6 +45,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -95,12 +96,15 @@ def measure(
     layout: JobLayout,
     previous: AppMeasurement | None = None,
     *,
+    since: float = -math.inf,
     set_by: float = 0.0,
 ) -> AppMeasurement:
     """Measure one run of a job.
 
     Args:
         window: Samples of the StreamApp; those of other runs in it are ignored.
+        since: Unix time since when the run processes records: what its replicas did before does not
+            tell how they serve.
         layout: The run that is measured, and who serves what in it.
         previous: What was measured last, of this run or of one before: what waits at a source may
             have arrived then.
@@ -109,6 +113,7 @@ def measure(
     Returns:
         Every operator and replica of the layout, NaN for what the window does not show.
     """
+    window = _cut(window, since)
     series = job_series(window, layout)
     arrivals = {} if previous is None else previous.arrivals_as_if_set(set_by)
     sources = layout.flow.sources
@@ -144,6 +149,17 @@ def measure(
         restarts=_job_value(series.job, names.RESTARTS),
         missing=_missing(layout, series),
     )
+
+
+def _cut(window: Window, since: float) -> Window:
+    if since <= window.start:
+        return window
+    kept = []
+    for each in window.series:
+        first = bisect_left(each.times, since)
+        if first < len(each.times):
+            kept.append(replace(each, times=each.times[first:], values=each.values[first:]))
+    return Window(start=since, end=window.end, series=tuple(kept))
 
 
 def _newest(operators: Iterable[OperatorMeasurement]) -> float:

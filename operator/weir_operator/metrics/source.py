@@ -12,9 +12,8 @@ own `weir_app`, `namespace/name`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -36,17 +35,6 @@ class Window:
     start: float
     end: float
     series: tuple[Series, ...]
-
-    def since(self, time: float) -> Window:
-        """Return the window without samples from before a Unix time."""
-        if time <= self.start:
-            return self
-        kept = []
-        for each in self.series:
-            first = bisect_left(each.times, time)
-            if first < len(each.times):
-                kept.append(replace(each, times=each.times[first:], values=each.values[first:]))
-        return Window(start=time, end=self.end, series=tuple(kept))
 
 
 class MetricsSource(Protocol):

@@ -25,7 +25,7 @@ from weir_operator.runtime.processes import processes
 from weir_operator.runtime.processes.folders import AppFolder, AppLock
 from weir_operator.runtime.processes.job_manager import LocalJobManager
 from weir_operator.runtime.processes.task_managers import LocalTaskManagers
-from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec
+from weir_operator.runtime.protocol import CheckProgram, Replica, ReplicaSpec, Runtime
 from weir_operator.runtime.registration import forgotten_within, wait_unregistered
 from weir_operator.runtime.revision import Revision
 from weir_operator.runtime.settings import LocalSettings
@@ -33,7 +33,7 @@ from weir_operator.runtime.settings import LocalSettings
 log = structlog.get_logger()
 
 
-class LocalRuntime:
+class LocalRuntime(Runtime):
     """The `Runtime` of one StreamApp on one machine; made by `open`."""
 
     def __init__(
@@ -117,15 +117,6 @@ class LocalRuntime:
         """URI of the folder in which savepoints are made; the cluster's default."""
         return self._job_manager.storage.savepoints
 
-    @property
-    def listed_within(self) -> float:
-        """0: a folder of this machine lists at once."""
-        return 0.0
-
-    @property
-    def agent(self) -> None:
-        """Nothing: processes find the agent where Weir is installed."""
-
     def use(self, revision: Revision) -> None:
         """Take the jar of a revision; the processes are the same for all of them."""
         jar = revision.processes.get("jar")
@@ -171,12 +162,6 @@ class LocalRuntime:
             return await self._task_managers.start(
                 wanted, address=self._job_manager.address, storage=self._job_manager.storage
             )
-
-    async def prepare_stop(self, ids: Sequence[str]) -> None:
-        """Do nothing: a process ends as soon as it gets the signal."""
-
-    async def end_boosts(self) -> None:
-        """Do nothing: a process has the CPU that the machine has."""
 
     async def stop(self, ids: Sequence[str]) -> None:
         """End these TaskManagers and wait until Flink counts on them no more.
