@@ -143,20 +143,9 @@ def job_manager_command(
         user_options: From `java_options`. Weir chooses no garbage collector, so theirs is the only
             one; of two sizes that contradict each other the JVM takes the last.
     """
-    return (
-        str(installation.java),
-        *job_manager_options(memory),
-        *agent_options(agent),
-        *user_options,
-        *_logging(configuration_dir),
-        "-cp",
-        installation.class_path(),
-        JOB_MANAGER_CLASS,
-        "--configDir",
-        str(configuration_dir),
-        "--executionMode",
-        "cluster",
-    )
+    options = (*job_manager_options(memory), *agent_options(agent), *user_options)
+    command = _command(installation, options, JOB_MANAGER_CLASS, configuration_dir)
+    return (*command, "--executionMode", "cluster")
 
 
 def task_manager_command(
@@ -180,20 +169,24 @@ def task_manager_command(
         agent: Weir's agent; `None` starts it without.
         user_options: From `java_options`.
     """
-    return (
-        str(installation.java),
+    options = (
         *task_manager_options(memory.jvm, processors=processors),
         *archive_options,
         *agent_options(agent),
         *user_options,
-        *_logging(configuration_dir),
-        "-cp",
-        installation.class_path(),
-        TASK_MANAGER_CLASS,
-        "--configDir",
-        str(configuration_dir),
+    )
+    return (
+        *_command(installation, options, TASK_MANAGER_CLASS, configuration_dir),
         *memory.dynamic,
     )
+
+
+def _command(
+    installation: Installation, options: tuple[str, ...], main: str, configuration_dir: Path
+) -> tuple[str, ...]:
+    log4j = f"-Dlog4j.configurationFile={configuration_dir / 'log4j.properties'}"
+    java, jars = str(installation.java), installation.class_path()
+    return (java, *options, log4j, "-cp", jars, main, "--configDir", str(configuration_dir))
 
 
 def job_manager_options(memory: tuple[str, ...]) -> tuple[str, ...]:
@@ -294,7 +287,3 @@ def _modules() -> tuple[str, ...]:
         *(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED),
         *(f"--add-exports={module}=ALL-UNNAMED" for module in _EXPORTED),
     )
-
-
-def _logging(configuration_dir: Path) -> tuple[str, ...]:
-    return (f"-Dlog4j.configurationFile={configuration_dir / 'log4j.properties'}",)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -46,6 +46,9 @@ from weir_operator.flink.transport import (
     RefusedByFlinkError,
 )
 from weir_operator.limits import Json
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 UPLOAD_LIMIT = 120.0
 """Seconds for a jar of some hundred MB on a busy machine."""
@@ -121,10 +124,7 @@ class FlinkRest:
 
     async def job(self, job_id: str) -> JobDetails | None:
         """Return a job with its vertices and edges, `None` where Flink does not know it."""
-        try:
-            return await self._transport.ask("GET", f"/jobs/{job_id}", answers.read_job)
-        except NotKnownToFlinkError:
-            return None
+        return await self._find(f"/jobs/{job_id}", answers.read_job, None)
 
     async def subtasks(self, job_id: str, vertex_id: str) -> tuple[Subtask, ...]:
         """Return where the subtasks of a vertex run."""
@@ -148,16 +148,11 @@ class FlinkRest:
         """
         path = f"/jobs/{job_id}/vertices/{vertex_id}/subtasks/metrics"
         wanted = tuple(f".{ending}" for ending in endings)
-        try:
-            known = await self._transport.ask("GET", path, answers.read_metric_names)
-            ids = ",".join(quote(each, safe="") for each in known if each.endswith(wanted))
-            if not ids:
-                return {}
-            return await self._transport.ask(
-                "GET", f"{path}?get={ids}&agg=sum", answers.read_metric_sums
-            )
-        except NotKnownToFlinkError:
+        known = await self._find(path, answers.read_metric_names, ())
+        ids = ",".join(quote(each, safe="") for each in known if each.endswith(wanted))
+        if not ids:
             return {}
+        return await self._find(f"{path}?get={ids}&agg=sum", answers.read_metric_sums, {})
 
     async def task_texts(
         self, job_id: str, vertex_id: str, name: str, subtasks: Iterable[int]
@@ -169,10 +164,7 @@ class FlinkRest:
         """
         ids = ",".join(f"{subtask}.{quote(name, safe='')}" for subtask in subtasks)
         path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics?get={ids}"
-        try:
-            return await self._transport.ask("GET", path, answers.read_texts)
-        except NotKnownToFlinkError:
-            return ()
+        return await self._find(path, answers.read_texts, ())
 
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""
@@ -182,12 +174,8 @@ class FlinkRest:
 
     async def failures(self, job_id: str) -> tuple[JobFailure, ...]:
         """Return the failures of the job that Flink remembers, the newest first."""
-        try:
-            return await self._transport.ask(
-                "GET", f"/jobs/{job_id}/exceptions?maxExceptions={FAILURES}", answers.read_failures
-            )
-        except NotKnownToFlinkError:
-            return ()
+        path = f"/jobs/{job_id}/exceptions?maxExceptions={FAILURES}"
+        return await self._find(path, answers.read_failures, ())
 
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended or is unknown is left alone."""
@@ -273,17 +261,8 @@ class FlinkRest:
             TemporaryError: No answer in time; the job may have been started all the same. Or a
                 catalog of a SQL script does not answer.
         """
-        body: dict[str, Json] = {
-            "jobId": job_id,
-            "programArgsList": list(arguments),
-            "allowNonRestoredState": False,
-        }
-        if entry_class is not None:
-            body["entryClass"] = entry_class
-        if parallelism is not None:
-            body["parallelism"] = parallelism
-        if configuration:
-            body["flinkConfiguration"] = dict(configuration)
+        body = _program(entry_class, arguments, parallelism, configuration)
+        body |= {"jobId": job_id, "allowNonRestoredState": False}
         if savepoint_path is not None:
             body |= {"savepointPath": savepoint_path, "claimMode": CLAIM_MODE}
         try:
@@ -318,11 +297,7 @@ class FlinkRest:
             RefusedByFlinkError: The program ended with an exception; `trace` has it.
             TemporaryError: No answer in time.
         """
-        body: dict[str, Json] = {"entryClass": entry_class, "programArgsList": list(arguments)}
-        if parallelism is not None:
-            body["parallelism"] = parallelism
-        if configuration:
-            body["flinkConfiguration"] = dict(configuration)
+        body = _program(entry_class, arguments, parallelism, configuration)
         await self._transport.ask(
             "POST", f"/jars/{quote(jar_id)}/plan", _nothing, body=body, timeout=SUBMIT_LIMIT
         )
@@ -347,21 +322,18 @@ class FlinkRest:
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> SavepointProgress | None:
         """Return the state of a savepoint, `None` if Flink does not know the trigger."""
-        try:
-            return await self._transport.ask(
-                "GET", f"/jobs/{job_id}/savepoints/{trigger_id}", answers.read_savepoint
-            )
-        except NotKnownToFlinkError:
-            return None
+        path = f"/jobs/{job_id}/savepoints/{trigger_id}"
+        return await self._find(path, answers.read_savepoint, None)
 
     async def checkpoints(self, job_id: str) -> Checkpoints | None:
         """Return the job's checkpoints, `None` where Flink does not know the job."""
+        return await self._find(f"/jobs/{job_id}/checkpoints", answers.read_checkpoints, None)
+
+    async def _find(self, path: str, read: Callable[[Json], T], otherwise: U) -> T | U:
         try:
-            return await self._transport.ask(
-                "GET", f"/jobs/{job_id}/checkpoints", answers.read_checkpoints
-            )
+            return await self._transport.ask("GET", path, read)
         except NotKnownToFlinkError:
-            return None
+            return otherwise
 
     async def dispose_savepoint(self, path: str) -> None:
         """Delete a savepoint and wait until it is gone; a missing one is already gone.
@@ -392,6 +364,22 @@ class FlinkRest:
         return await self._transport.ask(
             "GET", f"/savepoint-disposal/{trigger}", answers.read_disposal
         )
+
+
+def _program(
+    entry_class: str | None,
+    arguments: Sequence[str],
+    parallelism: int | None,
+    configuration: Mapping[str, str] | None,
+) -> dict[str, Json]:
+    body: dict[str, Json] = {"programArgsList": list(arguments)}
+    if entry_class is not None:
+        body["entryClass"] = entry_class
+    if parallelism is not None:
+        body["parallelism"] = parallelism
+    if configuration:
+        body["flinkConfiguration"] = dict(configuration)
+    return body
 
 
 def _nothing(answer: Json) -> None:
