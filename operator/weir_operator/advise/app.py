@@ -42,7 +42,7 @@ from weir_operator.api.client import KubernetesApi
 from weir_operator.errors import PermanentError, TemporaryError, WeirError
 from weir_operator.fence import Guard
 from weir_operator.loop.directives import Directives, LoopSettings, directives_of
-from weir_operator.loop.events import Event
+from weir_operator.loop.events import Notices
 from weir_operator.loop.loop import Loop, Surroundings, Trouble
 from weir_operator.loop.record import TolerantRecords
 from weir_operator.loop.restart_limits import SharedRestarts
@@ -120,6 +120,7 @@ class ExternalApp:
             mode = Mode.ADVISE
         self._app = app.model_copy(update={"spec": app.spec.model_copy(update={"mode": mode})})
         self._around = around
+        self._notices = Notices(around.on_event, around.clock)
         self._watch = JobWatch(self._app, around.api)
         self._in_place = (
             InPlace(around.writer, self._watch, guard=around.guard, clock=around.clock)
@@ -261,13 +262,13 @@ class ExternalApp:
             lost = await self._in_place.restore()
         except PermanentError as error:
             if str(error) != self._refusal:
-                self._emit("ScalingRefused", str(error))
+                self._notices.report("ScalingRefused", str(error))
             self._refusal = str(error)
         except TemporaryError as error:
             log.info("whether the job can be scaled is not known", reason=str(error))
         else:
             if lost:
-                self._emit(
+                self._notices.report(
                     "ParallelismRestored",
                     "A restart reset the job's parallelism; Weir set it again",
                 )
@@ -302,8 +303,4 @@ class ExternalApp:
     def _report(self, reason: str, message: str) -> None:
         if message and message != self._told:
             self._told = message
-            self._emit(reason, message)
-
-    def _emit(self, reason: str, message: str) -> None:
-        now = self._around.clock.now()
-        self._around.on_event(Event(time=now, reason=reason, message=message))
+            self._notices.report(reason, message)

@@ -71,7 +71,6 @@ class InPlace:
     def __init__(
         self, api: KubernetesApi, watch: JobWatch, *, guard: Guard | None, clock: Clock
     ) -> None:
-        """Prepare; nothing is asked yet."""
         self._api = api
         self._watch = watch
         self._guard = guard

@@ -91,7 +91,6 @@ class ExternalJobs(FlinkJobs):
     """
 
     def __init__(self, runtime: ExternalRuntime, watch: JobWatch) -> None:
-        """Create it for the job as it is now, or as it is first seen."""
         super().__init__(runtime)
         self._watch = watch
         self._made_for = watch.job

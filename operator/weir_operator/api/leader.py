@@ -137,7 +137,6 @@ class Leader:
     """Seeks, keeps and gives back the Lease."""
 
     def __init__(self, api: KubernetesApi, settings: LeaseSettings, *, clock: Clock) -> None:
-        """Begin without the Lease."""
         self._api = api
         self._settings = settings
         self._clock = clock

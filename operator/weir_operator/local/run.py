@@ -24,7 +24,7 @@ from weir_operator.flink.job_graph import Plan
 from weir_operator.local.program import find_program, flink_configuration, load_app
 from weir_operator.loop.bounds import prices
 from weir_operator.loop.directives import Directives, carried_by_directives, directives_of
-from weir_operator.loop.events import Event
+from weir_operator.loop.events import Event, Notices
 from weir_operator.loop.loop import ApplicationController
 from weir_operator.loop.record import RECORDS, TolerantRecords
 from weir_operator.loop.run_record import Record, RunSummary
@@ -63,12 +63,10 @@ class ManifestWatch:
         clock: Clock,
         on_event: Callable[[Event], None],
     ) -> None:
-        """Begin with the manifest as it was loaded."""
         self._manifest = manifest
         self._app = app
         self._arguments = arguments
-        self._clock = clock
-        self._on_event = on_event
+        self._notices = Notices(on_event, clock)
         self._seen = self._stamp()
         self._directives = self._translate(app)
 
@@ -81,10 +79,12 @@ class ManifestWatch:
                 app = load_app(self._manifest)
                 self._directives = self._translate(app)
             except PermanentError as mistake:
-                self._report("InvalidSpec", f"{mistake}; the running job continues unchanged")
+                self._notices.report(
+                    "InvalidSpec", f"{mistake}; the running job continues unchanged"
+                )
                 return self._directives
             if not carried_by_directives(_without_job(self._app.spec), _without_job(app.spec)):
-                self._report(
+                self._notices.report(
                     "RestartNeeded",
                     "weir local cannot apply this change of the manifest while it runs: stop "
                     "it and start it again",
@@ -103,9 +103,6 @@ class ManifestWatch:
         except FileNotFoundError:
             return None
         return found.st_mtime_ns, found.st_size
-
-    def _report(self, reason: str, message: str) -> None:
-        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
 
 def _without_job(spec: Spec) -> Spec:

@@ -380,7 +380,6 @@ class BudgetSharing:
     """Shares the objective of one StreamApp."""
 
     def __init__(self, objective: Objective) -> None:
-        """Create it for an objective."""
         self._objective = objective
         self._statistic = objective.statistic
         self.tail = self._statistic.typical_tail

@@ -121,7 +121,6 @@ class ObservedOperator:
         fixed: Deployment | None,
         most_replicas: int | None = None,
     ) -> None:
-        """Begin without any belief."""
         self.name = model.name
         self.fixed = fixed
         self._most_replicas = most_replicas
@@ -303,7 +302,6 @@ class OperatorManager(ObservedOperator):
         most_replicas: int | None = None,
         fallback_policy: OperatorPolicy | None = None,
     ) -> None:
-        """Begin without any belief."""
         super().__init__(model=model, given=given, fixed=fixed, most_replicas=most_replicas)
         self._neighbourhood = neighbourhood
         self._policy = policy
@@ -500,7 +498,6 @@ class Managers(Mapping[str, ObservedOperator], ABC):
     """All operators of a StreamApp by name, the fixed ones included, and what decides for them."""
 
     def __init__(self, operators: Mapping[str, ObservedOperator]) -> None:
-        """Create managers for the operators."""
         self._operators = dict(operators)
 
     def __getitem__(self, name: str) -> ObservedOperator:
@@ -628,7 +625,6 @@ class SeparateManagers(Managers):
     """Each operator's manager decides for itself."""
 
     def __init__(self, managers: Mapping[str, OperatorManager]) -> None:
-        """Create it for the managers of all operators, fixed ones included."""
         super().__init__(managers)
         self._managers = dict(managers)
 

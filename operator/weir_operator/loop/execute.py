@@ -15,9 +15,8 @@ from typing import Any
 
 import structlog
 
-from weir_operator.clock import Clock
 from weir_operator.errors import WeirError, describe_unexpected
-from weir_operator.loop.events import Event
+from weir_operator.loop.events import Notices
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
 from weir_operator.loop.verify import (
@@ -51,15 +50,13 @@ class ChangeExecutor:
         store: StatusStore,
         *,
         buy: Callable[[RestartTokens, float], RestartTokens | None],
-        on_event: Callable[[Event], None],
-        clock: Clock,
+        notices: Notices,
     ) -> None:
-        """Begin with nothing under way."""
         self._lifecycle = lifecycle
         self._store = store
         self._buy = buy
-        self._on_event = on_event
-        self._clock = clock
+        self._notices = notices
+        self._clock = notices.clock
         self._task: asyncio.Task[None] | None = None
         self._judged: tuple[RescaleJournal, ChangeSoFar] | None = None
         """A change that runs and has not yet been judged."""
@@ -99,7 +96,7 @@ class ChangeExecutor:
         self._judged = None
         if verdict is Verdict.KEEP:
             return None
-        self._report("ChangeDidWorse", reason)
+        self._notices.report("ChangeDidWorse", reason)
         status = self._store.load()
         failed = add_failed(status.failed, journal.target, first=FAILED_FOR, reason=reason, now=now)
         await self._store.save(status.model_copy(update={"failed": failed}))
@@ -144,10 +141,10 @@ class ChangeExecutor:
                 if end.step is Step.DONE and ruling.change is not None:
                     self._judged = end, ruling.change
         except WeirError as error:
-            self._report("ChangeFailed", str(error))
+            self._notices.report("ChangeFailed", str(error))
         except Exception as error:  # the next check goes on with the change, or ends the run by it
             log.exception("unexpected error in a change")
-            self._report("ChangeFailed", describe_unexpected(error))
+            self._notices.report("ChangeFailed", describe_unexpected(error))
 
     async def _give_back(self, tokens: dict[str, Any]) -> None:
         """Undo the payment of a restart that did not come about, because the job failed before."""
@@ -174,7 +171,7 @@ class ChangeExecutor:
             kept: dict[str, object] = {"restart_tokens": tokens.to_dict()}
         else:
             reason = "the nodes refused to resize in place, and the restart budget is empty"
-            self._report("ResizeWaits", reason[:1].upper() + reason[1:])
+            self._notices.report("ResizeWaits", reason[:1].upper() + reason[1:])
             wait = REFUSED_FOR
             known = add_failed(
                 status.failed, resized, first=wait, reason=reason, now=now, longest=wait
@@ -182,9 +179,6 @@ class ChangeExecutor:
             kept = {"failed": known}
         await self._store.save(status.model_copy(update=kept))
         return tokens is not None
-
-    def _report(self, reason: str, message: str) -> None:
-        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
 
 def change_of(action: str, proposal: Proposal) -> str:

@@ -175,7 +175,6 @@ class Lifecycle:
         self._store = store
         self._start = start
         self._clock = clock
-        self._on_event = on_event
         self._on_change = on_change
         self._directives = directives
         self._room = PlacementSearch(
@@ -295,7 +294,7 @@ class Lifecycle:
             try:
                 await self._runtime.resize(sizes)
             except ResizeRefusedError as error:
-                self._report("ResizeRefused", str(error))
+                self._notices.report("ResizeRefused", str(error))
                 return str(error)
             status = self._store.load()
             await self._store.save(status.model_copy(update={"deployments": target}))
@@ -381,7 +380,7 @@ class Lifecycle:
         status = match_status(before, live, alive, restore_nonce=self._start.restore_nonce)
         await self._store.save(status)
         named = f"job {before.job_id}" if before.job_id else "no job"
-        self._report(
+        self._notices.report(
             "JobAdopted",
             (f"The status named {named}, but job {status.job_id} is running: Weir takes it over"),
         )
@@ -400,7 +399,7 @@ class Lifecycle:
         await self._suspend()
         kept = self._store.load()
         before = f"; the previous state is in {kept.restore_path}" if kept.restore_path else ""
-        self._report(
+        self._notices.report(
             "RestoreAsked",
             f"spec.flink.job.restoreNonce is new: the job starts from {restore or 'empty state'}"
             f"{before}",
@@ -413,7 +412,7 @@ class Lifecycle:
             if await self._suspend() is None:
                 # It has ended by itself: there is nothing to stop, and its checkpoint goes on.
                 await self._note_end(status, status.job_id)
-            self._report("Suspended", f"The state is in {self._store.load().restore_path}")
+            self._notices.report("Suspended", f"The state is in {self._store.load().restore_path}")
         await release_replicas(self._runtime)
         return Health.SUSPENDED
 
@@ -428,7 +427,7 @@ class Lifecycle:
         try:
             return await self._states.came_to_its_end(job, status)
         except StateMissingError as error:
-            self._report("StateMissing", str(error))
+            self._notices.report("StateMissing", str(error))
             raise
 
     async def _was_stopped(self, status: AppStatus, job: str) -> bool:
@@ -472,7 +471,7 @@ class Lifecycle:
             journal = await self._only_stop(journal)
         else:
             journal = await self._redirect(journal)
-        self._report(
+        self._notices.report(
             "ChangeResumed",
             f"Weir continues the change ({journal.reason!r}) at step {journal.step}",
         )
@@ -483,7 +482,7 @@ class Lifecycle:
                 return  # nothing runs, as it should be
             if journal.kind is not Kind.START:
                 raise
-            self._report("StartRestarted", str(error))
+            self._notices.report("StartRestarted", str(error))
 
     async def _look(self, job: str, *, restarted: bool) -> Health:
         status = self._store.load()
@@ -497,7 +496,7 @@ class Lifecycle:
             await self._recover(job, await self._find_cause(job, progress))
             return Health.RUNS
         if await self._was_stopped(status, job):
-            self._report(
+            self._notices.report(
                 "JobTakenBack",
                 f"Flink restored job {job} from a checkpoint after Weir had asked it to stop with "
                 "a savepoint; Weir cancelled it and resumes from the newest state",
@@ -519,15 +518,15 @@ class Lifecycle:
             started = await self._runtime.start(lost)
             names = ", ".join(sorted({f"{spec.operator} on {spec.pool}" for spec in lost}))
             replaced = f"{len(started)} lost TaskManager{'' if len(started) == 1 else 's'}"
-            self._report("ReplicaLost", f"Replaced {replaced}: {names}")
+            self._notices.report("ReplicaLost", f"Replaced {replaced}: {names}")
         unclaimed = excess_replicas(staying, status.deployments)
         for reason, message in self._losses.find(
             alive, self._runtime.job_manager_process, status.deployments, ended=unclaimed
         ):
-            self._report(reason, message)
+            self._notices.report(reason, message)
         if unclaimed:
             await self._runtime.stop(unclaimed)
-            self._report(
+            self._notices.report(
                 "ReplicaUnclaimed", f"Deleted {', '.join(unclaimed)}: no operator uses them"
             )
         if not progress.running or lost:
@@ -544,7 +543,7 @@ class Lifecycle:
         reason = await self._room.note_waiting(pending)
         if not reason:
             return
-        self._report("PoolFull", f"{reason}; the job continues with the remaining replicas")
+        self._notices.report("PoolFull", f"{reason}; the job continues with the remaining replicas")
         status = self._store.load()
         target = await self._room.find_target(status)
         if target == status.deployments:
@@ -649,7 +648,7 @@ class Lifecycle:
         end = await self._rescaler.refuse(journal, misfit, step=Step.ABANDONED)
         self._on_change(end)
         for reason, message in planned_changes.describe_end(end):
-            self._report(reason, message)
+            self._notices.report(reason, message)
         await self._retries.note(journal, end, URGENT)
         return True
 
@@ -682,7 +681,7 @@ class Lifecycle:
             await self._runtime.resize(sizes)
         except ResizeRefusedError as error:
             return planned_changes.replace_sizes(status, sizes, str(error), now=self._clock.now())
-        self._report("ReplicaResized", f"Restored their sizes in place: {names}")
+        self._notices.report("ReplicaResized", f"Restored their sizes in place: {names}")
         return None
 
     async def _find_cause(self, job: str, progress: Progress | None) -> str:
@@ -721,10 +720,12 @@ class Lifecycle:
             held = planned_changes.recover(status, status.deployments, None, wanted, cause,
                                  now=self._clock.now())  # fmt: skip
             self._on_change(await self._rescaler.refuse(held, str(error)))
-            self._report("StateMissing", str(error))
+            self._notices.report("StateMissing", str(error))
             raise
         left = await self._rescaler.retained(job)
-        self._report("JobLost", f"{cause}; the job resumes from {restore or 'the beginning'}")
+        self._notices.report(
+            "JobLost", f"{cause}; the job resumes from {restore or 'the beginning'}"
+        )
         await self._walk_to_a_place(
             lambda now, target: planned_changes.recover(
                 status, target, restore, wanted, cause, now=now, superseded=left
@@ -743,7 +744,7 @@ class Lifecycle:
                 target = await self._room.find_target(status)
                 if status.rescale is None or not status.rescale.pending or target == before:
                     raise
-                self._report("PoolFull", f"{error}; Weir tries the next best place")
+                self._notices.report("PoolFull", f"{error}; Weir tries the next best place")
 
     async def _execute(self, journal: RescaleJournal, *, to_stop: bool = False) -> RescaleJournal:
         if journal != self._store.load().rescale:  # it is not one that is resumed
@@ -761,11 +762,8 @@ class Lifecycle:
         if end.step not in (Step.DONE, Step.ROLLED_BACK, Step.ABANDONED):
             raise JobFailedError(end.failure or "The job did not start")
         for reason, message in planned_changes.describe_end(end):
-            self._report(reason, message)
+            self._notices.report(reason, message)
         return end
-
-    def _report(self, reason: str, message: str) -> None:
-        self._on_event(Event(time=self._clock.now(), reason=reason, message=message))
 
 
 def describe_failures(failures: Sequence[JobFailure], now: float) -> str:

@@ -262,8 +262,7 @@ class ApplicationController:
             lifecycle,
             around.store,
             buy=application.buy,
-            on_event=around.on_event,
-            clock=clock,
+            notices=self._notices,
         )
         self._outage = MetricsOutage()
         self._missed = MissedObjective()

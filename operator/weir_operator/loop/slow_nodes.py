@@ -47,7 +47,6 @@ class NodeWatch:
     """The nodes of one StreamApp."""
 
     def __init__(self, rules: MigrationRules, rng: np.random.Generator) -> None:
-        """Begin with nothing seen."""
         self._rules = rules
         self._rng = rng
         self._run = ""

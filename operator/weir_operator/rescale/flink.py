@@ -103,7 +103,6 @@ class FlinkJobs:
     def __init__(
         self, runtime: Runtime, guard: Guard | None = None, *, clock: Clock | None = None
     ) -> None:
-        """Create it for the place where jobs run, with the check before changes."""
         self._runtime = runtime
         self._clock = clock or SystemClock()
         self._guard = guard

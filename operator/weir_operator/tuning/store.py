@@ -146,7 +146,6 @@ class TuningStore:
     """The state of one StreamApp's tunings in a JSON file."""
 
     def __init__(self, path: Path, *, key: Mapping[str, JsonValue]) -> None:
-        """Take over where, and what a tuning depends on."""
         self._path = path
         self._key = dict(key)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weir_operator.api.objects import Resource
-from weir_operator.clock import Clock
 from weir_operator.cluster.app.context import ControllerContext
 from weir_operator.cluster.app.reporter import ReportedRecords, StatusReporter
 from weir_operator.cluster.status.store import KubernetesStatusStore, StatusClient
@@ -17,7 +16,6 @@ from weir_operator.errors import TemporaryError
 from weir_operator.fence import Guard
 from weir_operator.flink.job_graph import Plan
 from weir_operator.loop.directives import Directives
-from weir_operator.loop.events import Event
 from weir_operator.loop.record import RECORDS
 from weir_operator.rescale.flink import FlinkJobs
 from weir_operator.runtime.protocol import Runtime
@@ -94,7 +92,7 @@ async def open_loops(
         past = (
             None if context.history is None else Past(reader=context.history, app=str(resource.key))
         )
-        seasons = {} if past is None else await _read_seasons(past, reporter, context.clock)
+        seasons = {} if past is None else await _read_seasons(past, reporter)
         around = Dependencies(
             runtime=runtime,
             jobs=jobs,
@@ -120,18 +118,13 @@ async def open_loops(
         yield Loops(runtime=runtime, jobs=jobs, steering=steering)
 
 
-async def _read_seasons(past: Past, reporter: StatusReporter, clock: Clock) -> Mapping[str, Season]:
+async def _read_seasons(past: Past, reporter: StatusReporter) -> Mapping[str, Season]:
     """Return what policies begin with; nothing, and an event, where it cannot be read."""
     try:
         return await past.seasons()
     except TemporaryError as error:
-        reporter.on_event(
-            Event(
-                time=clock.now(),
-                reason="HistoryUnused",
-                message=f"Policies start without the usual week from the history: {error}",
-            )
-        )
+        sentence = f"Policies start without the usual week from the history: {error}"
+        reporter.report("HistoryUnused", sentence)
         return {}
 
 

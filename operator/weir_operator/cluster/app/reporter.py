@@ -99,7 +99,6 @@ class StatusWriter:
         clock: Clock,
         on_written: Callable[[StreamAppStatus], None],
     ) -> None:
-        """Begin with what is known before anything was seen."""
         self._client = client
         self._on_written = on_written
         self._clock = clock
@@ -230,7 +229,6 @@ class StatusReporter:
     def __init__(
         self, context: ControllerContext, resource: Resource, writer: StatusClient, facts: Facts
     ) -> None:
-        """Begin with what is known before anything was seen."""
         self._context = context
         self._resource = resource
         self._writer = StatusWriter(

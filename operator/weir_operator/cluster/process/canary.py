@@ -30,7 +30,6 @@ class Canary:
     """Writes to the canary, and hears it from the watch."""
 
     def __init__(self, api: KubernetesApi, key: Key, *, clock: Clock) -> None:
-        """Take a place for the canary."""
         self._api = api
         self._key = key
         self._clock = clock

@@ -321,7 +321,6 @@ class Listing:
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        """Create the lister."""
         self._api = api
         self._namespaces = namespaces or (None,)
         self._reconciler = reconciler

@@ -52,7 +52,6 @@ class Reconciler:
     """Looks after all StreamApps of a controller."""
 
     def __init__(self, context: ControllerContext, *, clock: Clock) -> None:
-        """Begin with none."""
         self._context = context
         self._clock = clock
         self._apps: dict[Key, AppTask] = {}

@@ -90,7 +90,6 @@ class EventPoster:
     """Tells facts about StreamApps as events."""
 
     def __init__(self, api: KubernetesApi, *, instance: str, clock: Clock) -> None:
-        """Start without facts."""
         self._api = api
         self._instance = instance
         self._clock = clock

@@ -43,7 +43,6 @@ class Ownership:
     """Decides whether one installation may manage one StreamApp."""
 
     def __init__(self, api: KubernetesApi, own: str) -> None:
-        """Begin with nothing seen."""
         self._api = api
         self._own = own
         self._lease = StandingLease(DURATION)

@@ -59,7 +59,6 @@ class StatusClient:
         *,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with nothing read."""
         self._api = api
         self._resource = resource
         self._fence = fence

@@ -32,7 +32,6 @@ class NodeNotices:
     """Tells why nodes are about to go; shared, so that many StreamApps ask no more than one."""
 
     def __init__(self, api: KubernetesApi, namespaces: Sequence[str] = ()) -> None:
-        """Begin with nothing known."""
         self._api = api
         self._namespaces = tuple(namespaces) or (None,)
         self._asking: asyncio.Task[None] | None = None
