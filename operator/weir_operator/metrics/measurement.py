@@ -119,16 +119,10 @@ def measure(
     sources = layout.flow.sources
     if len(sources) == len(arrivals) == 1:  # the source may have left its operator since
         arrivals = {sources[0]: next(iter(arrivals.values()))}
-    operators = measure_operators(layout, series, window, arrivals)
+    operators, missed = measure_operators(layout, series, window, arrivals)
     for name in sources:
         before = None if previous is None else previous.operators.get(name)
         operators[name] = _bound_by_reading(operators[name], before, window.end - window.start)
-    missed = Flow(
-        dataflow=layout.flow,
-        service_means={name: each.service_mean for name, each in operators.items()},
-        emitted={name: each.emitted_rate for name, each in operators.items()},
-        source_waits={name: each.source_wait for name, each in operators.items()},
-    ).missed_by_markers()
     sinks = {
         name: measure_sinks([operators[name]], series.operators[name], missed=missed)
         for name in layout.flow.sinks
@@ -201,8 +195,10 @@ MOST_ARRIVALS = 1000
 
 def measure_operators(
     layout: JobLayout, series: JobSeries, window: Window, before: Mapping[str, Arrivals]
-) -> dict[str, OperatorMeasurement]:
+) -> tuple[dict[str, OperatorMeasurement], dict[str, float]]:
     """Measure every operator, in the order of the dataflow; `before` arrived until the window.
+
+    Also return by how much a record is older than its latency marker at each operator, seconds.
 
     Sums over replicas are NaN where one of them is unknown: half of the traffic is not the
     traffic. Means and worst cases are taken over those that are known.
@@ -256,8 +252,9 @@ def measure_operators(
         emitted=emitted,
         source_waits=source_waits,
     )
-    waits = waiting_times(flow, series)
-    return {
+    missed = flow.missed_by_markers()
+    waits = waiting_times(flow, missed, series)
+    operators = {
         name: OperatorMeasurement(
             name=name,
             replicas=replicas[name],
@@ -281,6 +278,7 @@ def measure_operators(
         )
         for name in layout.flow.order
     }
+    return operators, missed
 
 
 BUSY = 0.5
@@ -633,12 +631,11 @@ class Flow:
         return ratio(sum(time * self.emitted[feeder] for feeder, time in left.items()), given)
 
 
-def waiting_times(flow: Flow, series: JobSeries) -> dict[str, float]:
+def waiting_times(flow: Flow, missed: Mapping[str, float], series: JobSeries) -> dict[str, float]:
     """Return how long records wait for every operator, mean, seconds; NaN at a source.
 
     Ages are taken where the operator and all that feed it report them, else latency markers.
     """
-    missed = flow.missed_by_markers()
     at_sources = dict.fromkeys(flow.dataflow.sources, 0.0)
     kinds = (
         {name: mean_age(own) for name, own in series.operators.items()} | at_sources,

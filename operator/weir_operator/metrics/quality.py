@@ -8,9 +8,10 @@ not report because it has no helper or no FLIP-33 source are no problem: `AppMea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from weir_operator.metrics.measurement import BEHIND_FOR, BUSY, falls_behind_idle
 from weir_operator.metrics.rates import source_demand
@@ -99,30 +100,27 @@ def judge(
     if math.isnan(measurement.newest) or now - measurement.newest > stale_after:
         problems.append(_silence(measurement, now, stale_after))
         return tuple(problems)
-    for operator in measurement.operators.values():
-        case = _Case(operator, measurement, layout, now, stale_after)
-        for check in _CHECKS:
-            problems += check(case)
+    for name, operator in measurement.operators.items():
+        is_source = layout.is_source(name)
+        found = (
+            _partial(operator, now, stale_after),
+            _not_a_number(operator, is_source=is_source),
+            _records_from_nothing(operator, is_source=is_source),
+            _busy_with_nothing(operator, measurement, layout),
+            _out_of_range(operator),
+            _backlog_vanishes(operator, is_source=is_source),
+            _garbage_collection(operator),
+            _source_busy_time(operator, measurement.end - measurement.start, is_source=is_source),
+        )
+        problems += [
+            Problem(operator=name, kind=kind, sentence=f"Operator {name}: {text}.")
+            for kind, text in chain.from_iterable(found)
+        ]
     return tuple(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One operator before the judge."""
-
-    operator: OperatorMeasurement
-    app: AppMeasurement
-    layout: JobLayout
-    now: float
-    stale_after: float
-
-    @property
-    def is_source(self) -> bool:
-        return self.layout.is_source(self.operator.name)
-
-    def problem(self, kind: ProblemKind, text: str) -> Problem:
-        name = self.operator.name
-        return Problem(operator=name, kind=kind, sentence=f"Operator {name}: {text}.")
+_Found = Iterator[tuple[ProblemKind, str]]
+"""What is wrong with an operator, as a clause about it."""
 
 
 def _clock(app: AppMeasurement, previous: AppMeasurement | None, now: float) -> Iterator[Problem]:
@@ -146,74 +144,70 @@ def _of_job(kind: ProblemKind, sentence: str) -> Problem:
     return Problem(operator=None, kind=kind, sentence=sentence)
 
 
-def _partial(case: _Case) -> Iterator[Problem]:
+def _partial(operator: OperatorMeasurement, now: float, stale_after: float) -> _Found:
     """A replica that is silent, or was heard too seldom for a rate."""
     silent = [
         replica.tm_id
-        for replica in case.operator.replicas
-        if not replica.reports or case.now - replica.last_sample > case.stale_after
+        for replica in operator.replicas
+        if not replica.reports or now - replica.last_sample > stale_after
     ]
-    if not case.operator.replicas or silent:
-        expected = case.operator.expected
+    if not operator.replicas or silent:
+        expected = operator.expected
         text = f"{expected - len(silent)} of {expected} replicas report"
         waiting = f", silent: {', '.join(silent)}" if silent else ""
-        yield case.problem(ProblemKind.PARTIAL, text + waiting)
+        yield (ProblemKind.PARTIAL, text + waiting)
 
 
-def _not_a_number(case: _Case) -> Iterator[Problem]:
-    for replica in case.operator.replicas:
+def _not_a_number(operator: OperatorMeasurement, *, is_source: bool) -> _Found:
+    for replica in operator.replicas:
         if not replica.reports:
             continue
         if replica.poisoned:
             series = ", ".join(replica.poisoned)
-            yield case.problem(
-                ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no number for {series}"
-            )
-        elif math.isnan(replica.utilisation) and not case.is_source:
-            yield case.problem(
-                ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no usable busy time"
-            )
+            yield (ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no number for {series}")
+        elif math.isnan(replica.utilisation) and not is_source:
+            yield (ProblemKind.NOT_A_NUMBER, f"{replica.tm_id} reports no usable busy time")
 
 
-def _records_from_nothing(case: _Case) -> Iterator[Problem]:
-    operator = case.operator
-    if not case.is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
-        yield case.problem(
+def _records_from_nothing(operator: OperatorMeasurement, *, is_source: bool) -> _Found:
+    if not is_source and operator.processed_rate == 0 and operator.emitted_rate > 0:
+        yield (
             ProblemKind.IMPOSSIBLE,
             f"emits {format_rate(operator.emitted_rate)} but receives nothing",
         )
 
 
-def _busy_with_nothing(case: _Case) -> Iterator[Problem]:
+def _busy_with_nothing(
+    operator: OperatorMeasurement, app: AppMeasurement, layout: JobLayout
+) -> _Found:
     """Zero input while busy.
 
     An idle task looks busy for up to `BUSY_TIME_LAG`, so busy time alone is believed only when it
     is longer; in a shorter window somebody else must witness the records: the helper's counters,
     or a feeder of only this operator.
     """
-    operator = case.operator
-    if case.is_source or operator.processed_rate != 0:
+    if layout.is_source(operator.name) or operator.processed_rate != 0:
         return
-    flow = case.layout.flow
+    flow = layout.flow
     fed = any(
-        case.app.operators[edge.source].emitted_rate > 0 and len(flow.out_of(edge.source)) == 1
+        app.operators[edge.source].emitted_rate > 0 and len(flow.out_of(edge.source)) == 1
         for edge in flow.into(operator.name)
     )
     for replica in operator.replicas:
         served = replica.service_from is ServiceFrom.HELPER and replica.served > 0
         longer = replica.utilisation * replica.span > BUSY_TIME_LAG
         if replica.utilisation > BUSY and (fed or served or longer):
-            yield case.problem(
+            yield (
                 ProblemKind.IMPOSSIBLE,
                 f"{replica.tm_id} is {replica.utilisation:.0%} busy but receives no record",
             )
 
 
-def _out_of_range(case: _Case) -> Iterator[Problem]:
+def _out_of_range(operator: OperatorMeasurement) -> _Found:
     maximum = MAX_UTILISATION
-    for replica in case.operator.replicas:
+    for replica in operator.replicas:
         if replica.utilisation > maximum:
-            yield case.problem(
+            yield (
                 ProblemKind.IMPOSSIBLE,
                 f"{replica.tm_id} is {replica.utilisation:.0%} busy, but the maximum is "
                 f"{maximum:.0%}",
@@ -226,25 +220,20 @@ def _out_of_range(case: _Case) -> Iterator[Problem]:
             ("input queue", replica.queue_buffers),
         ):
             if value < 0:
-                yield case.problem(
-                    ProblemKind.IMPOSSIBLE, f"{replica.tm_id} has a negative {what}, {value:.3g}"
+                yield (
+                    ProblemKind.IMPOSSIBLE,
+                    f"{replica.tm_id} has a negative {what}, {value:.3g}",
                 )
-    if case.operator.backlog < 0:
-        yield case.problem(
-            ProblemKind.IMPOSSIBLE, f"reports a negative backlog, {case.operator.backlog:.3g}"
-        )
+    if operator.backlog < 0:
+        yield (ProblemKind.IMPOSSIBLE, f"reports a negative backlog, {operator.backlog:.3g}")
 
 
-def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
+def _backlog_vanishes(operator: OperatorMeasurement, *, is_source: bool) -> _Found:
     """A backlog that falls faster than it can be worked off, which says nothing of the demand."""
-    taken, growth = case.operator.processed_rate, case.operator.backlog_growth
+    taken, growth = operator.processed_rate, operator.backlog_growth
     known = not math.isnan(taken) and not math.isnan(growth)
-    if (
-        case.is_source
-        and known
-        and math.isnan(source_demand(taken, growth, case.operator.back_pressure))
-    ):
-        yield case.problem(
+    if is_source and known and math.isnan(source_demand(taken, growth, operator.back_pressure)):
+        yield (
             ProblemKind.IMPOSSIBLE,
             f"its backlog fell by {format_rate(-growth)} while it read "
             f"{format_rate(taken)}: records were deleted before it read them, offsets "
@@ -252,35 +241,22 @@ def _backlog_vanishes(case: _Case) -> Iterator[Problem]:
         )
 
 
-def _garbage_collection(case: _Case) -> Iterator[Problem]:
-    for replica in case.operator.replicas:
+def _garbage_collection(operator: OperatorMeasurement) -> _Found:
+    for replica in operator.replicas:
         if replica.gc_share > MAX_GC_SHARE:
-            yield case.problem(
+            yield (
                 ProblemKind.GARBAGE_COLLECTION,
                 f"{replica.tm_id} spends {replica.gc_share:.0%} of its time on garbage "
                 "collection; give its TaskManagers more memory",
             )
 
 
-def _source_busy_time(case: _Case) -> Iterator[Problem]:
-    operator = case.operator
-    if case.is_source and falls_behind_idle(operator, case.app.end - case.app.start):
+def _source_busy_time(operator: OperatorMeasurement, seconds: float, *, is_source: bool) -> _Found:
+    if is_source and falls_behind_idle(operator, seconds):
         busiest = max(operator.utilisation)
-        yield case.problem(
+        yield (
             ProblemKind.SOURCE_BUSY_TIME,
             f"falls behind by {format_rate(operator.backlog_growth)} while {busiest:.0%} "
             f"busy, so its busy time cannot be right; after {BEHIND_FOR} such intervals, Weir "
             "assumes that a replica cannot read more than it does now",
         )
-
-
-_CHECKS: tuple[Callable[[_Case], Iterator[Problem]], ...] = (
-    _partial,
-    _not_a_number,
-    _records_from_nothing,
-    _busy_with_nothing,
-    _out_of_range,
-    _backlog_vanishes,
-    _garbage_collection,
-    _source_busy_time,
-)
