@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -31,7 +32,7 @@ from weir_operator.errors import PermanentError
 from weir_policies import registry
 
 if TYPE_CHECKING:
-    from weir_operator.estimate.access import Access
+    from weir_operator.metrics.prometheus_server import PrometheusServer
     from weir_policies.model.node_types import NodeType
     from weir_simulator.bill.bill import Bill, Measured
     from weir_simulator.bill.job import JobHistory
@@ -54,8 +55,8 @@ class Asked:
     """Where a job's history is, and which part of it."""
 
     source: str | None
-    access: Access | None
-    """To a server; `None` where `source` says it."""
+    connect: Callable[[], PrometheusServer] | None
+    """Connects to a server; `None` where `source` says where the history is."""
     job: str
     labels: Mapping[str, str]
     since: float | None
@@ -157,7 +158,7 @@ def estimate(
 ) -> None:
     """Estimate what a job's scaling would have cost by Weir, before anything is installed."""
     from weir_operator.cluster.process.logs import send_logs_to_stderr
-    from weir_operator.estimate.access import Access
+    from weir_operator.estimate.access import connect
 
     send_logs_to_stderr(as_json=False)
     policies = tuple(dict.fromkeys(each.strip() for each in policy.split(",") if each.strip()))
@@ -177,13 +178,9 @@ def estimate(
     prices = _read_prices(price)
     asked = Asked(
         source=source,
-        access=None
+        connect=None
         if prometheus is None
-        else Access(
-            url=prometheus,
-            headers=read_pairs("--header", header),
-            http_config=http_config,
-        ),
+        else partial(connect, prometheus, read_pairs("--header", header), http_config),
         job=job or "",
         labels=read_pairs("--match", match),
         since=None if start is None and prometheus is None else since,
@@ -301,7 +298,7 @@ def _read(
     from weir_operator.estimate.prometheus import read_edges
     from weir_simulator.bill.job import derive_job
 
-    if asked.access is None and not _is_path(str(asked.source)):
+    if asked.connect is None and not _is_path(str(asked.source)):
         measured, own = _read_streamapp(asked)
         return measured, bound or own
     if bound is None:
@@ -310,8 +307,8 @@ def _read(
             "for example, --objective 500ms"
         )
     edges = None if asked.flink is None else asyncio.run(read_edges(asked.flink, job=asked.job))
-    if asked.access is not None:
-        table, job, job_id = asyncio.run(_read_server(asked, asked.access, show))
+    if asked.connect is not None:
+        table, job, job_id = asyncio.run(_read_server(asked, asked.connect, show))
     else:
         table, job, job_id = _read_file(asked, show), asked.job, ""
     history = derive_job(table, job=job, job_id=job_id, edges=edges)
@@ -319,13 +316,12 @@ def _read(
 
 
 async def _read_server(
-    asked: Asked, access: Access, show: Callable[[float], None]
+    asked: Asked, connect: Callable[[], PrometheusServer], show: Callable[[float], None]
 ) -> tuple[SlotTable, str, str]:
     """Return the series of a job, its name and its id."""
-    from weir_operator.estimate.access import connect
     from weir_operator.estimate.prometheus import JobChoice, read_history
 
-    server = connect(access)
+    server = connect()
     try:
         table, chosen = await read_history(
             server,

@@ -161,7 +161,7 @@ class ExternalApp:
                 except WeirError as error:
                     self._report("JobNotSeen", str(error))
                     self._around.on_trouble(Trouble(Loop.HEALTH_CHECK, str(error)))
-                    await run_unless(stop, self._pause())
+                    await run_unless(stop, self._around.clock.sleep(LOOK_AGAIN))
         finally:
             await metrics.close()
             await self._watch.close()
@@ -216,7 +216,7 @@ class ExternalApp:
             ),
             job=assembly.job_spec(app, beside=around.folder),
         )
-        await around.compile(app.spec.operator_manager.policy.name, steering.compile)
+        await around.compile(app.spec.operator_manager.policy.name, steering.managers.compile)
         self._told, self._learned, self._went_on = "", 0, False
         around.on_found(self._terms(app, job))
         keeping = asyncio.create_task(self._keep_parallelism())
@@ -296,9 +296,6 @@ class ExternalApp:
         if advice is not None:
             self.advice = advice
             self._around.on_advice(advice)
-
-    async def _pause(self) -> None:
-        await self._around.clock.sleep(LOOK_AGAIN)
 
     def _report(self, reason: str, message: str) -> None:
         if message and message != self._told:

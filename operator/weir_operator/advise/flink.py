@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from weir_operator.errors import PermanentError
 from weir_operator.flink.rest import FlinkRest
-from weir_operator.flink.transport import NotKnownToFlinkError
 from weir_operator.limits import Json
 
 _NO_CHECKPOINTS = 2**63 - 1
@@ -49,7 +48,7 @@ class ExternalFlink(FlinkRest):
 
     async def configuration(self) -> dict[str, str]:
         """Return the JobManager's configuration, without what Flink hides."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET",
             "/jobmanager/config",
             lambda answer: {str(each["key"]): str(each["value"]) for each in answer},
@@ -57,22 +56,16 @@ class ExternalFlink(FlinkRest):
 
     async def checkpoint_interval(self, job_id: str) -> float | None:
         """Return seconds between two checkpoints, `inf` without; `None` if Flink knows of none."""
-        try:
-            return await self._transport.ask(
-                "GET",
-                f"/jobs/{job_id}/checkpoints/config",
-                lambda answer: (
-                    math.inf
-                    if int(answer["interval"]) >= _NO_CHECKPOINTS
-                    else int(answer["interval"]) / 1000
-                ),
-            )
-        except NotKnownToFlinkError:
+        found = await self._find(
+            f"/jobs/{job_id}/checkpoints/config", lambda answer: int(answer["interval"]), None
+        )
+        if found is None:
             return None
+        return math.inf if found >= _NO_CHECKPOINTS else found / 1000
 
     async def requirements(self, job_id: str) -> dict[str, int]:
         """Return the parallelism that a job of the adaptive scheduler is to have, by vertex id."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET",
             f"/jobs/{job_id}/resource-requirements",
             lambda answer: {
@@ -83,13 +76,11 @@ class ExternalFlink(FlinkRest):
 
     async def counters(self, job_id: str, vertex_id: str) -> tuple[SubtaskCounters, ...]:
         """Return what the running subtasks of a vertex have counted."""
-        return await self._transport.ask(
-            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", read_counters
-        )
+        return await self._ask("GET", f"/jobs/{job_id}/vertices/{vertex_id}", read_counters)
 
     async def metric_ids(self, job_id: str, vertex_id: str) -> tuple[str, ...]:
         """Return the ids of all metrics of a vertex, such as `0.Source__trips.pendingRecords`."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET",
             f"/jobs/{job_id}/vertices/{vertex_id}/metrics",
             lambda answer: tuple(str(each["id"]) for each in answer),
@@ -106,7 +97,7 @@ class ExternalFlink(FlinkRest):
     async def _values(self, path: str, ids: Sequence[str]) -> dict[str, float]:
         found: dict[str, float] = {}
         for some in _in_short_queries(ids):
-            found |= await self._transport.ask("GET", f"{path}?get={some}", _read_values)
+            found |= await self._ask("GET", f"{path}?get={some}", _read_values)
         return found
 
 
@@ -115,7 +106,7 @@ class ScaledFlink(FlinkRest):
 
     async def checkpoint(self, job_id: str) -> None:
         """Trigger a checkpoint; it goes on in the background."""
-        await self._transport.ask(
+        await self._ask(
             "POST",
             f"/jobs/{job_id}/checkpoints",
             lambda answer: None,
@@ -128,7 +119,7 @@ class ScaledFlink(FlinkRest):
 
         The lower bound is 1, as the Flink Kubernetes Operator's, which would otherwise correct it.
         """
-        await self._transport.ask(
+        await self._ask(
             "PUT",
             f"/jobs/{job_id}/resource-requirements",
             lambda answer: None,

@@ -60,7 +60,7 @@ async def running_beside(
         await asyncio.wait({task})
 
 
-async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def run_unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
     """Do the work, or leave off where it is time to stop; return whether it was done."""
     doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -65,24 +64,17 @@ class HttpConfig(_Section):
     """Taken and ignored: a redirect is an error."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
-    """Options of a command."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    http_config: Path | None = None
-
-
-def connect(access: Access) -> PrometheusServer:
-    """Return a connection; whoever calls closes it.
+def connect(
+    url: str, headers: Mapping[str, str], http_config: Path | None = None
+) -> PrometheusServer:
+    """Return a connection, by the options of a command; whoever calls closes it.
 
     Raises:
         PermanentError: Two ways to log in are given, or a file cannot be read or understood.
     """
-    config = _read_config(access.http_config)
+    config = _read_config(http_config)
     # Compressing a page of six hours takes Prometheus seven times as long as making it.
-    headers = {"Accept-Encoding": "identity", **access.headers}
+    headers = {"Accept-Encoding": "identity", **headers}
     headers |= {name: ",".join(each.values) for name, each in config.http_headers.items()}
     tokens: list[Callable[[], str]] = []
     if config.bearer_token or config.bearer_token_file is not None:
@@ -109,7 +101,7 @@ def connect(access: Access) -> PrometheusServer:
                 "correct it"
             )
     return PrometheusServer(
-        access.url,
+        url,
         token=tokens[0] if tokens else None,
         password=passwords[0].read if passwords else None,
         headers=headers,

@@ -78,6 +78,7 @@ class FlinkRest:
         """
         self._timeout = timeout
         self._transport = FlinkTransport(base_url, timeout=timeout, guard=guard)
+        self._ask = self._transport.ask
 
     async def __aenter__(self) -> Self:
         """Return the client."""
@@ -100,7 +101,7 @@ class FlinkRest:
 
     async def version(self, *, timeout: float | None = None) -> str:
         """Return Flink's version; the cheapest proof that the JobManager answers."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET", "/overview", lambda answer: str(answer["flink-version"]), timeout=timeout
         )
 
@@ -112,7 +113,7 @@ class FlinkRest:
                 that its ResourceManager is not to be found.
         """
         try:
-            return await self._transport.ask("GET", "/taskmanagers", answers.read_task_managers)
+            return await self._ask("GET", "/taskmanagers", answers.read_task_managers)
         except NotKnownToFlinkError as error:
             raise TemporaryError(str(error)) from error
 
@@ -120,7 +121,7 @@ class FlinkRest:
 
     async def jobs(self) -> tuple[JobSummary, ...]:
         """Return all jobs that the JobManager remembers, ended ones included."""
-        return await self._transport.ask("GET", "/jobs/overview", answers.read_jobs)
+        return await self._ask("GET", "/jobs/overview", answers.read_jobs)
 
     async def job(self, job_id: str) -> JobDetails | None:
         """Return a job with its vertices and edges, `None` where Flink does not know it."""
@@ -128,9 +129,7 @@ class FlinkRest:
 
     async def subtasks(self, job_id: str, vertex_id: str) -> tuple[Subtask, ...]:
         """Return where the subtasks of a vertex run."""
-        return await self._transport.ask(
-            "GET", f"/jobs/{job_id}/vertices/{vertex_id}", answers.read_subtasks
-        )
+        return await self._ask("GET", f"/jobs/{job_id}/vertices/{vertex_id}", answers.read_subtasks)
 
     async def metric_sums(
         self, job_id: str, vertex_id: str, endings: Sequence[str]
@@ -168,7 +167,7 @@ class FlinkRest:
 
     async def root_exception(self, job_id: str) -> str | None:
         """Return the newest reason why the job failed or restarted, one line."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET", f"/jobs/{job_id}/exceptions?maxExceptions=1", answers.read_root_exception
         )
 
@@ -180,7 +179,7 @@ class FlinkRest:
     async def cancel(self, job_id: str) -> None:
         """Ask for cancellation; a job that has ended or is unknown is left alone."""
         try:
-            await self._transport.ask(
+            await self._ask(
                 "PATCH",
                 f"/jobs/{job_id}?mode=cancel",
                 _nothing,
@@ -211,7 +210,7 @@ class FlinkRest:
             filename=Path(path).name,
             content_type="application/x-java-archive",
         )
-        stored = await self._transport.ask(
+        stored = await self._ask(
             "POST",
             "/jars/upload",
             lambda answer: str(answer["filename"]),
@@ -223,7 +222,7 @@ class FlinkRest:
 
     async def jars(self) -> tuple[str, ...]:
         """Return the ids of the jars that the JobManager holds."""
-        return await self._transport.ask(
+        return await self._ask(
             "GET", "/jars", lambda answer: tuple(str(jar["id"]) for jar in answer["files"])
         )
 
@@ -231,7 +230,7 @@ class FlinkRest:
         """Delete an uploaded jar; an unknown one is already gone."""
         # Flink answers 400 for a jar that it does not have, so look first.
         if jar_id in await self.jars():
-            await self._transport.ask("DELETE", f"/jars/{quote(jar_id)}", _nothing)
+            await self._ask("DELETE", f"/jars/{quote(jar_id)}", _nothing)
 
     async def run_jar(
         self,
@@ -266,7 +265,7 @@ class FlinkRest:
         if savepoint_path is not None:
             body |= {"savepointPath": savepoint_path, "claimMode": CLAIM_MODE}
         try:
-            await self._transport.ask(
+            await self._ask(
                 "POST",
                 f"/jars/{quote(jar_id)}/run",
                 _nothing,
@@ -298,7 +297,7 @@ class FlinkRest:
             TemporaryError: No answer in time.
         """
         body = _program(entry_class, arguments, parallelism, configuration)
-        await self._transport.ask(
+        await self._ask(
             "POST", f"/jars/{quote(jar_id)}/plan", _nothing, body=body, timeout=SUBMIT_LIMIT
         )
 
@@ -312,7 +311,7 @@ class FlinkRest:
             trigger_id: 32 hexadecimal digits, under which `savepoint_status` answers.
         """
         body: dict[str, Json] = {"triggerId": trigger_id, "drain": False, "formatType": "NATIVE"}
-        await self._transport.ask(
+        await self._ask(
             "POST",
             f"/jobs/{job_id}/stop",
             _nothing,
@@ -331,7 +330,7 @@ class FlinkRest:
 
     async def _find(self, path: str, read: Callable[[Json], T], otherwise: U) -> T | U:
         try:
-            return await self._transport.ask("GET", path, read)
+            return await self._ask("GET", path, read)
         except NotKnownToFlinkError:
             return otherwise
 
@@ -342,16 +341,19 @@ class FlinkRest:
             PermanentError: Flink could not delete it, for the reason given.
             TemporaryError: It took longer than the client's time limit.
         """
-        trigger = await self._transport.ask(
+        trigger = await self._ask(
             "POST",
             "/savepoint-disposal",
             lambda answer: str(answer["request-id"]),
             body={"savepoint-path": path},
             what=f"the deletion of savepoint {path}",
         )
+        asked = f"/savepoint-disposal/{trigger}"
         try:
             async with asyncio.timeout(self._timeout):
-                while (progress := await self._disposal(trigger)).in_progress:
+                while (
+                    progress := await self._ask("GET", asked, answers.read_disposal)
+                ).in_progress:
                     await asyncio.sleep(DISPOSAL_PERIOD)
         except TimeoutError as error:
             raise TemporaryError(
@@ -359,11 +361,6 @@ class FlinkRest:
             ) from error
         if progress.failure is not None and "FileNotFoundException" not in progress.failure:
             raise PermanentError(f"Flink cannot delete savepoint {path}: {progress.failure}")
-
-    async def _disposal(self, trigger: str) -> SavepointProgress:
-        return await self._transport.ask(
-            "GET", f"/savepoint-disposal/{trigger}", answers.read_disposal
-        )
 
 
 def _program(

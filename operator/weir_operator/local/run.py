@@ -244,7 +244,7 @@ async def _bring_up(
 ) -> None:
     bringing_up = asyncio.create_task(steering.lifecycle.bring_up())
     # Beside the start of the job: a policy that is compiled in the loop would stop the loop.
-    compiling = asyncio.create_task(asyncio.to_thread(steering.compile))
+    compiling = asyncio.create_task(asyncio.to_thread(steering.managers.compile))
     try:
         await _first(bringing_up, stop)
     except OperatorsChangedError:

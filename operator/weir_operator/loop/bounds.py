@@ -410,10 +410,7 @@ def prices(app: StreamApp) -> dict[str, float]:
 
 
 def cost_per_hour(
-    deployments: Deployments,
-    prices: Mapping[str, float],
-    *,
-    job_manager: float,
+    deployments: Deployments, prices: Mapping[str, float], *, job_manager: float
 ) -> float:
     """Return the currency per hour of all replicas and the JobManager.
 

@@ -583,7 +583,8 @@ class ApplicationController:
         wanted = {
             name: each.decision.target.named(each.observation.model.node_types)
             for name, each in tick.proposals.items()
-            if name in shared.vertices and each.scales_out
+            if name in shared.vertices
+            and each.decision.target.size > each.observation.deployment.size
         }
         is_needed = bool(wanted or self._violates(snapshot)) or any(
             at_risk(seen[name]) for name in shared.vertices if name in seen

@@ -51,11 +51,6 @@ class Proposal:
         seen = self.observation
         return seen.deployment.size < seen.min_replicas or seen.costs_too_much
 
-    @property
-    def scales_out(self) -> bool:
-        """Whether it asks for more replicas."""
-        return self.decision.target.size > self.observation.deployment.size
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Move:

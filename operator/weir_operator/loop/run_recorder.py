@@ -69,11 +69,8 @@ class Recorder:
 
     def tick(self, tick: Tick) -> None:
         """Record one control interval."""
-        hourly = cost_per_hour(
-            tick.deployments,
-            self._prices,
-            job_manager=self._settings.job_manager_price,
-        )
+        paid = self._settings.job_manager_price
+        hourly = cost_per_hour(tick.deployments, self._prices, job_manager=paid)
         snapshot = tick.snapshot
         now, flow = snapshot.now, snapshot.dataflow
         length, self._last = max(0.0, now - self._last), now  # the clock may be set back

@@ -232,7 +232,7 @@ class DirectSource:
         self._forget_all_but(targets)
         async with asyncio.TaskGroup() as group:
             for target in dict.fromkeys(targets):
-                if self._is_due(target):
+                if target not in self._scraping and not self._account.is_paused(target):
                     group.create_task(self._scrape_target(target))
 
     async def window(self, *, start: float, end: float) -> Window:
@@ -277,9 +277,6 @@ class DirectSource:
                 # A round that is late (the machine slept) is left out, not made up for.
                 due = max(due + max(self._period, spent / MAX_SHARE), loop.time())
                 await asyncio.sleep(due - loop.time())
-
-    def _is_due(self, target: str) -> bool:
-        return target not in self._scraping and not self._account.is_paused(target)
 
     def _forget_all_but(self, targets: Sequence[str]) -> None:
         """Drop everything about targets that are gone: each new pod has another address."""

@@ -36,7 +36,8 @@ def close_change(
             changes |= {"job_id": journal.new_job, "deployments": journal.wanted}
     if journal.step is Step.DONE and journal.revision is not None:
         changes["revision"] = journal.revision
-    may_run = (journal.ran or _may_have_run(journal)) and not journal.in_place
+    submitted = journal.kind is not Kind.START and journal.has_submitted
+    may_run = (journal.ran or submitted) and not journal.in_place
     if journal.step is Step.FAILED and may_run:
         # Its newest checkpoint is where to resume, not that of the job before it; where nobody
         # could say whether it ran, it is the one to ask about.
@@ -56,10 +57,6 @@ def close_change(
         status.savepoints, journal, keep=settings.keep_savepoints
     )
     return status.model_copy(update=changes), superseded
-
-
-def _may_have_run(journal: RescaleJournal) -> bool:
-    return journal.kind is not Kind.START and journal.has_submitted
 
 
 def add_full(

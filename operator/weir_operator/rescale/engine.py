@@ -756,7 +756,8 @@ class Rescaler:
         wrong = None if reading is None else explain_standstill(reading, settings.flow_deadline)
         # Counts of an external job may be old, unless they were seen to grow.
         known = journal.flowed or not journal.in_place
-        if wrong is not None and known and _may_go_back(journal):
+        may_go_back = journal.kind in WITH_A_WAY_BACK and not journal.is_back
+        if wrong is not None and known and may_go_back:
             return self._give_up(journal, wrong, ran=True)
         if wrong is not None:
             log.warning("job left standing still", change=journal.id, failure=wrong)
@@ -827,10 +828,6 @@ def _left_by_stop(journal: RescaleJournal, path: str | None) -> dict[str, object
     # A savepoint that a person gave the job to start from is not Weir's.
     own = path if is_of(path, _required(journal.old_job)) else None
     return {"restore_path": path, "by_checkpoint": False, "savepoint": own}
-
-
-def _may_go_back(journal: RescaleJournal) -> bool:
-    return journal.kind in WITH_A_WAY_BACK and not journal.is_back
 
 
 def _with_the_agent(revision: Revision, journal: RescaleJournal) -> Revision:

@@ -23,7 +23,7 @@ from weir_operator.errors import NotInProgramError, PermanentError, TemporaryErr
 from weir_operator.fence import Guard
 from weir_operator.flink import job_graph
 from weir_operator.flink.agent import KEY_COUNTS
-from weir_operator.flink.answers import JobDetails, JobFailure, JobState, SavepointProgress
+from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.flink.programs import (
     Program,
@@ -139,7 +139,7 @@ class FlinkJobs:
         return Progress(
             state=job.state,
             running=job.runs,
-            ran=_has_begun(job),
+            ran=any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks),
             started=job.started,
             runs_since=job.runs_since,
         )
@@ -379,10 +379,6 @@ class FlinkJobs:
 
     async def _operators(self) -> dict[str, str]:
         return {replica.id: replica.operator for replica in await self._runtime.replicas()}
-
-
-def _has_begun(job: JobDetails) -> bool:
-    return any(status in _BEGUN for vertex in job.vertices for status in vertex.tasks)
 
 
 async def read_records(rest: FlinkRest, job_id: str) -> Reading | None:

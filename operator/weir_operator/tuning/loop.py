@@ -249,7 +249,8 @@ class TuningLoop:
             self._notices.report("TuningDropped", f"The result of a tuning was dropped: {why}")
             return
         if training:
-            self._promote(result)
+            for name in self._managers.promote(result.trained, result.trained_jointly):
+                self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
         if followed and asked.mode is Mode.AUTO:
             self._take(result, fitted.fit)
 
@@ -315,11 +316,6 @@ class TuningLoop:
         )
         self._put_in_force()
         self._notices.report("TuningApplied", f"Version {version.number}: {version.sentence}")
-
-    def _promote(self, result: TuningResult) -> None:
-        """Use policies that were trained in the simulator from now on."""
-        for name in self._managers.promote(result.trained, result.trained_jointly):
-            self._notices.report("PolicyTrained", f"The policy of {name} decides from now on")
 
     @property
     def _next_number(self) -> int:

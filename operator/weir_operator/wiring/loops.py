@@ -89,10 +89,6 @@ class Steering:
     controller: ApplicationController
     managers: Managers
 
-    def compile(self) -> None:
-        """Compile the policies, which may take a minute: not for the event loop's thread."""
-        self.managers.compile()
-
 
 def state_directory(state: Path, app: str) -> Path:
     """Return the folder of a StreamApp named `NAME` or `NAMESPACE/NAME`."""
@@ -123,10 +119,7 @@ def assemble(
     """
     app = _discover(written, around, plan)
     job = replace(job, vertices={} if app is written else vertices_of(app))
-    loops = replace(
-        assembly.loop_settings(app, policy=policy),
-        phase=around.phase,
-    )
+    loops = replace(assembly.loop_settings(app, policy=policy), phase=around.phase)
     managers = assembly.operator_managers(
         app, policy=policy, trained_first=around.tuner is not None, seasons=around.seasons
     )
@@ -252,9 +245,7 @@ def _memory(
         ),
         settings=loops,
         start=LoopStart(
-            time=around.clock.now(),
-            app=assembly.what_decides(app),
-            policy=loops.policy,
+            time=around.clock.now(), app=assembly.what_decides(app), policy=loops.policy
         ),
     )
 

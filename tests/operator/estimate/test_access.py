@@ -5,10 +5,10 @@ from aiohttp import web
 
 from tests.operator.http_server import serving
 from weir_operator.errors import PermanentError
-from weir_operator.estimate.access import Access, connect
+from weir_operator.estimate.access import connect
 
 
-async def headers_of(access):
+async def headers_of(headers, http_config=None):
     """Return the headers with which a server is asked."""
     seen = {}
 
@@ -17,14 +17,14 @@ async def headers_of(access):
         return web.json_response({"status": "success", "data": ["trips"]})
 
     async with serving(answer) as url:
-        server = connect(access(url))
+        server = connect(url, headers, http_config)
         assert await server.label_values("job_name", '{job_name="trips"}', 0, 60) == ["trips"]
         await server.close()
     return seen
 
 
 async def test_headers_are_sent():
-    seen = await headers_of(lambda url: Access(url=url, headers={"X-Scope-OrgID": "team-a"}))
+    seen = await headers_of({"X-Scope-OrgID": "team-a"})
 
     assert seen["X-Scope-OrgID"] == "team-a"
     assert "Authorization" not in seen
@@ -46,7 +46,7 @@ async def test_a_file_for_promtool_logs_in(tmp_path, config, sent):
     config = config.replace("FOLDER", str(tmp_path))
     file.write_text(f"{config}\nhttp_headers: {{X-Scope-OrgID: {{values: [team-a]}}}}\n")
 
-    seen = await headers_of(lambda url: Access(url=url, http_config=file))
+    seen = await headers_of({}, file)
 
     assert seen["Authorization"] == sent
     assert seen["X-Scope-OrgID"] == "team-a"
@@ -65,7 +65,7 @@ def test_what_is_not_understood_of_such_a_file_is_named(tmp_path, config, senten
     file.write_text(config)
 
     with pytest.raises(PermanentError, match=sentence):
-        connect(Access(url="http://x", http_config=file))
+        connect("http://x", {}, file)
 
 
 def test_two_ways_to_log_in_are_one_too_many(tmp_path):
@@ -73,7 +73,7 @@ def test_two_ways_to_log_in_are_one_too_many(tmp_path):
     file.write_text("bearer_token: a\nauthorization: {credentials: b}")
 
     with pytest.raises(PermanentError, match="expected one of basic_auth, authorization and bear"):
-        connect(Access(url="http://x", http_config=file))
+        connect("http://x", {}, file)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_a_file_that_is_not_there_is_told_before_anything_is_asked(tmp_path, con
     file.write_text(config)
 
     with pytest.raises(PermanentError, match=r"[Ee]xpected a .*/nothing"):
-        connect(Access(url="http://x", http_config=file))
+        connect("http://x", {}, file)
     with pytest.raises(PermanentError, match=r"--http\.config\.file: expected a file"):
-        connect(Access(url="http://x", http_config=tmp_path / "nothing"))
+        connect("http://x", {}, tmp_path / "nothing")

@@ -12,7 +12,7 @@ result stays. `find_other_autoscalers` is pure; `read_scalers` reads the cluster
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -180,7 +180,8 @@ def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterato
                 "delete the StreamApp",
             )
     for scaler in scalers.horizontal:
-        if any(owner["kind"] == "ScaledObject" for owner in _owners(scaler)):
+        owners = scaler["metadata"].get("ownerReferences") or ()
+        if any(owner["kind"] == "ScaledObject" for owner in owners):
             continue  # KEDA's own, told above
         target = _target(scaler, kind="")
         if target in workloads:
@@ -208,11 +209,6 @@ def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[_Found]:
 def _target(scaler: Json, *, kind: str) -> Workload:
     target = scaler["spec"]["scaleTargetRef"]
     return str(target.get("kind") or kind), str(target["name"])
-
-
-def _owners(thing: Json) -> Sequence[Json]:
-    owners: Sequence[Json] = thing["metadata"].get("ownerReferences") or ()
-    return owners
 
 
 log = structlog.get_logger()

@@ -370,7 +370,7 @@ class StatusReporter:
             if stands and facts.settings is not None:
                 cost = facts.settings.job_manager_price
                 self._context.telemetry.show_stopped(self._resource.key, cost=cost)
-        self._context.telemetry.note_job(self._resource.key, runs=job_runs(facts))
+        self._context.telemetry.job_running.set(self._resource.key, job_runs(facts))
         self._writer.note(facts)
 
 

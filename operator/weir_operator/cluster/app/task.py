@@ -291,7 +291,7 @@ class AppTask:
                         open_stores(context, self.resource, writer, reporter) as stores,
                     ):
                         await run_unless(self._lost, self._steer(app, stores, reporter, stop))
-                await run_unless(self._lost, self._wait_for_change())
+                await run_unless(self._lost, self._changed.wait())
                 if self._lost.is_set():
                     writer.check()
             except LeaseLostError:
@@ -362,7 +362,7 @@ class AppTask:
             else:
                 reporter.set_ready("False", "Starting", "Weir is starting the job")
             await context.compiler.ensure(
-                app.spec.operator_manager.policy.name, loops.steering.compile
+                app.spec.operator_manager.policy.name, loops.steering.managers.compile
             )
             await run_unless(stop, loops.steering.lifecycle.bring_up())
             if stop.is_set():
@@ -463,9 +463,6 @@ class AppTask:
     def _cut_off(self) -> None:
         """End the present run where it is: another controller may be the one to act."""
         self._lost.set()
-
-    async def _wait_for_change(self) -> None:
-        await self._changed.wait()
 
     async def _wait_before_retry(self, seconds: float) -> None:
         """Wait for a change of the object, or until a pause of about so many seconds is over."""

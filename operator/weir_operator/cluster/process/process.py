@@ -22,7 +22,7 @@ import kopf
 import numpy as np
 import structlog
 
-from weir_operator.api.background import OwnLoop, keep_running, own_loop, run_unless
+from weir_operator.api.background import keep_running, own_loop, run_unless
 from weir_operator.api.client import KubernetesApi
 from weir_operator.api.leader import BootClock, Leader, LeaseSettings
 from weir_operator.api.objects import Resource, collection
@@ -176,7 +176,7 @@ class Controller:
             self._compiled = True
             # However busy the controller is, the Lease is renewed; see `leader`.
             lease_loop = stack.enter_context(own_loop("lease"))
-            stack.push_async_callback(self._close_lease_api, lease_loop)
+            stack.push_async_callback(lambda: lease_loop.run(self._lease_api.close()))
             if not await run_unless(stop, lease_loop.run(self._leader.acquire())):
                 return
             # Renewed until the end: what is being closed may still have to write its status.
@@ -187,9 +187,6 @@ class Controller:
                 keeping.cancel()
                 await asyncio.wait({keeping})
                 await lease_loop.run(self._leader.release())
-
-    async def _close_lease_api(self, lease_loop: OwnLoop) -> None:
-        await lease_loop.run(self._lease_api.close())
 
     async def _work(
         self, stop: asyncio.Event, keeping: asyncio.Task[None], claim_signals: Callable[[], None]

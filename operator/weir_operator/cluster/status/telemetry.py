@@ -336,10 +336,6 @@ class Telemetry:
             self.replicas.set(key, 0, *labels)
         self.cost.set(key, cost)
 
-    def note_job(self, key: Key, *, runs: float) -> None:
-        """Show whether a job runs: 1, 0, or NaN if it should not run or that is unknown."""
-        self.job_running.set(key, runs)
-
     def note_decision(self, key: Key, record: DecisionRecord) -> None:
         """Count one decision of one operator, and show its scores."""
         name, seen, decision = record.operator, record.observation, record.decision

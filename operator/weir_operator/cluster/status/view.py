@@ -213,9 +213,7 @@ def figures_of(facts: Facts) -> dict[str, float]:
         return figures  # what was measured last is of a job that has ended
     if settings is not None and facts.deployments:
         figures["cost"] = cost_per_hour(
-            facts.deployments,
-            facts.prices,
-            job_manager=settings.job_manager_price,
+            facts.deployments, facts.prices, job_manager=settings.job_manager_price
         )
     if tick is None or settings is None:
         return figures

@@ -210,7 +210,8 @@ def url(address: str, port: int, path: str = "") -> str:
 def node_is_going(node: Body) -> str:
     """Return why a node is about to go, one sentence; empty where nothing says so."""
     name = node["metadata"]["name"]
-    for key in _taints(node):
+    for taint in node["spec"].get("taints") or ():
+        key = taint["key"]
         if any(key.startswith(sign) for sign in _NOTICES):
             return f"Node {name} will be removed: {key}"
     if node["spec"].get("unschedulable"):
@@ -229,10 +230,6 @@ _NOTICES = (
     "node.kubernetes.io/out-of-service",
 )
 """Taints by which nodes announce their end, spot notices among them."""
-
-
-def _taints(node: Body) -> Iterator[str]:
-    yield from (taint["key"] for taint in node["spec"].get("taints") or ())
 
 
 def _disruption(pod: Body) -> str:
