@@ -19,12 +19,7 @@ from weir_operator.errors import WeirError, describe_unexpected
 from weir_operator.loop.events import Notices
 from weir_operator.loop.lifecycle import Lifecycle
 from weir_operator.loop.proposals import Proposal, Ruling
-from weir_operator.loop.verify import (
-    ChangeSoFar,
-    MeasuredInterval,
-    Verdict,
-    judge_change,
-)
+from weir_operator.loop.verify import ChangeSoFar, MeasuredInterval, Verdict, judge_change
 from weir_operator.metrics.values import AppMeasurement
 from weir_operator.rescale.journal import RescaleJournal, Step
 from weir_operator.rescale.status import StatusStore, add_failed
@@ -97,9 +92,7 @@ class ChangeExecutor:
         if verdict is Verdict.KEEP:
             return None
         self._notices.report("ChangeDidWorse", reason)
-        status = self._store.load()
-        failed = add_failed(status.failed, journal.target, first=FAILED_FOR, reason=reason, now=now)
-        await self._store.save(status.model_copy(update={"failed": failed}))
+        await self._note_failed(journal.target, reason, now)
         self._undone = journal
         return journal
 
@@ -137,7 +130,8 @@ class ChangeExecutor:
                 if end.disturbed:
                     await self._give_back(status.restart_tokens)
                 elif ruling.vertices is not None and end.step is not Step.DONE:
-                    await self._remember(end)
+                    reason = end.failure or end.reason
+                    await self._note_failed(end.target, reason, self._clock.now())
                 if end.step is Step.DONE and ruling.change is not None:
                     self._judged = end, ruling.change
         except WeirError as error:
@@ -151,16 +145,10 @@ class ChangeExecutor:
         status = self._store.load()
         await self._store.save(status.model_copy(update={"restart_tokens": tokens}))
 
-    async def _remember(self, end: RescaleJournal) -> None:
-        """Record a separation that failed, so that Weir does not try it again for a while."""
+    async def _note_failed(self, target: Deployments, reason: str, now: float) -> None:
+        """Record what failed or did worse, so that Weir does not try it again for a while."""
         status = self._store.load()
-        failed = add_failed(
-            status.failed,
-            end.target,
-            first=FAILED_FOR,
-            reason=end.failure or end.reason,
-            now=self._clock.now(),
-        )
+        failed = add_failed(status.failed, target, first=FAILED_FOR, reason=reason, now=now)
         await self._store.save(status.model_copy(update={"failed": failed}))
 
     async def _afford(self, ruling: Ruling, resized: Deployments) -> bool:

@@ -226,21 +226,7 @@ class ApplicationController:
         shared: SharedOperators | None = None,
         tuning: SlowLoop | None = None,
     ) -> None:
-        """Put the loops together.
-
-        Args:
-            settings: How they run.
-            directives: What users ask now.
-            gatherer: Measures.
-            lifecycle: Changes the job.
-            operators: As the manifest has them.
-            managers: Decide for the operators.
-            application: Decides for the whole.
-            memory: What is kept.
-            around: Where the loops run, and who is told.
-            shared: Operators that busy vertices may leave; `None` where there are none.
-            tuning: `None` tunes nothing.
-        """
+        """Put the loops together; `shared` are operators that busy vertices may leave, if any."""
         clock = around.clock
         self._settings = settings
         self._operators = operators
@@ -259,10 +245,7 @@ class ApplicationController:
         self._on_trouble = around.on_trouble
         self._notices = Notices(around.on_event, clock)
         self._actor = ChangeExecutor(
-            lifecycle,
-            around.store,
-            buy=application.buy,
-            notices=self._notices,
+            lifecycle, around.store, buy=application.buy, notices=self._notices
         )
         self._outage = MetricsOutage()
         self._missed = MissedObjective()
