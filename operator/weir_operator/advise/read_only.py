@@ -14,9 +14,9 @@ from typing import NoReturn
 from weir_operator.advise.flink import ExternalFlink
 from weir_operator.advise.watch import JobWatch
 from weir_operator.errors import PermanentError, TemporaryError
-from weir_operator.flink.answers import JobState
+from weir_operator.flink.answers import JobState, StateSnapshot
 from weir_operator.flink.topology import Topology
-from weir_operator.rescale.flink import FlinkJobs, Progress, StateSnapshot
+from weir_operator.rescale.flink import FlinkJobs, Progress
 from weir_operator.rescale.journal import RescaleJournal
 from weir_operator.rescale.status import AppStatus, StatusStore
 from weir_operator.runtime.protocol import Replica, ReplicaSpec, Runtime

@@ -161,19 +161,15 @@ class SavepointProgress:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """The newest completed checkpoint of a job."""
+class StateSnapshot:
+    """A savepoint or checkpoint that a job can resume from."""
 
-    id: int
-    path: str | None
-    """External path; `None` where it was not retained."""
-    completed: float
-    duration: float
-    state_size: int
-    """Bytes of state that it refers to in full, uploaded or not."""
-    is_savepoint: bool
+    path: str
     stopped: bool = False
     """It is the savepoint of a stop: the job ended with it."""
+    seen_complete: bool = True
+    """The JobManager saw it complete, so that the storage has nothing newer. False for what a new
+    JobManager restored the job from: a savepoint that the old one completed may be newer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,9 +177,7 @@ class Checkpoints:
     """The checkpoints of a job since it was submitted."""
 
     completed: int
-    failed: int
-    in_progress: int
-    newest: Checkpoint | None
+    newest: StateSnapshot | None
     """The newest that this JobManager saw complete."""
     restored: str | None = None
     """Path of what the job was restored from when this JobManager took it over, if anything."""
@@ -329,7 +323,7 @@ def read_disposal(answer: Json) -> SavepointProgress:
 
 def read_checkpoints(answer: Json) -> Checkpoints:
     """Read `GET /jobs/:id/checkpoints`."""
-    counts, latest = answer["counts"], answer["latest"]
+    latest = answer["latest"]
     completed = [
         each
         for each in (latest["completed"], latest["savepoint"])
@@ -337,10 +331,13 @@ def read_checkpoints(answer: Json) -> Checkpoints:
     ]
     newest = max(completed, key=lambda each: int(each["id"]), default=None)
     return Checkpoints(
-        completed=counts["completed"],
-        failed=counts["failed"],
-        in_progress=counts["in_progress"],
-        newest=None if newest is None else _read_checkpoint(newest),
+        completed=answer["counts"]["completed"],
+        newest=None
+        if newest is None
+        else StateSnapshot(
+            path=newest["external_path"],
+            stopped=newest.get("checkpoint_type") == "SYNC_SAVEPOINT",
+        ),
         restored=(latest.get("restored") or {}).get("external_path"),
         retained=tuple(
             each["external_path"]
@@ -358,18 +355,6 @@ class JobFailure:
     """Unix seconds."""
     cause: str
     """One line, with the task that it hit."""
-
-
-def _read_checkpoint(answer: Json) -> Checkpoint:
-    return Checkpoint(
-        id=answer["id"],
-        path=answer["external_path"],
-        completed=answer["latest_ack_timestamp"] / 1000,
-        duration=answer["end_to_end_duration"] / 1000,
-        state_size=answer["state_size"],
-        is_savepoint=answer["is_savepoint"],
-        stopped=answer.get("checkpoint_type") == "SYNC_SAVEPOINT",
-    )
 
 
 def read_root_exception(answer: Json) -> str | None:

@@ -214,7 +214,7 @@ def measure_operators(
         name: _total(each.processed_rate for each in own) for name, own in replicas.items()
     }
     emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
-    services = {name: _pooled_service(own) for name, own in replicas.items()}
+    service_means = {name: _mean_service(own) for name, own in replicas.items()}
     backlogs = {
         name: _backlog(series.operators[name] if layout.is_source(name) else ())
         for name in layout.flow.operators
@@ -234,7 +234,6 @@ def measure_operators(
         processed=processed,
         emitted=emitted,
     )
-    service_means = {name: average for name, (average, _) in services.items()}
     arrived = {
         name: _add_arrivals(before.get(name, ()), window.start, arrivals[name])
         for name in layout.flow.sources
@@ -262,12 +261,10 @@ def measure_operators(
             processed_rate=processed[name],
             emitted_rate=emitted[name],
             selectivity=ratio(emitted[name], processed[name]),
-            service_mean=services[name][0],
-            service_variance=services[name][1],
+            service_mean=service_means[name],
             back_pressure=_worst(each.back_pressure for each in replicas[name]),
-            queue_buffers=_total(each.queue_buffers for each in replicas[name]),
             queue_records=processed[name] * waits[name],
-            response_time=waits[name] + services[name][0],
+            response_time=waits[name] + service_means[name],
             backlog=backlogs[name][0],
             backlog_growth=backlogs[name][1],
             source_wait=source_waits[name],
@@ -320,25 +317,19 @@ def _bound_by_reading(
         else each
         for each in source.replicas
     )
-    mean, variance = _pooled_service(replicas)
     return replace(
         source,
         replicas=replicas,
-        service_mean=mean,
-        service_variance=variance,
+        service_mean=_mean_service(replicas),
         intervals_behind=intervals,
         max_read_rate=rate,
     )
 
 
-def _pooled_service(replicas: Sequence[ReplicaMeasurement]) -> tuple[float, float]:
+def _mean_service(replicas: Sequence[ReplicaMeasurement]) -> float:
     known = [each for each in replicas if each.served > 0 and not math.isnan(each.service_mean)]
     served = sum(each.served for each in known)
-    average = ratio(sum(each.served * each.service_mean for each in known), served)
-    square = ratio(
-        sum(each.served * (each.service_variance + each.service_mean**2) for each in known), served
-    )
-    return average, max(square - average**2, 0.0) if not math.isnan(square) else math.nan
+    return ratio(sum(each.served * each.service_mean for each in known), served)
 
 
 def _pending(scopes: Sequence[Scope]) -> list[Series]:

@@ -126,12 +126,8 @@ class OperatorMeasurement:
     """Records given out per record taken in."""
     service_mean: float
     """Over all records served, so it mixes node types; fit speeds from the replicas."""
-    service_variance: float
-    """s^2, of the same mixture."""
     back_pressure: float
     """Of the worst replica."""
-    queue_buffers: float
-    """Network buffers before all replicas."""
     queue_records: float
     """Records that wait, by Little's law from the response time; behind a source this holds those
     that still wait at the source."""

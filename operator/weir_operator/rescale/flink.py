@@ -23,7 +23,7 @@ from weir_operator.errors import NotInProgramError, PermanentError, TemporaryErr
 from weir_operator.fence import Guard
 from weir_operator.flink import job_graph
 from weir_operator.flink.agent import KEY_COUNTS
-from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress
+from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress, StateSnapshot
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.flink.programs import (
     Program,
@@ -80,18 +80,6 @@ class Progress:
     """Unix time at which this JobManager began to run it."""
     runs_since: float = 0.0
     """Unix time at which it began to run, or Flink restarted it last."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StateSnapshot:
-    """A savepoint or checkpoint that a job can resume from."""
-
-    path: str
-    stopped: bool = False
-    """It is the savepoint of a stop: the job ended with it."""
-    seen_complete: bool = True
-    """The JobManager saw it complete, so that the storage has nothing newer. False for what a new
-    JobManager restored the job from: a savepoint that the old one completed may be newer."""
 
 
 class FlinkJobs:
@@ -323,13 +311,9 @@ class FlinkJobs:
     async def newest(self, job_id: str) -> StateSnapshot | None:
         """Return the newest snapshot of the job that Flink knows of, if any."""
         found = await (await self.rest()).checkpoints(job_id)
-        if found is None:
-            return None
-        if found.newest is not None and found.newest.path is not None:
-            return StateSnapshot(path=found.newest.path, stopped=found.newest.stopped)
-        if found.restored is not None:
+        if found is not None and found.newest is None and found.restored is not None:
             return StateSnapshot(path=found.restored, seen_complete=False)
-        return None
+        return None if found is None else found.newest
 
     async def retained(self, job_id: str) -> tuple[str, ...]:
         """Return the job's checkpoints that Flink will not delete itself, oldest first."""

@@ -71,7 +71,7 @@ def test_a_savepoint_that_is_newer_than_the_last_checkpoint_is_the_newest():
     checkpoints = answers.read_checkpoints(answer)
 
     assert checkpoints.newest is not None
-    assert checkpoints.newest.is_savepoint
+    assert checkpoints.newest.path == "file:/state/savepoints/savepoint-1"
 
 
 def test_what_a_new_jobmanager_restored_the_job_from_is_known():

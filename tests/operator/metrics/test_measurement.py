@@ -46,9 +46,9 @@ def test_a_steady_job_is_measured_as_it_was_made():
     assert match.utilisation == pytest.approx((0.8, 0.8))
     assert [replica.processed_rate for replica in match.replicas] == pytest.approx([50, 50])
     assert match.service_mean == pytest.approx(0.015)
-    assert match.service_variance == pytest.approx(0.5 * 0.015**2)
+    assert match.replicas[0].service_variance == pytest.approx(0.5 * 0.015**2)
     assert {replica.service_from for replica in match.replicas} == {ServiceFrom.HELPER}
-    assert match.queue_buffers == 6
+    assert sum(replica.queue_buffers for replica in match.replicas) == 6
     assert match.expected == 2
     assert measurement.backlog == 500
     assert measurement.restarts == 0
@@ -246,7 +246,7 @@ def test_without_the_helper_busy_time_and_markers_stand_in():
 
     match, count = measured.operators["match"], measured.operators["count"]
     assert match.service_mean == pytest.approx(0.008)
-    assert math.isnan(match.service_variance)
+    assert math.isnan(match.replicas[0].service_variance)
     assert match.replicas[0].service_from is ServiceFrom.BUSY_TIME
     assert match.response_time == pytest.approx(0.028)
     assert count.response_time == pytest.approx(0.050 - 0.020 + 0.003)
@@ -457,7 +457,7 @@ def test_without_the_helper_the_agents_sample_tells_mean_and_variance():
     assert match.replicas[0].service_from is ServiceFrom.AGENT
     # Half of the time belongs to no record, so 5 ms to each of the hundred a second.
     assert match.service_mean == pytest.approx(0.025)
-    assert match.service_variance == pytest.approx(0.5 * 0.02**2)
+    assert match.replicas[0].service_variance == pytest.approx(0.5 * 0.02**2)
     assert match.replicas[0].served == pytest.approx(match.replicas[0].span * 100)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from weir_operator.errors import PermanentError, ResizeRefusedError, TemporaryError
-from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress
+from weir_operator.flink.answers import JobFailure, JobState, SavepointProgress, StateSnapshot
 from weir_operator.flink.job_graph import JobGraph, Plan
 from weir_operator.flink.programs import Program
-from weir_operator.rescale.flink import Progress, StateSnapshot
+from weir_operator.rescale.flink import Progress
 from weir_operator.rescale.flow import Reading
 from weir_operator.rescale.replicas import deployments_of
 from weir_operator.rescale.status import AppStatus

@@ -290,14 +290,8 @@ class FlinkPods:
 
     def labels(self, component: str, *, operator: str = "", pool: str = "") -> dict[str, str]:
         """Return the labels of an object; those that select pods never change."""
-        found = {
-            "app.kubernetes.io/name": "flink",
-            "app.kubernetes.io/instance": self.name,
-            MANAGED_BY: "weir",
-            APP: self.name,
-            COMPONENT: component,
-        }
-        return found | ({OPERATOR: operator, POOL: pool} if operator else {})
+        found = {"app.kubernetes.io/name": "flink", "app.kubernetes.io/instance": self.name}
+        return found | self.selector(component, operator=operator, pool=pool)
 
     def selector(self, component: str, *, operator: str = "", pool: str = "") -> dict[str, str]:
         """Return the labels by which pods are found."""
