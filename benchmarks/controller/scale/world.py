@@ -186,7 +186,6 @@ def list_series(number: int) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yield a job's series: name, labels, and what each counts per record."""
     app = names.mangle(f"{namespace_of(number)}/{name_of(number)}")
     job = {"weir_app": app, "job_id": job_of(number)}
-    yield names.RESTARTS, job, 0.0
     for operator in OPERATORS:
         machine = {
             "weir_app": app,
@@ -230,7 +229,6 @@ def _counted(operator: str) -> dict[str, float]:
         counted |= {
             names.LATENCY_N: 1.0,
             names.LATENCY_US: 1e6 * mean,
-            names.LATENCY_US2: 2e12 * mean**2,
         }
     return counted
 

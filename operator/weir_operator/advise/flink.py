@@ -88,13 +88,7 @@ class ExternalFlink(FlinkRest):
 
     async def metrics(self, job_id: str, vertex_id: str, ids: Sequence[str]) -> dict[str, float]:
         """Return the values of some metrics of a vertex; one that is gone is left out."""
-        return await self._values(f"/jobs/{job_id}/vertices/{vertex_id}/metrics", ids)
-
-    async def job_metrics(self, job_id: str, ids: Sequence[str]) -> dict[str, float]:
-        """Return the values of some metrics of the job."""
-        return await self._values(f"/jobs/{job_id}/metrics", ids)
-
-    async def _values(self, path: str, ids: Sequence[str]) -> dict[str, float]:
+        path = f"/jobs/{job_id}/vertices/{vertex_id}/metrics"
         found: dict[str, float] = {}
         for some in _in_short_queries(ids):
             found |= await self._ask("GET", f"{path}?get={some}", _read_values)

@@ -48,7 +48,6 @@ SAME = 0.5
 KEEP = 900.0
 """Seconds of samples that are kept."""
 
-_JOB_METRICS = {"numRestarts": names.RESTARTS}
 _MARKER = re.compile(
     r"(?P<subtask>\d+)\.latency\.(?:source_id\.[^.]+\.)?operator_id\.(?P<operator>[^.]+)"
     r"\.operator_subtask_index\.\d+\.latency_median"
@@ -129,11 +128,6 @@ class FlinkSampler:
         for name, vertices in job.topology.vertices.items():
             for vertex in vertices:
                 await self._sample_vertex(flink, job.id, name, vertex.id)
-        told = await flink.job_metrics(job.id, list(_JOB_METRICS))
-        self._add(
-            self._clock.now(),
-            [(_JOB_METRICS[each], {"job_id": job.id}, value) for each, value in told.items()],
-        )
 
     async def _sample_vertex(
         self, flink: ExternalFlink, job_id: str, operator: str, vertex: str
@@ -331,10 +325,8 @@ def relabel(window: Window, job: ExternalJob) -> Window:
 
 def _relabelled(series: Series, job: ExternalJob) -> Series | None:
     labels = {name: value for name, value in series.labels.items() if name in _KEPT_LABELS}
-    if series.name.startswith(names.JOB):
-        return Series(name=series.name, labels=labels, times=series.times, values=series.values)
     if not {"task_id", "subtask_index"} <= labels.keys():
-        return None  # of a whole TaskManager, which several replicas share
+        return None  # of the job, or of a whole TaskManager, which several replicas share
     replica = job.replica_at(labels["task_id"], labels["subtask_index"])
     if replica is None:
         return None

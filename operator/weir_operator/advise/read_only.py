@@ -41,11 +41,6 @@ class ExternalRuntime(Runtime):
         """Flink's REST address."""
         return self._watch.reference.rest_url if self._watch.reference else ""
 
-    @property
-    def job_manager_metrics_url(self) -> str:
-        """Where the JobManager serves its metrics: the REST address."""
-        return self.rest_url
-
     async def ensure_job_manager(self) -> bool:
         """Start nothing."""
         return False

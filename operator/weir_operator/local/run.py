@@ -340,12 +340,14 @@ def _source(
     """Return where samples come from; a Prometheus server gets a file with its targets."""
 
     async def targets() -> list[str]:
-        replicas = await runtime.replicas()
-        return [runtime.job_manager_metrics_url, *(each.metrics_url for each in replicas)]
+        return [each.metrics_url for each in await runtime.replicas()]
+
+    async def all_targets() -> list[str]:
+        return [runtime.job_manager_metrics_url, *await targets()]
 
     if run.prometheus is not None:
         keeping = asyncio.create_task(
-            keep_targets(folder / "prometheus-targets.json", targets, app, clock=SystemClock())
+            keep_targets(folder / "prometheus-targets.json", all_targets, app, clock=SystemClock())
         )
         stack.callback(keeping.cancel)
         server = PrometheusServer(run.prometheus)

@@ -124,10 +124,10 @@ def measure(
         before = None if previous is None else previous.operators.get(name)
         operators[name] = _bound_by_reading(operators[name], before, window.end - window.start)
     sinks = {
-        name: measure_sinks([operators[name]], series.operators[name], missed=missed)
+        name: measure_sinks([operators[name]], series[name], missed=missed)
         for name in layout.flow.sinks
     }
-    at_sinks = [scope for name in sinks for scope in series.operators[name]]
+    at_sinks = [scope for name in sinks for scope in series[name]]
     backlogs = [
         operators[name].backlog for name in sources if not math.isnan(operators[name].backlog)
     ]
@@ -140,8 +140,6 @@ def measure(
         sinks=sinks,
         end_to_end=measure_sinks([operators[name] for name in sinks], at_sinks, missed=missed),
         backlog=sum(backlogs) if backlogs else math.nan,
-        restarts=_job_value(series.job, names.RESTARTS),
-        missing=_missing(layout, series),
     )
 
 
@@ -161,34 +159,6 @@ def _newest(operators: Iterable[OperatorMeasurement]) -> float:
     return max((time for time in times if not math.isnan(time)), default=math.nan)
 
 
-def _job_value(job: Scope, name: str) -> float:
-    """Newest value of one of the JobManager's series; Flink writes -1 for "none yet"."""
-    value = max(map(last_value, job.get(name, ())), default=math.nan)
-    return math.nan if value < 0 else value
-
-
-_STANDS_IN = {names.SERVICE_N: names.TASK_SERVICE_N, names.AGE_N: names.TASK_AGE_N}
-"""What the agent reports where there is no helper."""
-
-
-def _missing(layout: JobLayout, series: JobSeries) -> tuple[str, ...]:
-    missing: list[str] = []
-    for name in layout.flow.operators:
-        source = layout.is_source(name)
-        optional = [names.PENDING_RECORDS] if source else [names.SERVICE_N, names.AGE_N]
-        if not layout.flow.out_of(name):
-            optional += [names.LATENCY_N, names.LATENCY_BUCKET]
-        scopes = series.operators[name]
-        missing += [
-            f"{name}: {metric.removeprefix(names.OPERATOR)}"
-            for metric in optional
-            if not any(metric in scope or _STANDS_IN.get(metric) in scope for scope in scopes)
-        ]
-    if names.RESTARTS not in series.job:
-        missing.append(f"job: {names.RESTARTS.removeprefix(names.JOB)}")
-    return tuple(missing)
-
-
 MOST_ARRIVALS = 1000
 """Rates of arrival that are kept of a source: one that never catches up must not fill memory."""
 
@@ -206,7 +176,7 @@ def measure_operators(
     replicas = {
         name: tuple(
             measure_replica(replica, layout, scope)
-            for replica, scope in zip(own, series.operators[name], strict=True)
+            for replica, scope in zip(own, series[name], strict=True)
         )
         for name, own in layout.replicas.items()
     }
@@ -216,7 +186,7 @@ def measure_operators(
     emitted = {name: _total(each.emitted_rate for each in own) for name, own in replicas.items()}
     service_means = {name: _mean_service(own) for name, own in replicas.items()}
     backlogs = {
-        name: _backlog(series.operators[name] if layout.is_source(name) else ())
+        name: _backlog(series[name] if layout.is_source(name) else ())
         for name in layout.flow.operators
     }
     arrivals = arrival_rates(
@@ -240,7 +210,7 @@ def measure_operators(
     }
     source_waits = dict.fromkeys(layout.flow.operators, 0.0)
     for name in arrived:
-        pending = _total(map(mean_value, _pending(series.operators[name])))
+        pending = _total(map(mean_value, _pending(series[name])))
         middle = (window.start + window.end) / 2
         source_waits[name] = waited(pending, middle, arrived[name], read=processed[name])
         if not math.isnan(pending):  # else, as after a restart, all of it may wait
@@ -270,8 +240,8 @@ def measure_operators(
             source_wait=source_waits[name],
             arrivals=arrived.get(name, ()),
             upstream_backlog=0.0 if layout.is_source(name) else waiting[name],
-            splits=_splits(name, layout, series.operators[name]),
-            partitions=_partitions(layout.replicas[name], series.operators[name]),
+            splits=_splits(name, layout, series[name]),
+            partitions=_partitions(layout.replicas[name], series[name]),
         )
         for name in layout.flow.order
     }
@@ -568,7 +538,7 @@ def measure_busy_vertices(window: Window, layout: JobLayout) -> dict[str, float]
     """
     series = job_series(window, layout)
     found: dict[str, float] = {}
-    for scopes in series.operators.values():
+    for scopes in series.values():
         for scope in scopes:
             for each in scope.get(names.BUSY_MS, ()):
                 rise, vertex = counted_rise(each), each.labels.get("task_id")
@@ -629,9 +599,8 @@ def waiting_times(flow: Flow, missed: Mapping[str, float], series: JobSeries) ->
     """
     at_sources = dict.fromkeys(flow.dataflow.sources, 0.0)
     kinds = (
-        {name: mean_age(own) for name, own in series.operators.items()} | at_sources,
-        {name: marker_age(own) + missed[name] for name, own in series.operators.items()}
-        | at_sources,
+        {name: mean_age(own) for name, own in series.items()} | at_sources,
+        {name: marker_age(own) + missed[name] for name, own in series.items()} | at_sources,
     )
     found = dict.fromkeys(flow.dataflow.operators, math.nan)
     for ages in kinds:
@@ -718,7 +687,6 @@ def measure_sinks(
     if math.isnan(n):
         return _by_markers(sinks, scopes, missed)
     mean = ratio(_risen(scopes, names.LATENCY_US) * US, n)
-    square = ratio(_risen(scopes, names.LATENCY_US2) * US * US, n)
     buckets = _buckets(scopes)
     counts = {math.inf: n, **buckets} if buckets else {}  # the helper's last bound is finite
     return SinkMeasurement(
@@ -726,8 +694,6 @@ def measure_sinks(
             counter_rise(each).rate for scope in scopes for each in scope.get(names.LATENCY_N, ())
         ),
         mean=mean,
-        # Rounding can leave a constant latency with a variance just below zero.
-        variance=max(square - mean * mean, 0.0) if not math.isnan(square) else math.nan,
         quantiles={name: quantile(part, counts) * MS for name, part in QUANTILES.items()},
     )
 
@@ -745,7 +711,6 @@ def _by_markers(
     return SinkMeasurement(
         throughput=served,
         mean=mean,
-        variance=math.nan,
         quantiles=dict.fromkeys(QUANTILES, math.nan),
     )
 
@@ -778,7 +743,7 @@ FORGOTTEN_AFTER = 3600.0
 ENDED_AFTER = 300.0
 """The same for counters of a job that is followed by another: each restart brings some hundred."""
 
-_LATENCIES = frozenset({names.LATENCY_N, names.LATENCY_US, names.LATENCY_US2, names.LATENCY_BUCKET})
+_LATENCIES = frozenset({names.LATENCY_N, names.LATENCY_US, names.LATENCY_BUCKET})
 
 Identity = tuple[str, bytes]
 """Id of the job that a series is of, and a digest of the series' name and labels."""

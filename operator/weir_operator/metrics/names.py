@@ -3,8 +3,7 @@
 A TaskManager's reporter offers about 300 series, of which a decision needs about twenty. Both
 sources ask only for these names. Names are those of Flink 2.3 (`flink_<scope>_<metric>`), of the
 Java helper, whose counters are in the operator scope, and of the agent, whose gauges are in the
-task scope. A series that a StreamApp may lack is optional: without it, a value is NaN and the
-measurement says what is missing.
+task scope. A series that a StreamApp may lack is optional: without it, a value is NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ server as `namespace/name`, which no other StreamApp has."""
 
 TASK = "flink_taskmanager_job_task_"
 OPERATOR = f"{TASK}operator_"
-JOB = "flink_jobmanager_job_"
 
 UP = "up"
 """1 where the last scrape of a target succeeded, 0 where not; made by the source, not by Flink."""
@@ -57,13 +55,10 @@ AGE_US = f"{OPERATOR}weir_age_us_sum"
 """Age of records, since their event time, when the operator took them in."""
 LATENCY_N = f"{OPERATOR}weir_latency_n"
 LATENCY_US = f"{OPERATOR}weir_latency_us_sum"
-LATENCY_US2 = f"{OPERATOR}weir_latency_us2_sum"
 LATENCY_BUCKET = f"{OPERATOR}le_weir_latency_bucket"
 """Records no later than the label `le`, milliseconds; cumulative, `LATENCY_N` being the last."""
 
 GC_MS = "flink_taskmanager_Status_JVM_GarbageCollector_All_Time"
-
-RESTARTS = f"{JOB}numRestarts"
 
 REQUIRED = (RECORDS_IN, RECORDS_OUT, BUSY_MS)
 """What every task reports in any job; a value here that is no number makes the sample bad."""
@@ -90,10 +85,8 @@ NAMES = frozenset(
         AGE_US,
         LATENCY_N,
         LATENCY_US,
-        LATENCY_US2,
         LATENCY_BUCKET,
         GC_MS,
-        RESTARTS,
     }
 )
 """Everything that Weir reads from Flink's reporters."""

@@ -2,7 +2,7 @@
 
 A chain of pure checks, each of which returns problems with a sentence for people. A problem that
 holds stops decisions and learning until it is gone; the others only warn. Values that a job does
-not report because it has no helper or no FLIP-33 source are no problem: `AppMeasurement.missing`.
+not report because it has no helper or no FLIP-33 source are no problem.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -318,36 +317,22 @@ _ATTEMPT = frozenset(
 """Labels that may change while the thing that is measured stays the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSeries:
-    """The series of one run of a job."""
-
-    operators: Mapping[str, tuple[Scope, ...]]
-    """Of each replica of an operator, in the order of the layout; empty of one that sent none. A
-    TaskManager's own series (garbage collection) are among them."""
-    job: Scope
-    """What the JobManager says of the run."""
+JobSeries = Mapping[str, tuple[Scope, ...]]
+"""The series of one run of a job: of each replica of an operator, in the order of the layout; empty
+of one that sent none. A TaskManager's own series (garbage collection) are among them."""
 
 
 def job_series(window: Window, layout: JobLayout) -> JobSeries:
     """Pick the series of one run out of a window."""
     by_owner: dict[str, list[Series]] = {}
-    job: list[Series] = []
-    job_id = layout.job_id
     for series in window.series:
-        if series.labels.get("job_id", job_id) != job_id:
-            continue
-        if series.name.startswith(names.JOB):
-            job.append(series)
-        elif (tm_id := series.labels.get("tm_id")) is not None:
+        tm_id = series.labels.get("tm_id")
+        if tm_id is not None and series.labels.get("job_id", layout.job_id) == layout.job_id:
             by_owner.setdefault(tm_id, []).append(series)
-    return JobSeries(
-        operators={
-            name: tuple(_scope(by_owner.get(names.mangle(each.id), ())) for each in replicas)
-            for name, replicas in layout.replicas.items()
-        },
-        job=_scope(job),
-    )
+    return {
+        name: tuple(_scope(by_owner.get(names.mangle(each.id), ())) for each in replicas)
+        for name, replicas in layout.replicas.items()
+    }
 
 
 def of_vertices(series: Sequence[Series], vertices: frozenset[str]) -> Sequence[Series]:

@@ -190,8 +190,6 @@ class SinkMeasurement:
     """Records/s that arrived."""
     mean: float
     """Seconds since the record's event time."""
-    variance: float
-    """s^2."""
     quantiles: Mapping[str, float]
     """Seconds, by the names of `QUANTILES`, interpolated between bucket bounds; `inf` beyond the
     last finite bound."""
@@ -216,10 +214,6 @@ class AppMeasurement:
     """All sinks together."""
     backlog: float
     """Records pending at all sources that report it; NaN where none does."""
-    restarts: float
-    """Restarts of this run since it was submitted."""
-    missing: tuple[str, ...]
-    """Optional metrics that the job does not report, such as `match: weir_service_n`."""
 
     def arrivals_as_if_set(self, seconds: float) -> dict[str, Arrivals]:
         """Return what arrived at each source so far, by a clock that was set by so many seconds."""

@@ -87,11 +87,6 @@ class Runtime(Protocol):
         ...
 
     @property
-    def job_manager_metrics_url(self) -> str:
-        """Where the JobManager's Prometheus reporter listens."""
-        ...
-
-    @property
     def job_manager_process(self) -> str:
         """Which process the JobManager was when it was last ensured; empty if unknown."""
         return ""

@@ -72,9 +72,6 @@ class SteadyFlink:
         self.asked += ids
         return {each: self.values[each] for each in ids}
 
-    async def job_metrics(self, job_id, ids):
-        return {"numRestarts": 2.0}
-
 
 @pytest.fixture
 def clock():
@@ -112,7 +109,6 @@ async def test_rates_are_exact_though_answers_are_up_to_ten_seconds_old(watch, c
     assert score.processed_rate == pytest.approx(40)
     assert score.utilisation == pytest.approx((0.2, 0.2))
     assert score.service_mean == pytest.approx(0.010)
-    assert measured.restarts == 2
 
 
 async def test_an_answer_that_is_not_as_expected_does_not_end_the_sampling(
@@ -310,20 +306,17 @@ async def test_a_source_of_several_kafka_clusters_has_the_partitions_of_all(watc
     assert measured.operators["source-numbers"].splits == 12
 
 
-def test_series_of_the_job_are_kept_and_those_of_a_whole_task_manager_left_out():
+def test_series_that_are_of_no_replica_are_left_out():
     window = Window(
         start=0.0,
         end=60.0,
         series=(
-            stock_series(names.RESTARTS, 1.0, job_id=JOB.id),
             stock_series(names.GC_MS, 1.0),
             stock_series(names.RECORDS_IN, 1.0, **task_labels("another-vertex", "0")),
         ),
     )
 
-    (kept,) = relabel(window, VIEW).series
-
-    assert (kept.name, kept.labels) == (names.RESTARTS, {"job_id": JOB.id})
+    assert relabel(window, VIEW).series == ()
 
 
 class Prometheus:

@@ -38,8 +38,6 @@ def seeing(**sinks):
         sinks={name: a_sink(times) for name, times in sinks.items()},
         end_to_end=whole,
         backlog=0.0,
-        restarts=0.0,
-        missing=(),
     )
     return a_snapshot(output=whole, app=app)
 

@@ -102,7 +102,6 @@ def a_window(
     for name, replicas in layout.replicas.items():
         for replica in replicas:
             series += _replica_series(layout, name, replica, loads[name], times)
-    series.append(a_gauge(names.RESTARTS, {"job_id": layout.job_id}, 0.0, times))
     return Window(start=start, end=end, series=tuple(series))
 
 
@@ -213,7 +212,6 @@ def _latency_series(
     moments = {
         names.LATENCY_N: rate,
         names.LATENCY_US: rate * mean * 1e6,
-        names.LATENCY_US2: rate * 2 * mean**2 * 1e12,
     }
     found = [a_counter(metric, labels, each, times) for metric, each in moments.items()]
     for bound in BUCKETS_MS:

@@ -51,7 +51,6 @@ def test_a_steady_job_is_measured_as_it_was_made():
     assert sum(replica.queue_buffers for replica in match.replicas) == 6
     assert match.expected == 2
     assert measurement.backlog == 500
-    assert measurement.restarts == 0
     assert measurement.newest == 1060
 
 
@@ -74,7 +73,6 @@ def test_source_to_sink_comes_from_the_sinks_counters_and_buckets():
     assert measured.end_to_end == measured.sinks["out"]
     assert measured.end_to_end.throughput == pytest.approx(100)
     assert measured.end_to_end.mean == pytest.approx(0.09)
-    assert measured.end_to_end.variance == pytest.approx(0.09**2)
     # Of exponential latencies these are 62, 270 and 414 ms; buckets end at 50, 100, 200, 500 ms.
     assert measured.end_to_end.quantiles["p50"] == pytest.approx(0.062, abs=0.005)
     quantiles = measured.end_to_end.quantiles
@@ -148,7 +146,6 @@ def test_a_run_without_samples_yet_is_unknown_and_not_idle():
         assert all(map(math.isnan, operator.utilisation))
     assert math.isnan(measured.end_to_end.mean)
     assert math.isnan(measured.end_to_end.throughput)
-    assert math.isnan(measured.restarts)
 
 
 def test_a_counter_that_restarted_in_the_window_gives_its_true_rate():
@@ -419,7 +416,6 @@ def test_the_agent_counts_the_age_of_records_by_markers():
     entered = 0.7 * 0.4 + 0.3 * 0.02
     assert measured.operators["match"].response_time == pytest.approx(entered + 0.02)
     assert measured.end_to_end.mean == pytest.approx(0.060 + 3 * 0.02)
-    assert "match: weir_age_n" not in measured.missing
 
 
 def test_a_replica_counts_in_the_time_of_markers_by_its_records():
@@ -494,23 +490,12 @@ def test_a_branch_that_rests_does_not_hide_how_late_the_job_is_by_its_markers():
     assert measured.operators["out"].response_time == pytest.approx(0.060 - 0.020 + 0.001)
 
 
-def test_what_a_job_does_not_report_is_listed_and_unknown():
+def test_what_a_job_does_not_report_is_unknown():
     loads = {name: Load(rate=100, helper=False) for name in STEADY}
     layout = a_layout()
 
     measured = measure(a_window(layout, loads), layout)
 
-    assert measured.missing == (
-        "gen: pendingRecords",
-        "match: weir_service_n",
-        "match: weir_age_n",
-        "count: weir_service_n",
-        "count: weir_age_n",
-        "out: weir_service_n",
-        "out: weir_age_n",
-        "out: weir_latency_n",
-        "out: le_weir_latency_bucket",
-    )
     assert math.isnan(measured.backlog)
     assert math.isnan(measured.operators["match"].response_time)
     assert math.isnan(measured.end_to_end.mean)

@@ -90,7 +90,6 @@ class FakeWorld:
     """One StreamApp's processes and jobs, behind `Runtime` and `FlinkJobs`."""
 
     rest_url = "http://fake"
-    job_manager_metrics_url = "http://fake/metrics"
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock

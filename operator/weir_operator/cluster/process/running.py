@@ -194,11 +194,7 @@ class ClusterDependencies:
             return PrometheusSource(self._server, label=APP_LABEL, value=name)
 
         async def targets() -> list[str]:
-            replicas = await runtime.replicas()
-            return [
-                runtime.job_manager_metrics_url,
-                *(each.metrics_url for each in replicas if each.metrics_url),
-            ]
+            return [each.metrics_url for each in await runtime.replicas() if each.metrics_url]
 
         source = DirectSource(targets, name)
         source.start()

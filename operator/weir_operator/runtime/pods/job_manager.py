@@ -18,7 +18,6 @@ import structlog
 
 from weir_operator.api.client import Body
 from weir_operator.errors import PodsPendingError, TemporaryError
-from weir_operator.flink.configuration import METRICS_PORT
 from weir_operator.flink.rest import FlinkRest
 from weir_operator.runtime.pods import manifests
 from weir_operator.runtime.pods.changes import Mark
@@ -73,11 +72,6 @@ class JobManagerPod:
     def rest_url(self) -> str:
         """Flink's REST address; the Service's name until its address is known."""
         return url(self._address, REST_PORT)
-
-    @property
-    def metrics_url(self) -> str:
-        """Where its reporter answers."""
-        return url(self._address, METRICS_PORT, "/metrics")
 
     async def ensure(self, pods: FlinkPods) -> bool:
         """Bring it about and wait until it answers; return whether a session before it is gone.

@@ -105,11 +105,6 @@ class KubernetesRuntime:
         return self._job_manager.process
 
     @property
-    def job_manager_metrics_url(self) -> str:
-        """Where the JobManager's reporter listens."""
-        return self._job_manager.metrics_url
-
-    @property
     def listed_within(self) -> float:
         """Seconds after which the storage lists what was written to it."""
         return LISTED_WITHIN
