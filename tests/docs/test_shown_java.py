@@ -49,9 +49,7 @@ def shown_lines():
     for block in read_blocks():
         if block.language == "java":
             found[str(block)] = block.text
-    message = idle_operators(
-        Topology(operators=(), vertices={}, edges=(), sources=(), sinks=()), ["match"]
-    )
+    message = idle_operators(Topology(operators=(), vertices={}, edges=(), sources=()), ["match"])
     [call] = re.findall(r"Weir\.pin\([^)]*\)", message or "")
     found["the message of an operator that is not pinned"] = f"{call};"
     [example] = re.findall(r"<pre>\{@code\n(.*?)\}</pre>", HELPER.read_text(), re.S)

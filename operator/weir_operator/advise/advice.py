@@ -24,32 +24,16 @@ from weir_operator.streamapp import world
 from weir_operator.streamapp.models import StreamApp
 from weir_operator.streamapp.pools import price_of
 from weir_operator.streamapp.quantities import Cpu
-from weir_policies.kernels.wording import format_deployment, format_money, format_time
-from weir_policies.model.node_types import Deployment
+from weir_policies.kernels.wording import format_money, format_time
 
 MIB = 2**20
 GIB = 2**30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OperatorAdvice:
-    """What is advised for one operator."""
-
-    now: Mapping[str, int]
-    """Its subtasks, each as the replica that it would be alone."""
-    target: Mapping[str, int]
-    """Replicas per node type; as now where nothing could be decided."""
-    message: str
-    """One sentence."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Advice:
     """What one tick advises for the whole job."""
 
-    time: float
-    """Unix seconds."""
-    operators: Mapping[str, OperatorAdvice]
     cost_now: float
     """Currency per hour, of the pods that run."""
     cost_advised: float
@@ -131,49 +115,30 @@ def advise(
     app: StreamApp,
     pods: Sequence[PodPlace],
 ) -> Advice | None:
-    """Return what a tick advises, `None` where it held."""
+    """Return what a tick advises, `None` where it held; what is not decided on stays as it is."""
     if tick.held or tick.snapshot.dataflow is None:
         return None
     seen = tick.snapshot.app
     guards = () if seen is None else guards_while_draining(seen, tick.snapshot.dataflow)
-    targets, messages, times = {}, {}, {}
+    targets: dict[str, Mapping[str, int]] = {}
+    times: dict[str, float] = {}
     for name, manager in managers.items():
         types = manager.model.node_types
         proposal = tick.proposals.get(name)
-        refusal = None
         if proposal is not None:
-            refusal = refuse_target(proposal.observation, proposal.decision.target, guards)
-        if proposal is not None and refusal is not None:
-            targets[name] = proposal.observation.deployment
-            messages[name] = refusal
-            times[name] = proposal.observation.response_time
-        elif proposal is not None:
-            targets[name] = proposal.decision.target
-            messages[name] = proposal.decision.reason
-            times[name] = proposal.decision.expectation.response_time
+            observed, decision = proposal.observation, proposal.decision
+            refused = refuse_target(observed, decision.target, guards) is not None
+            target = observed.deployment if refused else decision.target
+            expected = decision.expectation.response_time
+            targets[name] = target.named(types)
+            times[name] = observed.response_time if refused else expected
         elif manager.fixed is not None:
-            targets[name] = manager.fixed
-            messages[name] = f"Fixed at {format_deployment(manager.fixed, types)}"
-            times[name] = 0.0
+            targets[name], times[name] = manager.fixed.named(types), 0.0
         else:
-            targets[name] = Deployment.from_named(job.deployments[name], types)
-            messages[name] = "No decision, because there is no measurement"
-            times[name] = math.nan
-    named = {
-        name: target.named(managers[name].model.node_types) for name, target in targets.items()
-    }
-    advised = pods_under_weir(app, named)
+            targets[name], times[name] = job.deployments[name], math.nan
+    advised = pods_under_weir(app, targets)
     response = tick.snapshot.dataflow.response_time(times)
     return Advice(
-        time=tick.snapshot.now,
-        operators={
-            name: OperatorAdvice(
-                now=job.deployments[name],
-                target=target,
-                message=messages[name],
-            )
-            for name, target in named.items()
-        },
         cost_now=cost_of_pods(app, pods),
         cost_advised=cost_of_pods(app, advised),
         memory_now=memory_of_pods(pods),

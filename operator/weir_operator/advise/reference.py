@@ -24,7 +24,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from kubernetes.utils.quantity import parse_quantity
 
@@ -151,7 +150,6 @@ async def place_task_managers(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod) or each.cores,
                 memory=memory_of(pod),
-                started=_time(pod["status"].get("startTime")),
             )
     return places
 
@@ -167,7 +165,6 @@ async def job_manager_places(
                 pool=pool_of(await labels.of(pod), pools),
                 cores=cpu_of(pod),
                 memory=memory_of(pod),
-                started=_time(pod["status"].get("startTime")),
             )
             for pod in await api.list(
                 f"/api/v1/namespaces/{reference.namespace}/pods",
@@ -306,7 +303,3 @@ def _url(service: Json, port: int) -> str:
     if address and address != "None":  # a headless service has only its name
         host = f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
     return f"http://{host}:{port}"
-
-
-def _time(text: str | None) -> float:
-    return math.nan if text is None else datetime.fromisoformat(text).timestamp()

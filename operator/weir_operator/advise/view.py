@@ -53,8 +53,6 @@ class PodPlace:
     """CPU of its container, which is what is paid for."""
     memory: float = math.nan
     """Memory of its container, bytes; NaN if unknown."""
-    started: float = math.nan
-    """Unix time; NaN where only Flink knows the TaskManager."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

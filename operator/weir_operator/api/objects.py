@@ -48,8 +48,6 @@ class Resource:
     key: Key
     uid: str
     generation: int
-    created: str
-    """RFC 3339."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     """Those that are Weir's."""
@@ -65,7 +63,6 @@ class Resource:
             key=Key(meta["namespace"], meta["name"]),
             uid=meta["uid"],
             generation=int(meta.get("generation") or 0),
-            created=meta.get("creationTimestamp") or "",
             labels=dict(meta.get("labels") or {}),
             annotations={
                 name: text

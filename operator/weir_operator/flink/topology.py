@@ -45,8 +45,6 @@ class Topology:
     edges: tuple[OperatorEdge, ...]
     sources: tuple[str, ...]
     """Operators with a vertex that nothing flows into."""
-    sinks: tuple[str, ...]
-    """Operators with a vertex that nothing flows out of."""
     entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Ids of the vertices that take in what comes from other operators or from outside, by
     operator."""
@@ -178,7 +176,6 @@ def group_vertices(job: JobDetails, operator_of: Mapping[str, str]) -> Topology:
         vertices={operator: tuple(parts) for operator, parts in vertices.items()},
         edges=_edges_between(job, operator_of),
         sources=tuple(each for each in operators if own[each] - fed),
-        sinks=tuple(each for each in operators if own[each] & ends),
         keyed_senders=tuple(vertex for vertex in job.vertices if vertex.id in senders),
     )
 

@@ -431,7 +431,6 @@ class ApplicationController:
             mode=directives.mode,
             guards=guards,
             floors=floors,
-            full=tuple(each for each in status.full if each.holds(now)),
             restarts_left=self._memory.tokens(now).available(self._am.restarts, now),
         )
 

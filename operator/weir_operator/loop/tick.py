@@ -17,7 +17,6 @@ from weir_operator.loop.tuned import TuningView
 from weir_operator.metrics.keys import KeyReport
 from weir_operator.metrics.quality import ProblemKind
 from weir_operator.metrics.values import OperatorMeasurement
-from weir_operator.rescale.status import FullPool
 from weir_operator.runtime.protocol import Deployments
 from weir_operator.streamapp.models import Mode
 from weir_policies.kernels.wording import format_money, format_share, format_time
@@ -132,8 +131,6 @@ class Tick:
     """Pauses and blocked periods that hold now."""
     floors: Floors = field(default_factory=dict)
     """What every deployment must keep."""
-    full: tuple[FullPool, ...] = ()
-    """Pools that had no room for an operator's replicas a while ago."""
     bill: Bill | None = None
     """In mode Advise, what following the decisions would have come to."""
     restarts_left: float = math.nan

@@ -34,7 +34,7 @@ ANSWERS = {
 VIEW = view_job(
     JOB,
     {vertex: answers.read_subtasks(answer) for vertex, answer in ANSWERS.items()},
-    {"tm-a": PodPlace(pool="small", cores=1.0, started=0.0)},
+    {"tm-a": PodPlace(pool="small", cores=1.0)},
     pools=APP.spec.node_pools,
     url="http://flink",
 )

@@ -110,9 +110,6 @@ async def test_a_stock_job_gets_advice_and_a_bill_and_is_not_touched(stock_flink
 
     # Two vCPUs of a TaskManager and one of a JobManager, on the small pool.
     assert advice.cost_now == pytest.approx(3 * 0.04)
-    assert set(advice.operators) == {"source-numbers", "score-slow", "nowhere-writer"}
-    assert advice.operators["source-numbers"].target == {"small/250m": 1}
-    assert advice.operators["score-slow"].message
     assert ticks[-1].snapshot.app is not None
     measured = ticks[-1].snapshot.app.operators["score-slow"]
     assert measured.arrival_rate == pytest.approx(40, rel=0.2)

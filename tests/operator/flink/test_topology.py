@@ -36,7 +36,6 @@ def test_a_recorded_job_is_found_operator_by_operator():
 
     assert topology.operators == ("numbers", "work")
     assert topology.sources == ("numbers",)
-    assert topology.sinks == ("work",)
     assert topology.edges == (
         OperatorEdge(source="numbers", target="work", keyed=True, balanced=False),
     )
@@ -64,7 +63,6 @@ def test_streams_inside_an_operator_are_no_edges_and_parallel_streams_are_one():
     )
     assert [vertex.name for vertex in topology.vertices["in"]] == ["read", "parse"]
     assert [vertex.name for vertex in topology.keyed_senders] == ["parse"]
-    assert topology.sinks == ("out",)
 
 
 def test_a_vertex_on_task_managers_of_two_operators_names_the_remedy():

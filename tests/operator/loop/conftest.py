@@ -44,7 +44,6 @@ TOPOLOGY = Topology(
         for source, target in pairwise(CHAIN)
     ),
     sources=("gen",),
-    sinks=("out",),
 )
 
 

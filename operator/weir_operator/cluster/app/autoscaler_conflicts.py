@@ -19,7 +19,7 @@ import structlog
 
 from weir_operator.advise.flink_deployment import AUTOSCALER_KEYS, find_autoscaler
 from weir_operator.advise.reference import find_reference
-from weir_operator.api.client import KubernetesApi, NotFoundError
+from weir_operator.api.client import KubernetesApi
 from weir_operator.api.objects import Key, Resource
 from weir_operator.clock import Clock
 from weir_operator.errors import PermanentError, WeirError
@@ -39,9 +39,6 @@ _SCALED_OBJECT = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
 class OtherAutoscaler:
     """Another program that scales the job."""
 
-    kind: str
-    """Kind of the object that says so."""
-    name: str
     sentence: str
     """What it does and how to end it."""
     refuses: bool
@@ -56,31 +53,23 @@ class Scalers:
     """HorizontalPodAutoscalers."""
     scaled_objects: tuple[Json, ...] = ()
     """Of KEDA."""
-    unread: tuple[str, ...] = ()
-    """Kinds that could not be read, because rights are missing."""
 
 
 async def read_scalers(api: KubernetesApi, namespace: str) -> Scalers:
-    """Return what scales something in a namespace; a kind that the cluster lacks has none.
+    """Return what scales something in a namespace.
+
+    A kind that the cluster lacks, or that Weir may not read, has none.
 
     Raises:
         TemporaryError: The API server did not answer.
     """
-    found: dict[str, tuple[Json, ...]] = {}
-    unread = []
-    for kind, path in (("horizontalpodautoscalers", _HPA), ("scaledobjects", _SCALED_OBJECT)):
+    found: list[tuple[Json, ...]] = []
+    for path in (_HPA, _SCALED_OBJECT):
         try:
-            found[kind] = tuple(await api.list(path.format(namespace)))
-        except NotFoundError:
-            found[kind] = ()
+            found.append(await api.list(path.format(namespace)))
         except PermanentError:
-            found[kind] = ()
-            unread.append(kind)
-    return Scalers(
-        horizontal=found["horizontalpodautoscalers"],
-        scaled_objects=found["scaledobjects"],
-        unread=tuple(unread),
-    )
+            found.append(())
+    return Scalers(horizontal=found[0], scaled_objects=found[1])
 
 
 def find_other_autoscalers(
@@ -104,8 +93,8 @@ def find_other_autoscalers(
     """
     refuses = app.spec.mode is Mode.AUTO
     return tuple(
-        OtherAutoscaler(kind=kind, name=name, sentence=sentence, refuses=refuses)
-        for kind, name, sentence in (
+        OtherAutoscaler(sentence=sentence, refuses=refuses)
+        for sentence in (
             *_of_flink(app, configuration, at_work),
             *_of_kubernetes(workloads, scalers),
             *_of_weir(app, others),
@@ -134,13 +123,9 @@ def foreign_workloads(app: StreamApp) -> tuple[Workload, ...]:
     )
 
 
-_Found = tuple[str, str, str]
-"""Kind, name and sentence."""
-
-
 def _of_flink(
     app: StreamApp, configuration: Mapping[str, str] | None, at_work: str
-) -> Iterator[_Found]:
+) -> Iterator[str]:
     ref = app.spec.flink.ref
     kind, name = ("StreamApp", app.metadata.name) if ref is None else (ref.kind, ref.name)
     field = "spec.flink.config" if ref is None else "spec.flinkConfiguration"
@@ -149,35 +134,29 @@ def _of_flink(
     given = (app.spec.flink.config or {}) if configuration is None else configuration
     enabled = [key for key in AUTOSCALER_KEYS if given.get(key, "").strip().lower() == "true"]
     if at_work and not enabled:
-        yield (kind, name, at_work)
+        yield at_work
     for key in enabled:
         yield (
-            kind,
-            name,
             f"Flink's own autoscaler scales the job: {field} of {kind} {name} has {key}: "
-            "true; set it to false, or delete the StreamApp",
+            "true; set it to false, or delete the StreamApp"
         )
     key, value = _REACTIVE
     if given.get(key, "").strip().lower() == value:
         yield (
-            kind,
-            name,
             f"Flink's reactive mode scales the job: {field} of {kind} {name} has {key}: {value}; "
-            "remove it, or delete the StreamApp",
+            "remove it, or delete the StreamApp"
         )
 
 
-def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterator[_Found]:
+def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterator[str]:
     for scaled in scalers.scaled_objects:
         # KEDA takes a target without a kind for a Deployment.
         target = _target(scaled, kind="Deployment")
         if target in workloads:
             name = scaled["metadata"]["name"]
             yield (
-                "ScaledObject",
-                name,
                 f"ScaledObject {name} of KEDA scales {' '.join(target)} of the job; delete it, or "
-                "delete the StreamApp",
+                "delete the StreamApp"
             )
     for scaler in scalers.horizontal:
         owners = scaler["metadata"].get("ownerReferences") or ()
@@ -187,23 +166,17 @@ def _of_kubernetes(workloads: Collection[Workload], scalers: Scalers) -> Iterato
         if target in workloads:
             name = scaler["metadata"]["name"]
             yield (
-                "HorizontalPodAutoscaler",
-                name,
                 f"HorizontalPodAutoscaler {name} scales {' '.join(target)} of the job; delete it, "
-                "or delete the StreamApp",
+                "or delete the StreamApp"
             )
 
 
-def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[_Found]:
+def _of_weir(app: StreamApp, others: Collection[str]) -> Iterator[str]:
     ref = app.spec.flink.ref
     if ref is None:
         return
     for name in sorted(others):
-        yield (
-            "StreamApp",
-            name,
-            f"StreamApp {name} refers to the same {ref.kind} {ref.name}; delete one of them",
-        )
+        yield f"StreamApp {name} refers to the same {ref.kind} {ref.name}; delete one of them"
 
 
 def _target(scaler: Json, *, kind: str) -> Workload:

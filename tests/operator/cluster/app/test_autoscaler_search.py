@@ -125,5 +125,5 @@ async def test_two_stream_apps_for_one_job_are_told_of_each_other_until_one_is_g
     rivals.forget(Key("default", "trips-again"))
     later = await rivals.find(app)
 
-    assert [each.name for each in found] == ["trips-again"]
+    assert [each.sentence.split()[:2] for each in found] == [["StreamApp", "trips-again"]]
     assert later == ()
