@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from weir_policies.errors import ParameterError, UnknownSettingError
 
 Parameters = TypeVar("Parameters")
+Value = TypeVar("Value")
+_RANGE = "range"
+
+
+def setting(
+    default: Value,
+    *,
+    low: float,
+    high: float = math.inf,
+    low_allowed: bool = True,
+    high_allowed: bool = True,
+    whole: bool = False,
+) -> Value:
+    """Declare a field of `PolicyParameters` and its range, as `refuse_outside` takes it."""
+    limits = dict(
+        low=low, high=high, low_allowed=low_allowed, high_allowed=high_allowed, whole=whole
+    )
+    return cast(Value, field(default=default, metadata={_RANGE: limits}))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyParameters:
+    """Settings of a policy, each within the range of its `setting`.
+
+    Raises:
+        ParameterError: One is out of its range.
+    """
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        for each in fields(self):
+            if _RANGE in each.metadata:
+                refuse_outside(each.name, getattr(self, each.name), **each.metadata[_RANGE])
 
 
 class Settings(dict[str, Any]):

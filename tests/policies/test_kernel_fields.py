@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from weir_policies.kernels.fields import Fields, array
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.tables import Table, allocate_table, find_place, grow, read
 from weir_policies.kernels.view import empty_view
 from weir_policies.model.arrays import Counts, Floats
@@ -26,6 +27,8 @@ class Learned(Base):
 
 class Estimating(Table):
     alpha: float
+    quantum: float
+    levels: int
     estimates: Floats = array(2)
 
 
@@ -101,7 +104,8 @@ def test_a_field_that_does_not_exist_is_refused():
 
 
 def test_a_table_that_is_half_full_grows_and_keeps_everything():
-    memory = allocate_table(Estimating, operators(2), keys=2**40, writes=4, alpha=0.5)
+    parameters = LearningParameters(levels=20, max_rate=100.0)
+    memory = allocate_table(Estimating, operators(2), parameters, keys=2**40, writes=4, alpha=0.5)
     own = Estimating(memory[1])
     own.estimates[:] = 3.0
     for key in range(9):
@@ -112,6 +116,7 @@ def test_a_table_that_is_half_full_grows_and_keeps_everything():
     own = Estimating(larger[1])
     assert own.keys.size == 2 * Estimating(memory[1]).keys.size
     assert [read(own.keys, own.values, 1000 * key) for key in range(9)] == list(range(1, 10))
+    assert (own.levels, own.quantum) == (20, 5.0)
     assert (own.alpha, own.estimates.tolist()) == (0.5, [3.0, 3.0])
     assert (Estimating(larger[0]).keys == -1).all()
 

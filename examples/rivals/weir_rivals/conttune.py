@@ -47,7 +47,7 @@ from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 from weir_rivals.dhalion import measure_taken_in
 
@@ -95,22 +95,17 @@ class ContTuneMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ContTuneParameters:
+class ContTuneParameters(PolicyParameters):
     """Settings of `conttune`; the defaults are those of the paper's evaluation.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    alpha: int = 3
+    alpha: int = setting(3, low=0, whole=True)
     """Replicas by which what the process recommends may differ from what was observed."""
-    recent: int = 5
+    recent: int = setting(5, low=1, high=1000, whole=True)
     """Observations of a number of replicas that count, K."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("alpha", self.alpha, low=0, whole=True)
-        refuse_outside("recent", self.recent, low=1, high=1000, whole=True)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -30,7 +30,7 @@ from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -51,33 +51,29 @@ class CpuBandMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CpuBandParameters:
+class CpuBandParameters(PolicyParameters):
     """Settings of `cpu-band`; the defaults are the service's.
 
     Raises:
         ParameterError: One is out of its range, or the band is empty.
     """
 
-    high: float = 0.75
+    high: float = setting(0.75, low=0, high=1, low_allowed=False)
     """Busy share from which on more is needed."""
-    high_after: float = 900.0
+    high_after: float = setting(900.0, low=0, low_allowed=False)
     """Seconds for which it must last."""
-    low: float = 0.1
+    low: float = setting(0.1, low=0, high=1)
     """Busy share below which less will do."""
-    low_after: float = 21_600.0
+    low_after: float = setting(21_600.0, low=0, low_allowed=False)
     """Seconds for which it must last."""
-    least_replicas: int = 1
+    least_replicas: int = setting(1, low=1, whole=True)
     """Replicas below which it does not go."""
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        refuse_outside("high", self.high, low=0, high=1, low_allowed=False)
-        refuse_outside("low", self.low, low=0, high=1)
+        PolicyParameters.__post_init__(self)
         if self.low >= self.high:
             raise ParameterError(f"Expected low below high, {self.high:g}, got {self.low:g}")
-        refuse_outside("high_after", self.high_after, low=0, low_allowed=False)
-        refuse_outside("low_after", self.low_after, low=0, low_allowed=False)
-        refuse_outside("least_replicas", self.least_replicas, low=1, whole=True)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

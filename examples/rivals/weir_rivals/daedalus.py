@@ -53,7 +53,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -128,34 +128,27 @@ class DaedalusMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DaedalusParameters:
+class DaedalusParameters(PolicyParameters):
     """Settings of `daedalus`; the defaults are those of the authors' program.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    target_recovery: float = 600.0
+    target_recovery: float = setting(600.0, low=0, low_allowed=False)
     """Seconds that recovering from a change may take."""
-    grace: float = 180.0
+    grace: float = setting(180.0, low=0)
     """Seconds after a change in which nothing is changed."""
-    minimum: float = 600.0
+    minimum: float = setting(600.0, low=0)
     """Seconds after a change in which only what is needed at once is changed."""
-    horizon: float = 900.0
+    horizon: float = setting(900.0, low=0, low_allowed=False)
     """Seconds that are forecast."""
-    checkpoint: float = 10.0
+    checkpoint: float = setting(10.0, low=0)
     """Seconds between two checkpoints: what came since the last one is done again."""
-    up_downtime: float = 30.0
+    up_downtime: float = setting(30.0, low=0)
     """Seconds that adding replicas is thought to stop the operator at first."""
-    down_downtime: float = 15.0
+    down_downtime: float = setting(15.0, low=0)
     """Seconds that removing some does."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        for name in ("grace", "minimum", "checkpoint", "up_downtime", "down_downtime"):
-            refuse_outside(name, getattr(self, name), low=0)
-        refuse_outside("target_recovery", self.target_recovery, low=0, low_allowed=False)
-        refuse_outside("horizon", self.horizon, low=0, low_allowed=False)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -48,7 +48,7 @@ from weir_policies.kernels.steps import choose_action, find_action, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -80,36 +80,27 @@ class DhalionMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DhalionParameters:
+class DhalionParameters(PolicyParameters):
     """Settings of `dhalion`.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    interval: float = 300.0
+    interval: float = setting(300.0, low=0, low_allowed=False)
     """Seconds of metrics that are judged at once: the paper's."""
-    wait: float = 180.0
+    wait: float = setting(180.0, low=0)
     """Seconds after a change whose metrics count for nothing: Heron's
     `conf_post_action_wait_interval_min`."""
-    noise: float = 0.02
+    noise: float = setting(0.02, low=0, high=1, high_allowed=False)
     """Part of the time that may be suspended without being back-pressure: 20 ms per second in
     Heron, `noiseFilterMillis`."""
-    pending: float = 1.0
+    pending: float = setting(1.0, low=0)
     """Waiting records per replica below which an operator has too many replicas."""
-    scale_down: float = 0.2
+    scale_down: float = setting(0.2, low=0, high=1, high_allowed=False)
     """Part of the replicas that is then removed, one at least."""
-    scale_up: float = 4.0
+    scale_up: float = setting(4.0, low=0, low_allowed=False)
     """Replicas that one step may add, as a multiple of the present ones: Heron's limit."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("interval", self.interval, low=0, low_allowed=False)
-        refuse_outside("wait", self.wait, low=0)
-        refuse_outside("noise", self.noise, low=0, high=1, high_allowed=False)
-        refuse_outside("pending", self.pending, low=0)
-        refuse_outside("scale_down", self.scale_down, low=0, high=1, high_allowed=False)
-        refuse_outside("scale_up", self.scale_up, low=0, low_allowed=False)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -38,7 +38,7 @@ from weir_policies.kernels.wording import format_rate, format_share
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.ds2 import BEYOND, ROUNDING, measure_true_rate
 from weir_policies.operator_manager.hold import learn_nothing
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -52,24 +52,17 @@ class JustinMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JustinParameters:
+class JustinParameters(PolicyParameters):
     """Settings of `justin`; the defaults are those of the authors' experiments.
 
     Raises:
         ParameterError: One is out of its range.
     """
 
-    target_utilisation: float = 0.5
+    target_utilisation: float = setting(0.5, low=0, high=1, low_allowed=False)
     """Busy share to plan for; inside (0, 1]."""
-    boundary: float = 0.3
+    boundary: float = setting(0.3, low=0, high=1)
     """How far the busy share may be from it before anything changes."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside(
-            "target_utilisation", self.target_utilisation, low=0, high=1, low_allowed=False
-        )
-        refuse_outside("boundary", self.boundary, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

@@ -5,7 +5,7 @@
         window: int
         rates: Floats = array("window")
 
-    memory = Memory.allocate(view, gamma=0.99, window=3)
+    memory = Memory.allocate(view, parameters, window=3)
     own = Memory(memory[o])          # in a kernel and in plain Python alike
     own.rates[0] = own.gamma
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
@@ -50,6 +50,7 @@ from weir_policies.model.arrays import Counts, Floats
 
 if TYPE_CHECKING:
     from weir_policies.kernels.view import Memory, View
+    from weir_policies.parameters import PolicyParameters
 
 WORD = 8
 """Bytes of a number."""
@@ -167,15 +168,29 @@ class Fields:
         return int(self.words.ctypes.data)
 
     @classmethod
-    def allocate(cls, view: View, **values: Any) -> Memory:  # numbers, or arrays of them
+    def allocate(
+        cls,
+        view: View,
+        parameters: PolicyParameters | None = None,
+        /,
+        **values: Any,  # numbers, or arrays of them
+    ) -> Memory:
         """Return memory for all operators of a view, all zero but for the given fields.
 
         Args:
             view: The operators.
+            parameters: Settings, each of which becomes the scalar field of its name, if any.
             values: Scalar fields by name, the sizes of arrays among them; one value for all
-                operators, or one for each, `(o,)`.
+                operators, or one for each, `(o,)`. They go before settings.
         """
-        return cls.allocate_rows(view.counts.shape[0], values)
+        settings = [each.name for each in fields(parameters)] if parameters is not None else []
+        named = {
+            name: getattr(parameters, name)
+            for name in settings
+            if name in cls.fields and name not in values
+        }
+        whole = {name: int(each) for name, each in named.items() if not cls.fields[name].is_float}
+        return cls.allocate_rows(view.counts.shape[0], named | whole | values)
 
     @classmethod
     def allocate_rows(cls, rows: int, values: Mapping[str, Any]) -> Memory:

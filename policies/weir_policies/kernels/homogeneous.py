@@ -141,7 +141,7 @@ def new_plan(
     Args:
         kind: What it holds.
         view: The operators.
-        parameters: Of the rate's levels.
+        parameters: Settings, as for `Fields.allocate`.
         policy: Its name, for the refusal.
         node_type: Place among those that the operator may run on.
         joint: `EACH` or `PATH` where one plan is for all operators, else 0.
@@ -169,13 +169,13 @@ def new_plan(
     plans = moves * operators if joint else moves  # rows behind the first hold none of their own
     memory = kind.allocate(
         view,
+        parameters,
         quantum=quanta.min() if joint else quanta,
         gain=gains,
         joint=joint,
         node_type=np.array([places[node_type] for places in own_types]),
         node_types=types,
         axes=len(spaces[0]),
-        levels=levels,
         deployments=np.array([len(moved) for moved in plans]),
         actions=moves[0].shape[1],
         transitions=levels * levels,

@@ -13,29 +13,23 @@ from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
-from weir_policies.parameters import refuse_outside
+from weir_policies.parameters import PolicyParameters, setting
 
 ALPHA_DECAY, ALPHA_EVERY = 0.98, 10
 EPSILON_DECAY = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LearningParameters:
+class LearningParameters(PolicyParameters):
     """How a policy that learns or plans cuts the rate into levels, and weighs the future."""
 
-    levels: int = 30
+    levels: int = setting(30, low=1, high=10_000, whole=True)
     """Rate levels, L."""
-    max_rate: float | None = None
+    max_rate: float | None = setting(None, low=0, low_allowed=False)
     """Records/s that the levels cover; what is above shares the highest. `None`: what the fastest
     deployment can process."""
-    gamma: float = 0.99
+    gamma: float = setting(0.99, low=0, high=1, high_allowed=False)
     """Weight of the next interval's costs against this one's."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("levels", self.levels, low=1, high=10_000, whole=True)
-        refuse_outside("max_rate", self.max_rate, low=0, low_allowed=False)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
 
     def find_quanta(self, view: View) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return the width of a level in records/s, one per operator `(o,)`.

@@ -19,6 +19,7 @@ import numpy as np
 
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.fields import Fields, array
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.ranking import count_states, list_deployments, number_of
 from weir_policies.kernels.steps import choose_action, count_actions, is_valid, step_of, total
 from weir_policies.kernels.view import Memory, View
@@ -59,9 +60,8 @@ class Plan(Fields):
 def new_plan(
     kind: type[Plan],
     view: View,
+    parameters: LearningParameters,
     *,
-    levels: int,
-    quantum: Floats,
     policy: str,
     unseen_stay: bool,
     **values: Any,
@@ -71,8 +71,7 @@ def new_plan(
     Args:
         kind: What it holds.
         view: The operators.
-        levels: Of the rate, L.
-        quantum: Width of a level, `(o,)`.
+        parameters: Settings, as for `Fields.allocate`.
         policy: Its name, for the refusal.
         unseen_stay: Whether a level that was never seen stays; else nothing follows it.
         values: Other fields, as for `Fields.allocate`.
@@ -80,13 +79,14 @@ def new_plan(
     Raises:
         ParameterError: There are too many states.
     """
+    levels = int(parameters.levels)
     count_states(view, levels=levels, policy=policy)
     types = view.counts.shape[1]
     listed = [list_deployments(types, int(maximum)) for maximum in view.model["max_replicas"]]
     memory = kind.allocate(
         view,
-        levels=levels,
-        quantum=quantum,
+        parameters,
+        quantum=parameters.find_quanta(view),
         deployments=np.array([len(each) for each in listed]),
         node_types=types,
         actions=count_actions(view),

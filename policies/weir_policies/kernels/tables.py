@@ -15,6 +15,7 @@ import numpy as np
 from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.fields import Fields, array
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Counts, Floats
 
@@ -103,13 +104,20 @@ def find_place(keys: Counts, key: int) -> int:
 
 
 def allocate_table(
-    kind: type[Table], view: View, *, keys: int, writes: int, **values: Any
+    kind: type[Table],
+    view: View,
+    parameters: LearningParameters,
+    *,
+    keys: int,
+    writes: int,
+    **values: Any,
 ) -> Memory:
     """Return memory whose tables are empty.
 
     Args:
-        kind: What it holds.
+        kind: What it holds, a `quantum` among it.
         view: The operators.
+        parameters: Settings, as for `Fields.allocate`.
         keys: How many keys there are.
         writes: How many different ones will be written at most.
         values: Other fields, as for `Fields.allocate`.
@@ -118,7 +126,8 @@ def allocate_table(
         ParameterError: The keys do not fit 63 bits.
     """
     keyed, places = size_table(keys, writes=writes)
-    memory = kind.allocate(view, keyed=keyed, places=places, **values)
+    quanta = parameters.find_quanta(view)
+    memory = kind.allocate(view, parameters, quantum=quanta, keyed=keyed, places=places, **values)
     for row in memory:
         kind(row).keys[:] = -1
     return memory

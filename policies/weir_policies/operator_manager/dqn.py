@@ -44,7 +44,7 @@ from weir_policies.kernels.levels import exploration_rate
 from weir_policies.kernels.view import View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 
@@ -52,13 +52,8 @@ from weir_policies.policy import Decision, Observation
 class DqnParameters(DeepParameters):
     """Settings of `dqn`."""
 
-    least_epsilon: float = 0.01
+    least_epsilon: float = setting(0.01, low=0, high=1)
     """Floor of the probability to explore, which starts at 1."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        DeepParameters.__post_init__(self)
-        refuse_outside("least_epsilon", self.least_epsilon, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> DeepAlgorithm:

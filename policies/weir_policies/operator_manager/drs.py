@@ -31,7 +31,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 CHOICES = {"drs-cheapest": CHEAPEST, "drs-fastest": FASTEST, "drs-first": FIRST}
@@ -49,15 +49,11 @@ class DrsMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DrsParameters:
+class DrsParameters(PolicyParameters):
     """Settings of the DRS policies."""
 
-    published: int = 0
+    published: int = setting(0, low=0, high=1)
     """1 takes the fewest replicas that keep up, whatever the budget."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("published", self.published, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -75,9 +71,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 def _prepare(parameters: DrsParameters, choice: int, view: View, ticks: int) -> Memory:
     flat = flatten_paths(list_paths(view))
-    memory = DrsMemory.allocate(
-        view, choice=choice, published=int(parameters.published), length=len(flat)
-    )
+    memory = DrsMemory.allocate(view, parameters, choice=choice, length=len(flat))
     DrsMemory(memory[0]).paths[:] = flat
     return memory
 

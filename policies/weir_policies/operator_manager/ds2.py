@@ -40,7 +40,7 @@ from weir_policies.kernels.wording import (
 from weir_policies.model.cost import price_per_hour
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.hold import learn_nothing
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Candidate, Decision, Expectation, Observation
 
 ROUNDING = 1e-9
@@ -58,20 +58,13 @@ class Ds2Memory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ds2Parameters:
+class Ds2Parameters(PolicyParameters):
     """Settings of `ds2`; the defaults are the paper."""
 
-    target_utilisation: float = 1.0
+    target_utilisation: float = setting(1.0, low=0, high=1, low_allowed=False)
     """Busy share to plan for; inside (0, 1]."""
-    catch_up: float | None = None
+    catch_up: float | None = setting(None, low=0, low_allowed=False)
     """Seconds in which a backlog is worked off. `None` ignores it, as DS2 does."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside(
-            "target_utilisation", self.target_utilisation, low=0, high=1, low_allowed=False
-        )
-        refuse_outside("catch_up", self.catch_up, low=0, low_allowed=False)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -87,11 +80,8 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: Ds2Parameters, view: View, ticks: int) -> Memory:
-    return Ds2Memory.allocate(
-        view,
-        target_utilisation=parameters.target_utilisation,
-        catch_up=np.inf if parameters.catch_up is None else parameters.catch_up,
-    )
+    catch_up = np.inf if parameters.catch_up is None else parameters.catch_up
+    return Ds2Memory.allocate(view, parameters, catch_up=catch_up)
 
 
 @compiled

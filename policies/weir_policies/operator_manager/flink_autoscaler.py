@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 
-from weir_policies.errors import ParameterError
 from weir_policies.kernels.compiled import compiled
 from weir_policies.kernels.enumeration import scale_mix
 from weir_policies.kernels.explaining import explain_rule
@@ -43,7 +42,7 @@ from weir_policies.kernels.view import NO_LIMIT, Memory, View
 from weir_policies.kernels.wording import format_rate
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 SHORTEST = 10.0
@@ -83,51 +82,29 @@ class FlinkAutoscalerMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FlinkAutoscalerParameters:
+class FlinkAutoscalerParameters(PolicyParameters):
     """Settings of `flink-autoscaler`; the defaults are those of the operator's options."""
 
-    target_utilisation: float = 0.7
+    target_utilisation: float = setting(0.7, low=0, high=1, low_allowed=False)
     """Busy share to plan for: `utilization.target`."""
-    boundary: float = 0.3
+    boundary: float = setting(0.3, low=0, high=1)
     """How far the busy share may be from it: `target.utilization.boundary`."""
-    metrics_window: float = 900.0
+    metrics_window: float = setting(900.0, low=0, high=86_400, low_allowed=False)
     """Seconds to average over: `metrics.window`."""
-    stabilisation: float = 300.0
+    stabilisation: float = setting(300.0, low=0)
     """Seconds after a restart that count for nothing: `stabilization.interval`."""
-    scale_down_interval: float = 3600.0
+    scale_down_interval: float = setting(3600.0, low=0)
     """Seconds for which less must have been enough: `scale-down.interval`."""
-    max_scale_down: float = 0.6
+    max_scale_down: float = setting(0.6, low=0, high=1)
     """Part of the replicas that one step may remove: `scale-down.max-factor`."""
-    max_scale_up: float = 100_000.0
+    max_scale_up: float = setting(100_000.0, low=0)
     """Replicas that one step may add, as a multiple of the present: `scale-up.max-factor`."""
-    catch_up: float = 1800.0
+    catch_up: float = setting(1800.0, low=0)
     """Seconds in which a backlog is to be worked off; 0 ignores it: `catch-up.duration`."""
-    restart_time: float = 300.0
+    restart_time: float = setting(300.0, low=0)
     """Seconds that a restart is expected to take: `restart.time`."""
-    lag_threshold: float = 300.0
+    lag_threshold: float = setting(300.0, low=0)
     """Seconds of work that make a backlog: `backlog-processing.lag-threshold`."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside(
-            "target_utilisation", self.target_utilisation, low=0, high=1, low_allowed=False
-        )
-        refuse_outside("boundary", self.boundary, low=0, high=1)
-        refuse_outside("metrics_window", self.metrics_window, low=0, low_allowed=False)
-        if self.metrics_window > 86_400:
-            raise ParameterError(
-                f"Expected metrics_window of at most a day, 86400, got {self.metrics_window:g}"
-            )
-        refuse_outside("max_scale_down", self.max_scale_down, low=0, high=1)
-        for name in (
-            "stabilisation",
-            "scale_down_interval",
-            "max_scale_up",
-            "catch_up",
-            "restart_time",
-            "lag_threshold",
-        ):
-            refuse_outside(name, getattr(self, name), low=0)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -145,14 +122,12 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def _prepare(parameters: FlinkAutoscalerParameters, view: View, ticks: int) -> Memory:
     return FlinkAutoscalerMemory.allocate(
         view,
+        parameters,
         target=parameters.target_utilisation,
-        boundary=parameters.boundary,
         window=parameters.metrics_window,
-        stabilisation=parameters.stabilisation,
         down_after=parameters.scale_down_interval,
         down_by=parameters.max_scale_down,
         up_by=parameters.max_scale_up,
-        catch_up=parameters.catch_up,
         restart=parameters.restart_time,
         lag=parameters.lag_threshold,
         down_for=-1.0,

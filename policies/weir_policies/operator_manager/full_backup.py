@@ -50,7 +50,7 @@ from weir_policies.kernels.steps import can_move, total
 from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 
@@ -65,16 +65,10 @@ class FullBackupPlan(HomogeneousPlan):
 class FullBackupParameters(LearningParameters):
     """Settings of `full-backup`."""
 
-    alpha: float = 0.1
+    alpha: float = setting(0.1, low=0, high=1, low_allowed=False)
     """Weight of a new observation of a state's violations."""
-    node_type: int = 0
+    node_type: int = setting(0, low=0, whole=True)
     """Place of the node type that it adds, counted from 0."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("alpha", self.alpha, low=0, high=1, low_allowed=False)
-        refuse_outside("node_type", self.node_type, low=0, whole=True)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -95,8 +89,6 @@ def _prepare(parameters: FullBackupParameters, view: View, ticks: int) -> Memory
         view,
         parameters,
         policy="full-backup",
-        gamma=parameters.gamma,
-        alpha=parameters.alpha,
         node_type=int(parameters.node_type),
         most_busy=np.inf,
         most_gain=1.0,

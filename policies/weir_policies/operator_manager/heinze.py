@@ -33,7 +33,7 @@ from weir_policies.kernels.view import Memory, View
 from weir_policies.kernels.wording import format_share
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 BINS_PER_UNIT = 20
@@ -68,24 +68,17 @@ class HeinzeMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeinzeParameters:
+class HeinzeParameters(PolicyParameters):
     """Settings of the Heinze policies."""
 
-    utilisation: float = 0.75
+    utilisation: float = setting(0.75, low=0, high=1, low_allowed=False)
     """Busy share of the worst replica to aim at, T; inside (0, 1]."""
-    gamma: float = 0.99
+    gamma: float = setting(0.99, low=0, high=1, high_allowed=False)
     """Weight of the next interval's costs against this one's."""
-    alpha: float = 0.3
+    alpha: float = setting(0.3, low=0, high=1)
     """Learning rate to begin with; it falls to 0.1."""
-    published: int = 0
+    published: int = setting(0, low=0, high=1)
     """1 leaves three bins without their rule."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("utilisation", self.utilisation, low=0, high=1, low_allowed=False)
-        refuse_outside("gamma", self.gamma, low=0, high=1, high_allowed=False)
-        refuse_outside("alpha", self.alpha, low=0, high=1)
-        refuse_outside("published", self.published, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -101,12 +94,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 def _prepare(parameters: HeinzeParameters, choice: int, view: View, ticks: int) -> Memory:
     memory = HeinzeMemory.allocate(
-        view,
-        target=parameters.utilisation,
-        gamma=parameters.gamma,
-        alpha=parameters.alpha,
-        choice=choice,
-        taken_in=-1,
+        view, parameters, target=parameters.utilisation, choice=choice, taken_in=-1
     )
     for level, utilisation in _list_bins(published=bool(parameters.published)):
         wrong = [0.0, 1.0, 1.0]

@@ -61,7 +61,7 @@ from weir_policies.kernels.policy import Algorithm
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 MODEL = ("model.service_mean", "model.service_scv")
@@ -89,51 +89,32 @@ class MdpPlan(HomogeneousPlan):
 class _Parameters(LearningParameters):
     """Settings of `mdp` and `mdp-rl`."""
 
-    max_utilisation: float = 0.7
+    max_utilisation: float = setting(0.7, low=0, low_allowed=False, high=1)
     """Utilisation above which an interval counts as violated; unused where centralised."""
-    centralised: int = 0
+    centralised: int = setting(0, low=0, high=1)
     """1 decides for all operators at once."""
-    end_to_end: int = 0
+    end_to_end: int = setting(0, low=0, high=1)
     """Where centralised, 1 judges the response time of the slowest path, 0 each operator's."""
-    node_type: int = 0
+    node_type: int = setting(0, low=0)
     """Place of the node type that it adds, counted from 0."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("max_utilisation", self.max_utilisation, low=0, low_allowed=False, high=1)
-        refuse_outside("centralised", self.centralised, low=0, high=1)
-        refuse_outside("end_to_end", self.end_to_end, low=0, high=1)
-        refuse_outside("node_type", self.node_type, low=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MdpParameters(_Parameters):
     """Settings of `mdp`."""
 
-    first_solve: int = 120
+    first_solve: int = setting(120, low=1)
     """Intervals to be seen before the first plan, where there is no training trace."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        _Parameters.__post_init__(self)
-        refuse_outside("first_solve", self.first_solve, low=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MdpRlParameters(_Parameters):
     """Settings of `mdp-rl`."""
 
-    alpha: float = 0.1
+    alpha: float = setting(0.1, low=0, high=1)
     """Weight of a new observation of a state's violations."""
-    known: int = 0
+    known: int = setting(0, low=0, high=1)
     """1 takes violations from the queueing model instead of learning them: RL+."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        _Parameters.__post_init__(self)
-        refuse_outside("alpha", self.alpha, low=0, high=1)
-        refuse_outside("known", self.known, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -144,9 +125,7 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
     parameters = read_parameters(MdpParameters, values, policy=name)
     return Algorithm(
-        prepare=partial(
-            _prepare, parameters, name, alpha=0.0, next_solve=int(parameters.first_solve)
-        ),
+        prepare=partial(_prepare, parameters, name, next_solve=int(parameters.first_solve)),
         learn=learn_for_plan,
         decide=choose_best,
         explain=_explain_plan,
@@ -159,10 +138,9 @@ def _define_mdp(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
     parameters = read_parameters(MdpRlParameters, values, policy=name)
-    known = int(parameters.known)
-    model = MODEL if known else ()
+    model = MODEL if parameters.known else ()
     return Algorithm(
-        prepare=partial(_prepare, parameters, name, alpha=parameters.alpha, known=known),
+        prepare=partial(_prepare, parameters, name),
         learn=learn,
         decide=choose_best,
         explain=_explain,
@@ -172,14 +150,13 @@ def _define_mdp_rl(values: Mapping[str, Any], *, name: str) -> Algorithm:
     )
 
 
-def _prepare(parameters: _Parameters, name: str, view: View, ticks: int, **values: float) -> Memory:
+def _prepare(parameters: _Parameters, name: str, view: View, ticks: int, **values: int) -> Memory:
     joint = (PATH if parameters.end_to_end else EACH) if parameters.centralised else 0
     return new_plan(
         MdpPlan,
         view,
         parameters,
         policy=name,
-        gamma=parameters.gamma,
         node_type=int(parameters.node_type),
         most_busy=np.inf if joint else parameters.max_utilisation,
         joint=joint,

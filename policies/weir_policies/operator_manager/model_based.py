@@ -41,7 +41,7 @@ from weir_policies.kernels.ranking import number_of
 from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 LONGEST = 50_000.0
@@ -70,28 +70,18 @@ class ModelBasedPlan(Plan):
 class ModelBasedParameters(LearningParameters):
     """Settings of `model-based`."""
 
-    least_alpha: float = 0.1
+    least_alpha: float = setting(0.1, low=0, high=1)
     """Floor of the learning rate of c, which starts at 1."""
-    eager: int = 100
+    eager: int = setting(100, low=0, whole=True)
     """Intervals below which every one is followed by planning."""
-    period: float = 50.0
+    period: float = setting(50.0, low=1)
     """Intervals from one planning to the next afterwards."""
-    growth: float = 1.0
+    growth: float = setting(1.0, low=1)
     """What the period is multiplied by each time; up to 50,000 intervals."""
-    sweeps: int = 1
+    sweeps: int = setting(1, low=1, high=10_000, whole=True)
     """Sweeps of one planning."""
-    published: int = 0
+    published: int = setting(0, low=0, high=1)
     """1 moves the level of the state in hand."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
-        refuse_outside("eager", self.eager, low=0, whole=True)
-        refuse_outside("period", self.period, low=1)
-        refuse_outside("growth", self.growth, low=1)
-        refuse_outside("sweeps", self.sweeps, low=1, high=10_000, whole=True)
-        refuse_outside("published", self.published, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -110,19 +100,11 @@ def _prepare(parameters: ModelBasedParameters, view: View, ticks: int) -> Memory
     return new_plan(
         ModelBasedPlan,
         view,
-        levels=int(parameters.levels),
-        gamma=parameters.gamma,
-        quantum=parameters.find_quanta(view),
+        parameters,
         policy="model-based",
         unseen_stay=True,
-        least_alpha=parameters.least_alpha,
-        period=parameters.period,
-        growth=parameters.growth,
         next_planning=parameters.eager,
         moved_at=-1.0,
-        eager=int(parameters.eager),
-        sweeps=int(parameters.sweeps),
-        published=int(parameters.published),
     )
 
 

@@ -52,7 +52,7 @@ from weir_policies.kernels.tables import (
 )
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 
@@ -72,16 +72,10 @@ class QLearningMemory(Table):
 class QLearningParameters(LearningParameters):
     """Settings of `ql` and `ql-fa`."""
 
-    least_alpha: float = 0.1
+    least_alpha: float = setting(0.1, low=0, high=1)
     """Floor of the learning rate, which starts at 1."""
-    least_epsilon: float = 0.01
+    least_epsilon: float = setting(0.01, low=0, high=1)
     """Floor of the probability to explore, which starts at 1."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
-        refuse_outside("least_epsilon", self.least_epsilon, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -106,17 +100,7 @@ def _prepare(parameters: QLearningParameters, view: View, ticks: int) -> Memory:
 
 def new_memory(parameters: QLearningParameters, view: View, *, keys: int, writes: int) -> Memory:
     """Return memory with an empty table."""
-    return allocate_table(
-        QLearningMemory,
-        view,
-        keys=keys,
-        writes=writes,
-        gamma=parameters.gamma,
-        least_alpha=parameters.least_alpha,
-        least_epsilon=parameters.least_epsilon,
-        quantum=parameters.find_quanta(view),
-        levels=int(parameters.levels),
-    )
+    return allocate_table(QLearningMemory, view, parameters, keys=keys, writes=writes)
 
 
 @compiled

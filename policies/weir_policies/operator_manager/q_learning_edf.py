@@ -55,7 +55,7 @@ from weir_policies.kernels.wording import urgency_of_need, urgency_of_saving
 from weir_policies.model.arrays import Counts
 from weir_policies.model.node_types import Deployment
 from weir_policies.operator_manager.q_learning import describe_why
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 STAY = 0
@@ -80,16 +80,10 @@ class EdfQLearningMemory(Table):
 class EdfQLearningParameters(LearningParameters):
     """Settings of `ql-edf`."""
 
-    alpha: float = 0.1
+    alpha: float = setting(0.1, low=0, high=1, low_allowed=False)
     """Learning rate: weight of what an interval taught."""
-    epsilon: float = 0.05
+    epsilon: float = setting(0.05, low=0, high=1)
     """Probability to explore."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("alpha", self.alpha, low=0, high=1, low_allowed=False)
-        refuse_outside("epsilon", self.epsilon, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -107,18 +101,9 @@ def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
 
 
 def _prepare(parameters: EdfQLearningParameters, view: View, ticks: int) -> Memory:
-    levels = int(parameters.levels)
+    keys = count_keys(view, levels=int(parameters.levels), actions=int(count_actions(view)))
     return allocate_table(
-        EdfQLearningMemory,
-        view,
-        keys=count_keys(view, levels=levels, actions=int(count_actions(view))),
-        writes=ticks,
-        gamma=parameters.gamma,
-        alpha=parameters.alpha,
-        epsilon=parameters.epsilon,
-        quantum=parameters.find_quanta(view),
-        levels=levels,
-        most_gain=1.0,
+        EdfQLearningMemory, view, parameters, keys=keys, writes=ticks, most_gain=1.0
     )
 
 

@@ -51,7 +51,7 @@ from weir_policies.kernels.tables import (
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 ESTIMATES = {"ql-pds": False, "ql-pds-plus": True}
@@ -85,16 +85,10 @@ class PdsMemory(Table):
 class QLearningPdsParameters(LearningParameters):
     """Settings of `ql-pds` and `ql-pds-plus`."""
 
-    least_alpha: float = 0.1
+    least_alpha: float = setting(0.1, low=0, high=1)
     """Floor of the learning rate."""
-    published: int = 0
+    published: int = setting(0, low=0, high=1)
     """1 takes the old value from the state before the action."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("least_alpha", self.least_alpha, low=0, high=1)
-        refuse_outside("published", self.published, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -116,13 +110,9 @@ def _prepare(parameters: QLearningPdsParameters, estimates: bool, view: View, ti
     memory = allocate_table(
         PdsMemory,
         view,
+        parameters,
         keys=keys,
         writes=ticks,
-        gamma=parameters.gamma,
-        least_alpha=parameters.least_alpha,
-        quantum=parameters.find_quanta(view),
-        levels=int(parameters.levels),
-        published=int(parameters.published),
         estimating=estimates,
         weighed=-1,
         estimated=places if estimates and keyed == 1 else 0,

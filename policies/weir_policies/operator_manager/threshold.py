@@ -35,7 +35,7 @@ from weir_policies.kernels.steps import has_room, total
 from weir_policies.kernels.view import NO_POOL, Memory, View
 from weir_policies.kernels.wording import format_share, urgency_of_need, urgency_of_saving
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 CHEAPEST, FASTEST, RANDOM = range(3)
@@ -58,18 +58,13 @@ class ThresholdMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThresholdParameters:
+class ThresholdParameters(PolicyParameters):
     """Settings of the threshold policies."""
 
-    utilisation: float = 0.75
+    utilisation: float = setting(0.75, low=0, high=1, low_allowed=False)
     """Busy share of the worst replica above which one is added, T; inside (0, 1]."""
-    scale_in_fraction: float = 0.75
+    scale_in_fraction: float = setting(0.75, low=0, high=1)
     """Part of T that utilisation must stay below with one replica less, beta; in [0, 1]."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("utilisation", self.utilisation, low=0, high=1, low_allowed=False)
-        refuse_outside("scale_in_fraction", self.scale_in_fraction, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:

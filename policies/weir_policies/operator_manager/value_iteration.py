@@ -43,7 +43,7 @@ from weir_policies.kernels.steps import choose_action
 from weir_policies.kernels.view import Memory, View
 from weir_policies.model.arrays import Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 SWEEPS = 10_000
@@ -66,19 +66,12 @@ class ValueIterationPlan(Plan):
 class ValueIterationParameters(LearningParameters):
     """Settings of `value-iteration`."""
 
-    tolerance: float = 1e-4
+    tolerance: float = setting(1e-4, low=0, low_allowed=False)
     """Change of a value below which a sweep is the last."""
-    first_solve: int = 120
+    first_solve: int = setting(120, low=1, whole=True)
     """Intervals to be seen before the first plan, where there is no training trace."""
-    published: int = 0
+    published: int = setting(0, low=0, high=1)
     """1 lets nothing follow a level that was never seen."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        LearningParameters.__post_init__(self)
-        refuse_outside("tolerance", self.tolerance, low=0, low_allowed=False)
-        refuse_outside("first_solve", self.first_solve, low=1, whole=True)
-        refuse_outside("published", self.published, low=0, high=1)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -98,12 +91,9 @@ def _prepare(parameters: ValueIterationParameters, view: View, ticks: int) -> Me
     return new_plan(
         ValueIterationPlan,
         view,
-        levels=int(parameters.levels),
-        gamma=parameters.gamma,
-        quantum=parameters.find_quanta(view),
+        parameters,
         policy="value-iteration",
         unseen_stay=not parameters.published,
-        tolerance=parameters.tolerance,
         next_solve=int(parameters.first_solve),
     )
 

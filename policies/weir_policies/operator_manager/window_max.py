@@ -32,7 +32,7 @@ from weir_policies.kernels.view import EQUAL, NO_LIMIT, WORST, Memory, View
 from weir_policies.kernels.wording import format_rate, format_time
 from weir_policies.model.arrays import Counts, Floats
 from weir_policies.model.node_types import Deployment
-from weir_policies.parameters import read_parameters, refuse_outside
+from weir_policies.parameters import PolicyParameters, read_parameters, setting
 from weir_policies.policy import Decision, Observation
 
 HALVINGS = 60
@@ -69,18 +69,13 @@ class WindowMaxMemory(Fields):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WindowMaxParameters:
+class WindowMaxParameters(PolicyParameters):
     """Settings of `window-max`."""
 
-    window: int = 600
+    window: int = setting(600, low=1, high=100_000, whole=True)
     """Intervals whose largest rate must be covered, the present one among them."""
-    factor: float = 1.05
+    factor: float = setting(1.05, low=0, low_allowed=False)
     """What that rate is multiplied by."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("window", self.window, low=1, high=100_000, whole=True)
-        refuse_outside("factor", self.factor, low=0, low_allowed=False)
 
 
 def define(values: Mapping[str, Any], *, name: str) -> Algorithm:
@@ -108,8 +103,7 @@ def _prepare(parameters: WindowMaxParameters, view: View, ticks: int) -> Memory:
         )
     memory = WindowMaxMemory.allocate(
         view,
-        factor=parameters.factor,
-        window=int(parameters.window),
+        parameters,
         mixes=mixes,
         node_types=types,
         deployments=deployments,

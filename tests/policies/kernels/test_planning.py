@@ -8,6 +8,7 @@ import pytest
 from tests.policies.views import view_of
 from weir_policies import registry
 from weir_policies.errors import ParameterError
+from weir_policies.kernels.levels import LearningParameters
 from weir_policies.kernels.planning import Plan, count_transition, find_best, new_plan, sweep
 from weir_policies.kernels.ranking import count_deployments, list_deployments, number_of
 from weir_policies.kernels.steps import choose_action
@@ -54,11 +55,9 @@ def plan():
     memory = new_plan(
         Plan,
         view,
-        levels=LEVELS,
-        quantum=np.array([50.0]),
+        LearningParameters(levels=LEVELS, max_rate=50.0 * LEVELS, gamma=0.9),
         policy="plan",
         unseen_stay=True,
-        gamma=0.9,
     )
     own = Plan(memory[0])
     for before, after, times in [(0, 1, 3), (1, 2, 1), (1, 0, 2), (2, 2, 4), (2, 0, 1)]:

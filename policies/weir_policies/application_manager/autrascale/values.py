@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from weir_policies.errors import ParameterError
-from weir_policies.parameters import refuse_outside
+from weir_policies.parameters import PolicyParameters, setting
 
 Parallelism = tuple[int, ...]
 """Replicas of every operator, in the order of the dataflow, `(u,)`."""
@@ -128,46 +128,35 @@ class Transfer(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AutrascaleSettings:
+class AutrascaleSettings(PolicyParameters):
     """Settings of `autrascale`."""
 
-    alpha: float = 0.8
+    alpha: float = setting(0.8, low=0, high=1)
     """Weight of the latency in the benefit score; follows from the scores that are published."""
-    overallocation: float = 1.0
+    overallocation: float = setting(1.0, low=0)
     """w: how many times more replicas than needed are borne; follows from the published 0.9."""
-    margin: float = 0.1
+    margin: float = setting(0.1, low=0)
     """xi of the expected improvement; not published. Of 0 to 0.1 this needs the fewest runs."""
-    uniform: int = 6
+    uniform: int = setting(6, low=1)
     """M, uniform parallelisms of the bootstrap set; follows from the 10 samples of WordCount."""
     transfer: Transfer = Transfer.LIGHTWEIGHT
-    transfer_weight: float = 1.0
+    transfer_weight: float = setting(1.0, low=0, low_allowed=False)
     """How much a real sample counts against an old one; not published."""
-    transfer_runs: int = 10
+    transfer_runs: int = setting(10, low=0)
     """Num: runs after which a search stops relying on another rate's model; not published."""
-    runs: int = 20
+    runs: int = setting(20, low=1)
     """Runs of a search at most: Algorithms 1 and 3 have no end where nothing meets the targets."""
-    settle: float = 60.0
+    settle: float = setting(60.0, low=0, low_allowed=False)
     """T_d, seconds on a parallelism before it is judged; 300 to 600 in the paper's cluster."""
-    event_time: float | None = None
+    event_time: float | None = setting(None, low=0, low_allowed=False)
     """L_e, seconds: bound on a record's age at the sink. `None` bounds none."""
-    catch_up: float = 300.0
+    catch_up: float = setting(300.0, low=0, low_allowed=False)
     """T_limit, seconds in which a backlog is worked off."""
-    beta: float | None = None
+    beta: float | None = setting(None, low=0, low_allowed=False)
     """Of the throughput score, records/s. `None` is a fifth of the throughput aimed at, as 10,000
     is of the published cases: the paper wants its order of magnitude."""
-    gap: float = 2.0
+    gap: float = setting(2.0, low=0)
     """Seconds that the two restarts of a boost take out of `catch_up`, together."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range."""
-        refuse_outside("alpha", self.alpha, low=0, high=1)
-        for name in ("overallocation", "margin", "gap"):
-            refuse_outside(name, getattr(self, name), low=0)
-        for name in ("uniform", "runs"):
-            refuse_outside(name, getattr(self, name), low=1)
-        refuse_outside("transfer_runs", self.transfer_runs, low=0)
-        for name in ("transfer_weight", "settle", "event_time", "catch_up", "beta"):
-            refuse_outside(name, getattr(self, name), low=0, low_allowed=False)
 
     @property
     def threshold(self) -> float:
